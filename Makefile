@@ -1,0 +1,47 @@
+# Each target does all of its own set-up: a virtual environment in .venv, made once.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test check bench gallery docs exam clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml constraints.txt
+	@echo "== setting up .venv (torch's CPU build is about 200 MB; a minute or two, once)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "antifreeze needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python -c 'import antifreeze, pytest, hypothesis, cv2, PIL'
+	@touch $@
+
+demo: $(READY)  ## see a freeze, and the same script finish
+	@$(BIN)/python examples/demo/run.py
+
+test: $(READY)  ## run every test
+	@echo "== running the tests (about five minutes on two cores)"
+	@$(BIN)/python -m pytest
+
+check: $(READY)  ## format, lint, strict types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: $(READY)  ## measure against torch's loader
+	@$(BIN)/python benchmarks/compare.py
+
+gallery: $(READY)  ## run every scenario through torch's loader and ours
+	@$(BIN)/python examples/scenarios/gallery.py
+
+docs: $(READY)  ## write docs/states anew from the transition tables
+	@$(BIN)/python -m antifreeze._core.diagrams docs/states
+
+exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt expecttest dill 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python tests/parity/exam.py $(SUITE)
+
+clean:  ## remove the environment
+	rm -rf .venv

@@ -1,0 +1,320 @@
+"""Show antifreeze in a minute: a loader that freezes next to one that does not, then numbers.
+
+Part one trains with a collate function that torch's loader cannot digest, with both loaders at
+the same time. Part two trains with the mistake repaired and compares what both loaders cost.
+Exit code 0: antifreeze's loader finished every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pictures import COUNT, SIDE_PX, make_pictures
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+from watched import Progress, WatchedRun
+
+LOADERS = ("torch", "antifreeze")
+FULL_NAMES = {"torch": "torch.utils.data.DataLoader", "antifreeze": "antifreeze.DataLoader"}
+COLOURS = {
+    "starting": "yellow",
+    "running": "yellow",
+    "finished": "green",
+    "failed": "red",
+    "frozen": "red",
+}
+# How long torch's loop may stand still, counted from the moment it asks for its first batch.
+FREEZE_BOUND_S = 10.0
+# Any run, start included. Three seconds should do; a machine busy with other things gets more.
+FINISH_BOUND_S = 45.0
+REFRESH_S = 0.1
+EPOCHS = 6
+ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one healthy run cost."""
+
+    samples_per_s: float
+    waited_share: float
+    peak_pss_mib: float
+    descriptors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One row of the table: what it is called, where it comes from, how it is written."""
+
+    title: str
+    field: str
+    form: str
+
+
+MEASURES = (
+    Measure("samples a second", "samples_per_s", "{:,.0f}"),
+    Measure("time the loop waited for data", "waited_share", "{:.0%}"),
+    Measure("peak memory, MiB", "peak_pss_mib", "{:,.0f}"),
+    Measure("open descriptors at the end", "descriptors", "{:.0f}"),
+)
+
+
+# --- part one: the freeze ---------------------------------------------------------------------
+
+
+def freeze(console: Console, data: Path) -> list[Progress]:
+    """Train with both loaders on the broken collate at once; return how each of them ended."""
+    console.rule("[bold]1. A collate function whose tensors require grad")
+    console.print(
+        "The same training script twice, at the same time; only the import differs.\n"
+        "One batch in ten is still part of an autograd graph. "
+        f"torch's loop gets {FREEZE_BOUND_S:.0f} seconds.\n"
+    )
+    bounds = {"torch": FREEZE_BOUND_S}
+    with (
+        WatchedRun("torch", data, epochs=EPOCHS, broken=True) as torch_run,
+        WatchedRun("antifreeze", data, epochs=EPOCHS, broken=True) as our_run,
+    ):
+        runs = (torch_run, our_run)
+        if console.is_terminal:
+            with Live(console=console, auto_refresh=False) as live:
+                for progress in follow(runs, bounds):
+                    live.update(side_by_side(progress), refresh=True)
+        else:
+            tell_in_lines(console, runs, bounds)
+        return [run.progress() for run in runs]
+
+
+def follow(
+    runs: tuple[WatchedRun, ...], training_bounds_s: dict[str, float]
+) -> Iterator[list[Progress]]:
+    """Yield the progress of all runs until each has ended or has used up its time."""
+    open_runs = list(runs)
+    while open_runs:
+        for run in list(open_runs):
+            if not run.poll():
+                open_runs.remove(run)
+            elif out_of_time(run.progress(), training_bounds_s.get(run.loader)):
+                run.give_up()
+                open_runs.remove(run)
+        yield [run.progress() for run in runs]
+        if open_runs:
+            time.sleep(REFRESH_S)
+
+
+def out_of_time(progress: Progress, training_bound_s: float | None) -> bool:
+    """Tell whether a run has had its time: as a whole, and of training if that is bounded."""
+    if progress.elapsed_s > FINISH_BOUND_S:
+        return True
+    return training_bound_s is not None and progress.training_s > training_bound_s
+
+
+def tell_in_lines(console: Console, runs: tuple[WatchedRun, ...], bounds: dict[str, float]) -> None:
+    """Write a line a second and loader, for logs and pipes where nothing can be redrawn."""
+    next_line_s = 0.0
+    ended: set[str] = set()
+    begin = time.monotonic()
+    for all_progress in follow(runs, bounds):
+        due = time.monotonic() - begin >= next_line_s
+        next_line_s += due
+        for progress in all_progress:
+            over = progress.state in ("finished", "failed", "frozen")
+            if progress.loader not in ended and (due or over):
+                where = f"batch {progress.batch:>3} of {progress.batches:>3}"
+                line = f"{progress.loader:<10}  {where}  {sentence(progress)}"
+                console.print(line, soft_wrap=True)
+            if over and progress.loader not in ended:
+                ended.add(progress.loader)
+                if progress.last_words:
+                    words = f"{'':<10}  its stderr ends: {progress.last_words}"
+                    console.print(words, markup=False, soft_wrap=True)
+
+
+def sentence(progress: Progress) -> str:
+    """Say in words where a run stands."""
+    match progress.state:
+        case "starting":
+            return f"importing torch, {progress.elapsed_s:.1f} s"
+        case "running" if progress.since_batch_s > 2:
+            return f"standing still: no batch for {progress.since_batch_s:.1f} s"
+        case "running":
+            return f"training, {progress.elapsed_s:.1f} s"
+        case "finished":
+            return f"finished after {progress.elapsed_s:.1f} s, loss {progress.loss}"
+        case "failed":
+            return f"failed after {progress.elapsed_s:.1f} s"
+        case "frozen":
+            return f"frozen: no batch for {progress.since_batch_s:.1f} s; ended by us"
+
+
+def side_by_side(all_progress: list[Progress]) -> RenderableType:
+    """Draw one panel a loader, next to each other."""
+    grid = Table.grid(expand=True, padding=(0, 1))
+    for _ in all_progress:
+        grid.add_column(ratio=1)
+    grid.add_row(*(panel(progress) for progress in all_progress))
+    grid.add_row(*(below(progress) for progress in all_progress))
+    return grid
+
+
+def panel(progress: Progress) -> Panel:
+    """Draw one run: how far it is, for how long, when its last batch came."""
+    colour = COLOURS[progress.state]
+    when = "ago" if progress.state in ("starting", "running") else "before the end"
+    last = f"{progress.since_batch_s:.1f} s {when}" if progress.batch else "none yet"
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("batch", f"{progress.batch} of {progress.batches or '?'}")
+    facts.add_row("elapsed", f"{progress.elapsed_s:.1f} s")
+    facts.add_row("last batch", last)
+    facts.add_row("loss", "-" if progress.loss is None else f"{progress.loss:.3f}")
+    bar = ProgressBar(
+        total=max(1, progress.batches),
+        completed=progress.batch,
+        complete_style=colour,
+        finished_style=colour,
+    )
+    body = Group(bar, Text(), facts, Text(), Text(sentence(progress), style=f"bold {colour}"))
+    return Panel(body, title=FULL_NAMES[progress.loader], border_style=colour)
+
+
+def below(progress: Progress) -> Text:
+    """Quote the last line of stderr: all that a user would have seen scroll by."""
+    if not progress.last_words:
+        return Text()
+    return Text.assemble(("stderr: ", "bold dim"), (progress.last_words, "dim"))
+
+
+def moral(all_progress: list[Progress]) -> str:
+    """Say what part one showed, also when it did not go as announced."""
+    torch_run, our_run = all_progress
+    if torch_run.state == "frozen":
+        theirs = f"torch's loop stopped after batch {torch_run.batch} and would still be waiting."
+    else:
+        theirs = f"torch's loader {torch_run.state} this time, which we did not expect."
+    if our_run.state == "finished":
+        return f"{theirs} antifreeze delivered all {our_run.batches} batches."
+    return f"{theirs} [red]antifreeze's run: {our_run.state}. That is a bug of ours.[/red]"
+
+
+# --- part two: the healthy version ------------------------------------------------------------
+
+
+def compare(console: Console, data: Path, rounds: int) -> dict[str, list[Cost | None]]:
+    """Train in turns with both loaders on the healthy version; None stands for a failed run."""
+    console.rule("[bold]2. The mistake repaired: what both loaders cost")
+    costs: dict[str, list[Cost | None]] = {loader: [] for loader in LOADERS}
+    for number in range(1, rounds + 1):
+        for loader in LOADERS:
+            console.print(f"round {number} of {rounds}: training with {loader:<11}", end="")
+            cost = measure(loader, data)
+            costs[loader].append(cost)
+            console.print(f"{cost.samples_per_s:,.0f} samples/s" if cost else "[red]failed")
+    return costs
+
+
+def measure(loader: str, data: Path) -> Cost | None:
+    """Run the healthy training once, alone."""
+    with WatchedRun(loader, data, epochs=EPOCHS, broken=False) as run:
+        for _ in follow((run,), {}):
+            pass
+        if run.progress().state != "finished":
+            return None
+        result = run.result
+        return Cost(
+            samples_per_s=result["samples"] / result["seconds"],
+            waited_share=result["waited_s"] / result["seconds"],
+            peak_pss_mib=run.peak_pss_bytes / 2**20,
+            descriptors=result["descriptors"],
+        )
+
+
+def cost_table(costs: dict[str, list[Cost | None]]) -> Table:
+    """Draw the medians, each with the smallest and the largest value of the rounds."""
+    rounds = max(len(each) for each in costs.values())
+    table = Table(
+        caption=f"Rounds taken in turns: {rounds}. Each cell: median, then smallest and largest.\n"
+        "Start of the workers included. Memory: PSS of all processes.\n"
+        "Descriptors: of the main process, loader still alive.",
+        caption_justify="left",
+    )
+    table.add_column("", no_wrap=True)
+    for loader in LOADERS:
+        table.add_column(loader, justify="right", no_wrap=True)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    for row in MEASURES:
+        found = {loader: values(costs[loader], row.field) for loader in LOADERS}
+        cells = [spread(found[loader], row.form) for loader in LOADERS]
+        table.add_row(row.title, *cells, ratio(found["antifreeze"], found["torch"]))
+    return table
+
+
+def values(costs: list[Cost | None], field: str) -> list[float]:
+    """Take one measure out of the runs that finished."""
+    return [getattr(cost, field) for cost in costs if cost is not None]
+
+
+def spread(found: list[float], form: str) -> str:
+    """Write a median with its range."""
+    if not found:
+        return "[red]failed"
+    middle, low, high = statistics.median(found), min(found), max(found)
+    return f"{form.format(middle)}  [dim]{form.format(low)}-{form.format(high)}[/dim]"
+
+
+def ratio(ours: list[float], theirs: list[float]) -> str:
+    """Write how many times torch's median ours is."""
+    if not ours or not theirs or not statistics.median(theirs):
+        return "-"
+    return f"{statistics.median(ours) / statistics.median(theirs):.2f}x"
+
+
+# --- both -------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    """Make the data, show both parts, return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="results as JSON on stdout")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of part two")
+    options = parser.parse_args()
+    # With --json the story goes to stderr and stdout carries nothing but the results.
+    console = Console(stderr=options.json, highlight=False)
+    with tempfile.TemporaryDirectory(prefix="antifreeze-demo-") as name:
+        data = Path(name)
+        console.print(f"making {COUNT} JPEG files of {SIDE_PX}x{SIDE_PX} in {data} ...")
+        make_pictures(data)
+        ends = freeze(console, data)
+        console.print()
+        console.print(moral(ends))
+        console.print()
+        costs = compare(console, data, options.rounds)
+    if options.json:
+        results = {
+            "freeze": {end.loader: asdict(end) for end in ends},
+            "healthy": {
+                loader: [asdict(cost) if cost else None for cost in each]
+                for loader, each in costs.items()
+            },
+        }
+        print(json.dumps(results, indent=2))
+    else:
+        console.print()
+        console.print(cost_table(costs))
+    ours_ok = ends[1].state == "finished" and None not in costs["antifreeze"]
+    return 0 if ours_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

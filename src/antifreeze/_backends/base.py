@@ -1,0 +1,98 @@
+"""The seam between deciding and doing: what a backend is asked, and what it tells.
+
+1. A backend knows lives by seat and number, tickets and parcels. How it brings them about (a
+   process, a thread, a call) is its own business: no descriptor, pid or address crosses this seam.
+2. It tells what happened as notices: an event for the core, and a parcel where there is one.
+3. After `LifeEnded` of a life it never again tells anything of that life.
+4. `wait` is the only call that may take time, and never longer than it was allowed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .._core.accounts import Timings
+from .._core.commands import Force
+from .._core.events import Event, Outcome
+from .._core.leases import Lease
+from .._core.tickets import Ticket
+
+
+class Parcel(Protocol):
+    """A finished ticket."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+
+    @property
+    def timings(self) -> Timings: ...
+
+    def open(self) -> Any:
+        """Give the batch, or raise the error the user's code raised. Called once."""
+
+    def drop(self) -> None:
+        """Give back what an unopened parcel holds."""
+
+
+@dataclass(slots=True)
+class LocalParcel:
+    """A parcel that never left this process: the batch, or the exception itself."""
+
+    outcome: Outcome
+    timings: Timings
+    _content: Any
+
+    def open(self) -> Any:
+        content, self._content = self._content, None
+        if self.outcome is Outcome.FAILED:
+            raise content
+        return content
+
+    def drop(self) -> None:
+        self._content = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    event: Event
+    parcel: Parcel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBrief:
+    """What lives must know about an epoch."""
+
+    epoch: int
+    shared_seed: int | None = None
+
+
+class Backend(Protocol):
+    def start(self, seat: int, life: int, brief: EpochBrief) -> None:
+        """Begin a life. Raises what starting raised; else `LifeReady` or `LifeEnded` follows."""
+
+    def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None: ...
+
+    def send(self, seat: int, life: int, ticket: Ticket, lease: Lease) -> None: ...
+
+    def stop(self, seat: int, life: int) -> None: ...
+
+    def kill(self, seat: int, life: int, force: Force) -> None: ...
+
+    def abandon(self, seat: int, life: int) -> None: ...
+
+    def wait(self, timeout_s: float | None) -> Sequence[Notice]:
+        """Tell what has happened; wait for something to happen, up to the time given."""
+
+    def wake(self) -> None:
+        """Make a `wait` in another thread return. May be called from any thread."""
+
+    def label(self, seat: int, life: int) -> str:
+        """Name a life for people: "pid 41207"."""
+
+    def workers(self) -> list[Any]:
+        """Give the latest life of each seat as an object with `pid`, `is_alive` and the like."""
+
+    def close(self) -> None:
+        """Give back everything. All lives have ended or been abandoned."""

@@ -1,0 +1,22 @@
+"""The only file that reads a clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Give the time in seconds; it never goes back. Only differences mean anything."""
+        ...
+
+
+# CLOCK_MONOTONIC: one clock for all processes of the machine, so a worker's times and ours compare.
+monotonic = time.monotonic
+
+
+class MonotonicClock:
+    """The machine's own clock."""
+
+    now = staticmethod(monotonic)

@@ -1,0 +1,57 @@
+"""Where time goes: a worker's timings of one parcel, and the loop's waiting and working."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Measured where it happens, in seconds; the two times are of the machine's one clock."""
+
+    fetch_s: float = 0.0
+    collate_s: float = 0.0
+    pack_s: float = 0.0
+    begun_at: float = 0.0
+    sealed_at: float = 0.0
+
+
+@dataclass(slots=True)
+class LoopAccount:
+    """Split the life of a loop into waiting for data and being away with its own work."""
+
+    waited_s: float = 0.0
+    away_s: float = 0.0
+    asks: int = 0
+    _came_at: float = 0.0
+    _left_at: float | None = None
+
+    def come(self, now: float) -> None:
+        if self._left_at is not None:
+            self.away_s += now - self._left_at
+        self._came_at = now
+        self.asks += 1
+
+    def leave(self, now: float) -> None:
+        self.waited_s += now - self._came_at
+        self._left_at = now
+
+    def pause(self) -> None:
+        """Forget when the loop left: time between two epochs is not work of the loop."""
+        self._left_at = None
+
+
+@dataclass(slots=True)
+class WorkAccount:
+    """Sum the timings of all parcels that arrived."""
+
+    parcels: int = 0
+    fetch_s: float = 0.0
+    collate_s: float = 0.0
+    pack_s: float = 0.0
+
+    def add(self, timings: Timings) -> None:
+        self.parcels += 1
+        self.fetch_s += timings.fetch_s
+        self.collate_s += timings.collate_s
+        self.pack_s += timings.pack_s

@@ -1,0 +1,43 @@
+"""What went wrong, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .tickets import Ticket
+
+
+class FaultKind(Enum):
+    """Name the ways a batch or a worker can fail."""
+
+    EXCEPTION = "exception"  # the user's code raised
+    SAMPLER = "sampler"  # the sampler raised in the main process
+    CRASH = "crash"  # a life ended while it held the ticket
+    HANG = "hang"  # a life kept the ticket longer than it may
+    STREAM_LOST = "stream lost"  # a life ended in the middle of an iterable's stream
+    NEVER_STARTED = "never started"  # no life of the seat came up
+    BUDGET_SPENT = "budget spent"  # too many lives in a row brought nothing
+    TIMEOUT = "timeout"  # the loop waited longer than the user's `timeout`
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a life ended: an exit code, or the number of the signal that killed it."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    words: str = ""  # what the backend knows beyond the numbers, e.g. a start-up traceback
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that went wrong, with all the core knows about it."""
+
+    kind: FaultKind
+    seat: int | None = None
+    life: int | None = None
+    ticket: Ticket | None = None
+    ending: Ending | None = None
+    delivered: int = 0  # batches the loop had received when it happened
+    seconds: float = 0.0  # how long the wait or the work had lasted

@@ -1,0 +1,87 @@
+"""The window between drawing and delivery: which batch is due next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+
+
+class Order(Enum):
+    STRICT = "strict"  # the sampler's order
+    OVERTAKE = "overtake"  # whoever is ready first
+
+
+class ReorderWindow:
+    """Hold positions from drawing to delivery and release them in the order that was asked for.
+
+    Each position is drawn once and leaves once: released to the loop, or void (it held nothing).
+    """
+
+    __slots__ = ("_arrived", "_drawn", "_next", "_order", "_ready", "_waiting")
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._waiting: set[int] = set()  # drawn, not arrived
+        self._arrived: dict[int, int] = {}  # position -> number of the ticket that arrived
+        self._ready: deque[int] = deque()  # positions in order of arrival (OVERTAKE)
+        self._drawn = 0
+        self._next = 0  # no position before this one is in the window
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._arrived)
+
+    def draw(self) -> int:
+        """Open the next position."""
+        position = self._drawn
+        self._drawn += 1
+        self._waiting.add(position)
+        return position
+
+    def arrive(self, position: int, number: int) -> None:
+        self._waiting.remove(position)
+        self._arrived[position] = number
+        if self._order is Order.OVERTAKE:
+            self._ready.append(position)
+
+    def void(self, position: int) -> None:
+        """Close a position that will bring nothing (the stream of its seat has ended)."""
+        self._waiting.remove(position)
+
+    def release(self) -> int | None:
+        """Give the number of the ticket that is due, or None if the loop must wait."""
+        if not self._arrived:
+            return None
+        due = self.due()
+        if due not in self._arrived:
+            return None
+        if self._order is Order.OVERTAKE:
+            self._ready.popleft()
+        return self._arrived.pop(due)
+
+    def due(self) -> int | None:
+        """Say which position the loop receives next, or None if the window is empty."""
+        if self._ready:
+            return self._ready[0]
+        while self._next < self._drawn:
+            if self._next in self._arrived or self._next in self._waiting:
+                return self._next
+            self._next += 1
+        return None
+
+    def clear(self) -> list[int]:
+        """Empty the window for a new epoch; give the numbers of the parcels it held."""
+        numbers = list(self._arrived.values())
+        self._waiting.clear()
+        self._arrived.clear()
+        self._ready.clear()
+        self._drawn = self._next = 0
+        return numbers
+
+    def unsound(self) -> Iterator[str]:
+        if both := self._waiting & self._arrived.keys():
+            yield f"positions {sorted(both)} are both waited for and arrived"
+        if self._order is Order.OVERTAKE and set(self._ready) != set(self._arrived):
+            yield "the arrival order and the arrived positions differ"
+        if early := [p for p in (*self._waiting, *self._arrived) if p < self._next]:
+            yield f"positions {sorted(early)} lie before the next one, {self._next}"

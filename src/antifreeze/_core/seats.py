@@ -1,0 +1,167 @@
+"""Seats, the lives in them, and who gets the next ticket.
+
+A seat is a numbered place for a worker and stays for the whole run. A life is one worker in it.
+Both move by the tables below and in no other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .leases import Lease
+from .states import State
+from .tickets import Ticket
+
+
+class LifeState(State):
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"  # asked to leave
+    CONDEMNED = "condemned"  # being ended by force
+    GONE = "gone"
+
+
+class LifeCue(State):
+    READY = "ready"
+    STOP = "stop"
+    CONDEMN = "condemn"
+    END = "end"
+
+
+LIFE_TRANSITIONS: dict[tuple[LifeState, LifeCue], LifeState] = {
+    (LifeState.STARTING, LifeCue.READY): LifeState.SERVING,
+    (LifeState.STARTING, LifeCue.STOP): LifeState.STOPPING,
+    (LifeState.STARTING, LifeCue.CONDEMN): LifeState.CONDEMNED,
+    (LifeState.STARTING, LifeCue.END): LifeState.GONE,
+    (LifeState.SERVING, LifeCue.STOP): LifeState.STOPPING,
+    (LifeState.SERVING, LifeCue.CONDEMN): LifeState.CONDEMNED,
+    (LifeState.SERVING, LifeCue.END): LifeState.GONE,
+    (LifeState.STOPPING, LifeCue.READY): LifeState.STOPPING,  # the two crossed on their way
+    (LifeState.STOPPING, LifeCue.CONDEMN): LifeState.CONDEMNED,
+    (LifeState.STOPPING, LifeCue.END): LifeState.GONE,
+    (LifeState.CONDEMNED, LifeCue.READY): LifeState.CONDEMNED,
+    (LifeState.CONDEMNED, LifeCue.CONDEMN): LifeState.CONDEMNED,  # with more force
+    (LifeState.CONDEMNED, LifeCue.END): LifeState.GONE,
+}
+
+
+class SeatState(State):
+    OPEN = "open"  # may be given tickets while a life serves in it
+    RESTING = "resting"  # waits out a back-off before its next life
+    SPENT = "spent"  # its stream has ended in this epoch
+    LOST = "lost"  # gets no further life in this epoch
+    CLOSED = "closed"
+
+
+class SeatCue(State):
+    REST = "rest"
+    REOPEN = "reopen"
+    SPEND = "spend"
+    LOSE = "lose"
+    RENEW = "renew"  # a new epoch
+    CLOSE = "close"
+
+
+SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
+    (SeatState.OPEN, SeatCue.REST): SeatState.RESTING,
+    (SeatState.OPEN, SeatCue.SPEND): SeatState.SPENT,
+    (SeatState.OPEN, SeatCue.LOSE): SeatState.LOST,
+    (SeatState.OPEN, SeatCue.RENEW): SeatState.OPEN,
+    (SeatState.OPEN, SeatCue.CLOSE): SeatState.CLOSED,
+    (SeatState.RESTING, SeatCue.REOPEN): SeatState.OPEN,
+    (SeatState.RESTING, SeatCue.RENEW): SeatState.OPEN,
+    (SeatState.RESTING, SeatCue.CLOSE): SeatState.CLOSED,
+    (SeatState.SPENT, SeatCue.RENEW): SeatState.OPEN,
+    (SeatState.SPENT, SeatCue.CLOSE): SeatState.CLOSED,
+    (SeatState.LOST, SeatCue.RENEW): SeatState.OPEN,
+    (SeatState.LOST, SeatCue.CLOSE): SeatState.CLOSED,
+    (SeatState.CLOSED, SeatCue.CLOSE): SeatState.CLOSED,
+}
+
+LIVE = frozenset({LifeState.STARTING, LifeState.SERVING, LifeState.STOPPING, LifeState.CONDEMNED})
+EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
+
+
+@dataclass(slots=True)
+class Life:
+    """One worker in a seat, and the tickets it has been given, oldest first."""
+
+    number: int
+    since: float
+    state: LifeState = LifeState.STARTING
+    held: dict[int, tuple[Ticket, Lease]] = field(default_factory=dict)  # by ticket number
+    orphans: list[Lease] = field(default_factory=list)  # held for an epoch that is over
+    brought: int = 0  # parcels
+
+    def move(self, cue: LifeCue) -> None:
+        self.state = LIFE_TRANSITIONS[self.state, cue]
+
+    def leases(self) -> list[Lease]:
+        return [lease for _, lease in self.held.values()] + self.orphans
+
+
+@dataclass(slots=True)
+class Seat:
+    """A numbered place for a worker."""
+
+    number: int
+    state: SeatState = SeatState.OPEN
+    life: Life | None = None
+    lives: int = 0  # ever started
+    undelivered: int = 0  # tickets given to this seat that the loop has not received
+    failed_starts: int = 0  # in a row
+    barren: int = 0  # lives in a row that brought nothing
+
+    def move(self, cue: SeatCue) -> None:
+        self.state = SEAT_TRANSITIONS[self.state, cue]
+
+    @property
+    def takes_tickets(self) -> bool:
+        life = self.life
+        return self.state is SeatState.OPEN and life is not None and life.state in EMPLOYED
+
+
+class Seats:
+    """All seats of a loader, and the rule for who is next."""
+
+    __slots__ = ("_turn", "all")
+
+    def __init__(self, count: int) -> None:
+        self.all = [Seat(number) for number in range(count)]
+        self._turn = 0  # the seat to try first
+
+    def least_loaded(self) -> Seat | None:
+        """Choose the seat that owes the loop least; among equals, go round.
+
+        What counts is what the loop has not received. So in strict order with healthy workers
+        this is torch's round robin, and a slow worker under `overtake` gets less.
+        """
+        best: Seat | None = None
+        count = len(self.all)
+        for step in range(count):
+            seat = self.all[(self._turn + step) % count]
+            if seat.takes_tickets and (best is None or seat.undelivered < best.undelivered):
+                best = seat
+        if best is not None:
+            self._turn = (best.number + 1) % count
+        return best
+
+    def next_in_turn(self) -> Seat | None:
+        """Choose seats strictly in turn, whatever they owe.
+
+        The order of batches from several streams is then a matter of the streams alone, never
+        of who was quicker.
+        """
+        count = len(self.all)
+        for step in range(count):
+            seat = self.all[(self._turn + step) % count]
+            if seat.takes_tickets:
+                self._turn = (seat.number + 1) % count
+                return seat
+        return None
+
+    def rewind(self) -> None:
+        self._turn = 0
+
+    def living(self) -> list[tuple[Seat, Life]]:
+        return [(s, s.life) for s in self.all if s.life is not None and s.life.state in LIVE]

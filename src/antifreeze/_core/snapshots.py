@@ -1,0 +1,49 @@
+"""The supervisor's state for outside eyes: frozen, complete, cheap to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .faults import Fault
+from .seats import LifeState, Seat, SeatState
+from .tickets import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class SeatSnapshot:
+    seat: int
+    state: SeatState
+    life: int | None
+    life_state: LifeState | None
+    lives: int
+    undelivered: int
+    working_on: tuple[int, ...]  # positions given to the present life, oldest first
+    brought: int  # parcels of the present life
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSnapshot:
+    run: str
+    loop: str
+    progress: Progress
+    in_window: int
+    window: int
+    pending: int
+    restarts: int
+    seats: tuple[SeatSnapshot, ...]
+    faults: tuple[Fault, ...]  # the last ones
+    faults_seen: int
+
+
+def snapshot_seat(seat: Seat) -> SeatSnapshot:
+    life = seat.life
+    return SeatSnapshot(
+        seat=seat.number,
+        state=seat.state,
+        life=None if life is None else life.number,
+        life_state=None if life is None else life.state,
+        lives=seat.lives,
+        undelivered=seat.undelivered,
+        working_on=() if life is None else tuple(t.position for t, _ in life.held.values()),
+        brought=0 if life is None else life.brought,
+    )

@@ -1,0 +1,44 @@
+"""The record of every event and of the commands it led to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .commands import Command
+from .events import Event
+
+KEPT = 256  # entries; enough to see what led to an error, small enough to keep with every loader
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    at: float
+    event: Event
+    commands: tuple[Command, ...]
+
+    def __str__(self) -> str:
+        done = ", ".join(map(repr, self.commands)) or "nothing"
+        return f"{self.at:.3f}  {self.event!r} -> {done}"
+
+
+class Story:
+    """Keep the last entries; with `limit=None`, all of them (for replay in tests)."""
+
+    __slots__ = ("_entries", "told")
+
+    def __init__(self, limit: int | None = KEPT) -> None:
+        self._entries: deque[tuple[float, Event, Sequence[Command]]] = deque(maxlen=limit)
+        self.told = 0  # entries ever recorded
+
+    def record(self, at: float, event: Event, commands: Sequence[Command]) -> None:
+        self.told += 1
+        self._entries.append((at, event, commands))  # an Entry a batch would cost a microsecond
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for at, event, commands in self._entries:
+            yield Entry(at, event, tuple(commands))

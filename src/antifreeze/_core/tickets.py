@@ -1,0 +1,42 @@
+"""What is to be loaded: tickets, and the identity of every sample and epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SampleId:
+    """Name one sample of a run; the same after any crash and for any number of workers."""
+
+    epoch: int
+    position: int  # of its batch in the epoch
+    slot: int  # of the sample in its batch
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Say how far a run has come: all that a later run needs to go on from here."""
+
+    epoch: int
+    delivered: int  # batches the loop has received in this epoch
+    seed_base: int
+
+    def sample(self, position: int, slot: int) -> SampleId:
+        return SampleId(self.epoch, position, slot)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One batch of indices to load, at one position of the epoch.
+
+    A ticket that is dealt again gets a new number, so a late parcel of an earlier attempt is
+    recognised by its number alone and can never be delivered twice.
+    """
+
+    number: int
+    epoch: int
+    position: int
+    indices: Any  # what the sampler gave; opaque here
+    attempt: int = 1

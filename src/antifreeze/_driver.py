@@ -1,0 +1,275 @@
+"""The shell around the core: performs commands, reports events, hands batches to the loop.
+
+1. Every start, send, kill and delivery is a command of the supervisor; nothing happens beside it.
+2. `next` pumps in the caller's own thread. Other threads may call `close`; a lock in this process
+   keeps them apart, and whoever waits inside `next` is woken.
+3. If anything unforeseen (Ctrl-C included) strikes between two steps, the iterator is over: what
+   was decided may not have been done. Striking while it waits is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from ._backends.base import Backend, EpochBrief, Notice, Parcel
+from ._clock import Clock
+from ._core import commands as do
+from ._core import events as ev
+from ._core.accounts import LoopAccount, WorkAccount
+from ._core.faults import Ending, Fault, FaultKind
+from ._core.plan import Plan
+from ._core.snapshots import SupervisorSnapshot
+from ._core.story import KEPT
+from ._core.supervisor import Supervisor
+from .errors import LoaderClosed, TransportFailed, error_for
+
+CLOSE_S = 10.0  # longer than every stage of ending a life together; then its process is abandoned
+
+_LOOP_ASKED = ev.LoopAsked()
+_CLOCK_RANG = ev.ClockRang()
+
+
+# What the loop gets from one `next`: a batch or its error, a fault, the end of the epoch.
+Answer = Parcel | Fault | do.FinishEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSnapshot:
+    """One iterator, for outside eyes."""
+
+    supervisor: SupervisorSnapshot
+    waited_s: float
+    away_s: float
+    asks: int
+    parcels: int
+    fetch_s: float
+    collate_s: float
+    pack_s: float
+
+
+class Driver:
+    """Run one supervisor over one backend."""
+
+    def __init__(
+        self, plan: Plan, backend: Backend, clock: Clock, *, story_limit: int | None = KEPT
+    ) -> None:
+        self._supervisor = Supervisor(plan, story_limit=story_limit)
+        self._backend = backend
+        self._clock = clock
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+        self._todo: deque[do.Command] = deque()
+        self._parcels: dict[int, Parcel] = {}  # by ticket number
+        self._sampler: Iterator[Any] = iter(())
+        self._sampler_errors: deque[Exception] = deque()
+        self._brief = EpochBrief(0)
+        self._answer: Answer | None = None
+        self._epochs = 0
+        self._steady = True  # no step is half done
+        self._closing = False
+        self._closed = False
+        self.loop = LoopAccount()
+        self.work = WorkAccount()
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self._supervisor
+
+    @property
+    def backend(self) -> Backend:
+        return self._backend
+
+    @property
+    def closed(self) -> bool:
+        return self._closed or self._closing
+
+    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
+        """Begin an epoch: start what is not running, draw ahead. Raises what starting raised."""
+        with self._lock:
+            self._enter()
+            self._sampler = sampler
+            self._sampler_errors.clear()
+            self._answer = None
+            self._brief = EpochBrief(self._epochs, shared_seed)
+            self.loop.pause()
+            event = ev.EpochAsked(self._epochs, seed_base)
+            self._epochs += 1
+            try:
+                self._step(event, self._clock.now())
+            except BaseException:
+                self.close()
+                raise
+
+    def next(self) -> Any:
+        """Give the next batch; raise StopIteration at the end of the epoch, or the batch's error."""
+        with self._lock:
+            self._enter()
+            now = self._clock.now()
+            self.loop.come(now)
+            self._answer = None
+            self._step(_LOOP_ASKED, now)
+            while self._answer is None:
+                if self._closing:
+                    raise LoaderClosed("the loader was closed while its loop was waiting")
+                self._turn()
+            answer = self._answer
+            self.loop.leave(self._clock.now())
+        return self._give(answer)
+
+    def close(self) -> None:
+        """End all lives, by force if need be; bounded. May be called twice, and from any thread."""
+        if self._closed or os.getpid() != self._owner:
+            return
+        self._closing = True
+        self._backend.wake()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._todo.clear()
+            self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
+            give_up = self._clock.now() + CLOSE_S
+            while not self._supervisor.at_rest and self._clock.now() < give_up:
+                self._turn()
+            for parcel in self._parcels.values():
+                parcel.drop()
+            self._parcels.clear()
+            self._backend.close()
+            self._sampler = iter(())
+
+    def snapshot(self) -> DriverSnapshot:
+        return DriverSnapshot(
+            supervisor=self._supervisor.snapshot(),
+            waited_s=self.loop.waited_s,
+            away_s=self.loop.away_s,
+            asks=self.loop.asks,
+            parcels=self.work.parcels,
+            fetch_s=self.work.fetch_s,
+            collate_s=self.work.collate_s,
+            pack_s=self.work.pack_s,
+        )
+
+    # ---- one step ---------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        if os.getpid() != self._owner:
+            raise LoaderClosed(
+                "this iterator belongs to another process (it was made before a fork); call"
+                " iter() on the loader in this process"
+            )
+        if self._closed or self._closing:
+            raise LoaderClosed("this iterator was closed; call iter() on the loader for a new one")
+        if not self._steady:
+            self.close()
+            raise LoaderClosed(
+                "this iterator was interrupted in the middle of a step; make a new one"
+            )
+
+    def _step(self, event: ev.Event, now: float) -> None:
+        """Tell the core one event and do all it asks for."""
+        self._steady = False
+        self._perform_all(self._supervisor.handle(event, now))
+        self._steady = True
+
+    def _turn(self) -> None:
+        """Wait for something to happen, at most until the next deadline, and act on it."""
+        now = self._clock.now()
+        wakeup = self._supervisor.next_wakeup()
+        notices = self._backend.wait(None if wakeup is None else max(0.0, wakeup - now))
+        now = self._clock.now()
+        for notice in notices:
+            self._take(notice)
+            self._step(notice.event, now)
+        if wakeup is not None and now >= wakeup:
+            self._step(_CLOCK_RANG, now)
+
+    def _take(self, notice: Notice) -> None:
+        event, parcel = notice.event, notice.parcel
+        if parcel is not None and type(event) is ev.ParcelArrived:
+            self._parcels[event.number] = parcel
+            self.work.add(parcel.timings)
+
+    def _perform_all(self, commands: list[do.Command]) -> None:
+        todo = self._todo
+        todo.extend(commands)
+        while todo:
+            self._perform(todo.popleft())
+
+    def _perform(self, command: do.Command) -> None:
+        match command:
+            case do.SendTicket():
+                self._backend.send(command.seat, command.life, command.ticket, command.lease)
+            case do.DrawTicket():
+                self._draw()
+            case do.Deliver():
+                self._answer = self._parcels.pop(command.number)
+            case do.RaiseFault():
+                self._answer = command.fault
+            case do.FinishEpoch():
+                self._answer = command
+            case do.DropParcel():
+                self._drop(command.number)
+            case do.StartLife():
+                self._start(command.seat, command.life)
+            case do.BeginEpoch():
+                self._backend.begin_epoch(command.seat, command.life, self._brief)
+            case do.StopLife():
+                self._backend.stop(command.seat, command.life)
+            case do.KillLife():
+                self._backend.kill(command.seat, command.life, command.force)
+            case do.AbandonLife():
+                self._backend.abandon(command.seat, command.life)
+            case _:
+                assert_never(command)
+
+    def _start(self, seat: int, life: int) -> None:
+        """Bring up a life. The caller of `iter` sees why a first one failed; later ones are events."""
+        try:
+            self._backend.start(seat, life, self._brief)
+        except Exception as error:
+            if life == 1:
+                raise
+            ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
+            event = ev.LifeEnded(seat, life, ending)
+            self._todo.extend(self._supervisor.handle(event, self._clock.now()))
+
+    def _draw(self) -> None:
+        try:
+            event: ev.Event = ev.TicketDrawn(next(self._sampler))
+        except StopIteration:
+            event = ev.SamplerEnded()
+        except Exception as error:
+            self._sampler_errors.append(error)
+            event = ev.SamplerFailed()
+        self._todo.extend(self._supervisor.handle(event, self._clock.now()))
+
+    def _drop(self, number: int) -> None:
+        parcel = self._parcels.pop(number, None)
+        if parcel is not None:
+            parcel.drop()
+
+    def _give(self, answer: Answer) -> Any:
+        """Open what the loop was given. Runs outside the lock: it may raise user errors."""
+        if isinstance(answer, do.FinishEpoch):
+            raise StopIteration
+        if not isinstance(answer, Fault):
+            return self._open(answer)
+        if answer.kind is FaultKind.SAMPLER:
+            raise self._sampler_errors.popleft()
+        label = "pid unknown"
+        if answer.seat is not None and answer.life is not None:
+            label = self._backend.label(answer.seat, answer.life)
+        raise error_for(answer, label, timeout_s=self._supervisor.plan.timeout_s)
+
+    def _open(self, parcel: Parcel) -> Any:
+        if parcel.outcome is ev.Outcome.FAILED:
+            return parcel.open()
+        try:
+            return parcel.open()
+        except Exception as error:
+            raise TransportFailed.cannot_unpack(error) from error

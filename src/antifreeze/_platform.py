@@ -1,0 +1,30 @@
+"""What this platform has of what we need."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+SWITCH = "ANTIFREEZE"  # environment variable; "off" gives torch's own loader back
+
+
+def switched_off() -> bool:
+    return os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}
+
+
+def missing() -> tuple[str, ...]:
+    """Name what this platform lacks; nothing missing means we can do our work."""
+    needs = {
+        "pidfd_open (Linux 5.3)": hasattr(os, "pidfd_open"),
+        "memfd_create (Linux 3.17)": hasattr(os, "memfd_create"),
+        "eventfd": hasattr(os, "eventfd"),
+        "passing descriptors over a socket": hasattr(socket, "recv_fds")
+        and hasattr(socket, "MSG_CMSG_CLOEXEC"),
+    }
+    lacking = [name for name, there in needs.items() if not there]
+    if not lacking:
+        try:  # the interpreter knows the call; the kernel or a sandbox may refuse it
+            os.close(os.pidfd_open(os.getpid()))
+        except OSError as error:
+            lacking.append(f"pidfd_open ({error.strerror})")
+    return tuple(lacking)

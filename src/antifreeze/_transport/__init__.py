@@ -1,0 +1,1 @@
+"""Bytes, no decisions: how batches, exceptions and messages cross a process boundary."""

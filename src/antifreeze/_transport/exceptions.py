@@ -1,0 +1,107 @@
+"""Exceptions across a process boundary: their own type, attributes and words, whatever they are.
+
+Tried in this order, and checked in the worker, where a failure can still be handled:
+
+1. the exception itself, pickled: type, arguments, attributes;
+2. its class and whatever of its state can be pickled, rebuilt without calling the constructor;
+3. the nearest class above it that can be found by name (a class defined inside a function has no
+   name to be found by), with the same text.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PackedException:
+    """An exception on its way: how to rebuild it, and what to say about it."""
+
+    pickled: bytes  # of the exception, or of `Remains`
+    name: str  # of its class, as the worker knew it
+    text: str  # the worker's traceback, formatted
+    where: str  # "in DataLoader worker process 0"
+    notes: tuple[str, ...]  # samples, worker
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What is left of an exception that cannot be pickled or built again."""
+
+    kind: type[BaseException]
+    args: tuple[Any, ...] | None  # None: its own could not be kept
+    state: dict[str, Any]
+
+
+def pack_exception(error: BaseException, where: str, notes: tuple[str, ...]) -> PackedException:
+    """Prepare an exception for its journey. Never raises."""
+    text = "".join(traceback.format_exception(error))
+    return PackedException(_pickle(error), type(error).__name__, text, where, notes)
+
+
+def rebuild_exception(packed: PackedException) -> BaseException:
+    """Build the exception again, in the main process, with torch's phrase and our notes."""
+    phrase = f"Caught {packed.name} {packed.where}."
+    message = f"{phrase}\nOriginal {packed.text}"
+    try:
+        error = pickle.loads(packed.pickled)
+    except Exception:  # its module behaves differently here, or is missing
+        error = Remains(RuntimeError, None, {})
+    if isinstance(error, Remains):
+        error = _revive(error, message)
+    if _is_one_string(error):
+        error.args = (message,)  # what torch's users read and match in logs and tests
+    else:
+        error.add_note(message.rstrip())
+    for note in packed.notes:
+        error.add_note(note)
+    return error
+
+
+def _is_one_string(error: BaseException) -> bool:
+    """Say whether the message of an exception is its one argument and nothing more."""
+    return (
+        type(error).__str__ in (BaseException.__str__, Exception.__str__)
+        and len(error.args) == 1
+        and isinstance(error.args[0], str)
+    )
+
+
+def _pickle(error: BaseException) -> bytes:
+    try:
+        data = pickle.dumps(error, protocol=5)
+        again = pickle.loads(data)
+        if type(again) is type(error) and str(again) == str(error):
+            return data
+    except Exception:
+        pass
+    state = {}
+    for name, value in getattr(error, "__dict__", {}).items():
+        if name != "__notes__" and _survives(value):
+            state[name] = value
+    args = error.args if _survives(error.args) else None
+    for kind in type(error).__mro__:
+        if kind is BaseException or kind is Exception or not _survives(kind):
+            continue
+        return pickle.dumps(Remains(kind, args, state), protocol=5)
+    return pickle.dumps(Remains(RuntimeError, None, state), protocol=5)
+
+
+def _survives(value: Any) -> bool:
+    try:
+        pickle.loads(pickle.dumps(value, protocol=5))
+    except Exception:
+        return False
+    return True
+
+
+def _revive(remains: Remains, message: str) -> BaseException:
+    error = remains.kind.__new__(remains.kind)
+    if not isinstance(error, BaseException):
+        return RuntimeError(message)
+    error.args = (message,) if remains.args is None else remains.args
+    error.__dict__.update(remains.state)
+    return error

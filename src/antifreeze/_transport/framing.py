@@ -1,0 +1,101 @@
+"""Messages on a stream: a length, a kind, and whether a descriptor travels along.
+
+1. A frame is `PREFIX` (length of the body, kind, number of descriptors) and the body.
+2. A descriptor rides on the first byte of its frame, so they arrive in the order of the frames.
+3. Reading never fails on a partial frame; it waits for the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+PREFIX = struct.Struct("<QBB")
+
+
+class Kind(IntEnum):
+    # from the main process
+    TICKET = 1
+    BEGIN_EPOCH = 2
+    STOP = 3
+    # from a worker
+    READY = 16
+    EPOCH_BEGUN = 17
+    PARCEL = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: Kind
+    body: memoryview
+    descriptor: int | None = None  # the receiver owns it now
+
+
+class DescriptorLost(OSError):
+    """The kernel could not install a descriptor here (usually: too many open files)."""
+
+
+def prefix(kind: Kind, length: int, descriptors: int = 0) -> bytes:
+    return PREFIX.pack(length, kind, descriptors)
+
+
+class FrameReader:
+    """Cut a stream of bytes into frames. Each body is its own writable memory."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._body: bytearray | None = None
+        self._filled = 0
+        self._kind = Kind.STOP
+        self._carries = 0
+        self._descriptors: deque[int] = deque()
+
+    def receive_into(self) -> memoryview | None:
+        """Give the memory where the next bytes belong, if a large body is under way."""
+        if self._body is None:
+            return None
+        return memoryview(self._body)[self._filled :]
+
+    def advance(self, count: int) -> Iterator[Frame]:
+        """Say that `count` bytes were received into `receive_into`."""
+        self._filled += count
+        yield from self._complete()
+
+    def feed(self, data: bytes, descriptors: list[int]) -> Iterator[Frame]:
+        """Take bytes as they came and yield every frame that is now whole."""
+        self._descriptors.extend(descriptors)
+        view = memoryview(data)
+        while view:
+            if self._body is None:
+                missing = PREFIX.size - len(self._head)
+                self._head += view[:missing]
+                view = view[missing:]
+                if len(self._head) < PREFIX.size:
+                    return
+                length, kind, self._carries = PREFIX.unpack(self._head)
+                self._kind = Kind(kind)
+                self._head.clear()
+                self._body, self._filled = bytearray(length), 0
+            taken = min(len(view), len(self._body) - self._filled)
+            self._body[self._filled : self._filled + taken] = view[:taken]
+            self._filled += taken
+            view = view[taken:]
+            yield from self._complete()
+
+    def close(self) -> None:
+        """Close descriptors whose frames never came."""
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
+
+    def _complete(self) -> Iterator[Frame]:
+        if self._body is None or self._filled < len(self._body):
+            return
+        body, self._body = memoryview(self._body), None
+        descriptor = None
+        if self._carries:
+            descriptor = self._descriptors.popleft() if self._descriptors else -1
+        yield Frame(self._kind, body, descriptor)

@@ -1,0 +1,95 @@
+"""A loaded batch in transit: its header, its pickle, its memory."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .._core.accounts import Timings
+from .._core.events import Outcome
+from .exceptions import PackedException, rebuild_exception
+from .framing import Frame, Kind, prefix
+from .memory import map_buffers, write_buffers
+from .packing import Packed, outside_sizes, unpack
+
+HEADER = struct.Struct("<QB5d")
+OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED)
+
+
+def encode(
+    number: int, outcome: Outcome, timings: Timings, packed: Packed | None
+) -> tuple[list[bytes | memoryview], int | None]:
+    """Give the parts of a parcel's frame, and the descriptor that travels along, if any.
+
+    The caller owns the descriptor. Where the machine has no memory or descriptor to give, all
+    buffers travel in the message: slower, but they travel.
+    """
+    descriptor = None
+    if packed is not None and (outside := packed.outside()):
+        try:
+            descriptor = write_buffers(outside)
+        except OSError:
+            packed.keep_all_inside()
+    body = [] if packed is None else packed.message()
+    header = HEADER.pack(
+        number,
+        OUTCOMES.index(outcome),
+        timings.fetch_s,
+        timings.collate_s,
+        timings.pack_s,
+        timings.begun_at,
+        timings.sealed_at,
+    )
+    length = len(header) + sum(memoryview(part).nbytes for part in body)
+    count = 0 if descriptor is None else 1
+    return [prefix(Kind.PARCEL, length, count), header, *body], descriptor
+
+
+@contextmanager
+def closing(descriptor: int | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@dataclass(slots=True)
+class ReceivedParcel:
+    """A parcel as it came. Opening it gives the batch, once, or raises the error it holds."""
+
+    number: int
+    outcome: Outcome
+    timings: Timings
+    _message: memoryview
+    _descriptor: int | None
+
+    @classmethod
+    def decode(cls, frame: Frame) -> ReceivedParcel:
+        number, outcome, *seconds = HEADER.unpack_from(frame.body)
+        message = frame.body[HEADER.size :]
+        return cls(number, OUTCOMES[outcome], Timings(*seconds), message, frame.descriptor)
+
+    def open(self) -> Any:
+        outside: list[memoryview] = []
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            if descriptor < 0:
+                raise OSError("the memory of this batch could not be received")
+            outside = map_buffers(descriptor, outside_sizes(self._message))
+        content = unpack(self._message, outside)
+        if self.outcome is Outcome.FAILED:
+            if not isinstance(content, PackedException):
+                raise TypeError(f"a failed parcel holds {type(content)}")
+            raise rebuild_exception(content)
+        return content
+
+    def drop(self) -> None:
+        """Give back what an unopened parcel holds."""
+        if self._descriptor is not None and self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = None

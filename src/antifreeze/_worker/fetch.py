@@ -1,0 +1,109 @@
+"""From indices to a batch: the dataset's and the collate function's turn, timed and named.
+
+The same code runs in a worker and, with no workers, in the main process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .._clock import monotonic
+from .spec import Job
+
+NAMED = 16  # samples listed in a note, at most
+
+
+class StreamOver(Exception):
+    """The stream of an iterable dataset has no more batches."""
+
+
+class Fetcher:
+    """Load batches; know what was being done when something raised."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._stream: Iterator[Any] | None = None
+        self._over = False
+        self._about: Any = None
+        self._phase = ""  # what is being done, and to which index or indices
+        self.fetch_s = 0.0
+        self.collate_s = 0.0
+        if job.streams:
+            self._phase = "calling iter() on the dataset"
+            self._stream = iter(job.dataset)
+
+    def load(self, indices: Any) -> Any:
+        """Load one batch. Raises StreamOver at the end of a stream, else what the user's code did.
+
+        A StopIteration from user code would end the caller's `for` loop without a word, so it
+        becomes a RuntimeError, as in Python's own generators.
+        """
+        began = monotonic()
+        try:
+            samples = self._samples(indices)
+            fetched = monotonic()
+            self.fetch_s = fetched - began
+            if self._job.auto_collation:
+                self._phase, self._about = "collating", indices
+            batch = self._job.collate_fn(samples)
+            self.collate_s = monotonic() - fetched
+        except StopIteration as error:
+            raise RuntimeError(f"StopIteration was raised while {self.doing()}") from error
+        return batch
+
+    def doing(self) -> str:
+        """Say in words what the last call of `load` was about when it ended."""
+        return self._phase if self._about is None else f"{self._phase} {self._names(self._about)}"
+
+    def _samples(self, indices: Any) -> Any:
+        job = self._job
+        if self._stream is not None:
+            return self._stream_samples(self._stream, indices)
+        dataset = job.dataset
+        if not job.auto_collation:
+            self._phase, self._about = "loading", indices
+            return dataset[indices]
+        if hasattr(dataset, "__getitems__") and dataset.__getitems__:
+            self._phase, self._about = "calling __getitems__ for", indices
+            return dataset.__getitems__(indices)
+        samples = []
+        index = None
+        try:
+            for index in indices:
+                samples.append(dataset[index])
+        except BaseException:
+            self._phase, self._about = f"loading sample {index!r}", None
+            raise
+        return samples
+
+    def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
+        self._phase, self._about = "taking the next sample of the stream", None
+        if self._over:
+            raise StreamOver
+        if not self._job.auto_collation:
+            try:
+                return next(stream)
+            except StopIteration:
+                self._over = True
+                raise StreamOver from None
+        samples = []
+        for _ in indices:
+            try:
+                samples.append(next(stream))
+            except StopIteration:
+                self._over = True
+                break
+        if not samples or (self._job.drop_last and len(samples) < len(indices)):
+            raise StreamOver
+        return samples
+
+    def _names(self, indices: Any) -> str:
+        if self._stream is not None:
+            return "samples of the stream"
+        try:
+            listed = list(indices)
+        except TypeError:
+            return f"sample {indices!r}"
+        more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+        return f"samples {', '.join(repr(index) for index in listed[:NAMED])}{more}"

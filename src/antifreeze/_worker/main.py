@@ -1,0 +1,62 @@
+"""Where a worker process begins."""
+
+from __future__ import annotations
+
+import socket
+
+import torch
+from torch.utils.data import _utils as torch_data
+
+from .._transport.framing import Kind
+from . import guard
+from .channel import Channel, MainGone
+from .loop import serve
+from .seeding import seed_worker
+from .spec import WorkerSpec
+
+
+def run(spec: WorkerSpec, sock: socket.socket) -> None:
+    """Live one life: announce it, then serve tickets until told to stop or the main process ends."""
+    guard.leave_signals_to_main()
+    guard.die_with(spec.main_pid, by_kernel=spec.dies_with_parent)
+    channel = Channel(sock)
+    try:
+        channel.say(Kind.READY)
+        _settle(spec)
+        serve(spec, channel)
+    except MainGone:
+        pass
+    finally:
+        sock.close()
+
+
+def _settle(spec: WorkerSpec) -> None:
+    """Make this process what a torch worker is: one thread, its own seed, worker info."""
+    torch.set_num_threads(1)
+    job = spec.job
+    seed = seed_worker(job.base_seed, spec.seat)
+    # `torch.utils.data.get_worker_info()` reads this name; there is no public way to set it.
+    torch_data.worker._worker_info = torch_data.worker.WorkerInfo(
+        id=spec.seat, num_workers=job.num_workers, seed=seed, dataset=job.dataset
+    )
+    _collate_into_private_memory()
+
+
+def _collate_into_private_memory() -> None:
+    """Keep torch's default collate from making a shared memory object for every tensor.
+
+    In a worker it allocates the batch in /dev/shm. Our transport does not need that, and the
+    mount may be tiny. It looks for worker info to know where it is, so it finds none.
+    """
+    functions = torch_data.collate.default_collate_fn_map
+    stack = functions[torch.Tensor]
+
+    def stack_privately(batch, *, collate_fn_map=None):  # type: ignore[no-untyped-def]
+        info = torch_data.worker._worker_info
+        torch_data.worker._worker_info = None
+        try:
+            return stack(batch, collate_fn_map=collate_fn_map)
+        finally:
+            torch_data.worker._worker_info = info
+
+    functions[torch.Tensor] = stack_privately

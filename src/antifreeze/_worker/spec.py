@@ -1,0 +1,33 @@
+"""What a worker is told when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The work itself: the same for every seat of a loader."""
+
+    dataset: Any
+    streams: bool  # an iterable dataset
+    auto_collation: bool
+    collate_fn: Callable[..., Any]
+    drop_last: bool
+    num_workers: int
+    base_seed: int
+    init_fn: Callable[[int], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One life: which seat it takes and when it begins."""
+
+    job: Job
+    seat: int
+    life: int
+    shared_seed: int | None  # of the epoch, for data pipes
+    main_pid: int
+    dies_with_parent: bool  # the parent thread lives as long as the program (see guard)

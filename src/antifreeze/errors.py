@@ -1,0 +1,205 @@
+"""What we raise. Each error says what happened, what we did, the likely cause, what to try.
+
+The first line keeps torch's well-known phrase: people search their logs for it.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from ._core.faults import Ending, Fault, FaultKind
+
+__all__ = [
+    "AntifreezeError",
+    "BudgetSpent",
+    "InternalError",
+    "LoaderClosed",
+    "TransportFailed",
+    "WorkerCrashed",
+    "WorkerFailed",
+    "WorkerHung",
+    "WorkerNeverStarted",
+]
+
+
+class AntifreezeError(Exception):
+    """Everything antifreeze raises of its own."""
+
+
+class WorkerFailed(AntifreezeError, RuntimeError):
+    """A worker did not do its work."""
+
+
+class WorkerCrashed(WorkerFailed):
+    """A worker ended while it was loading."""
+
+
+class WorkerHung(WorkerFailed):
+    """A worker, or the batch it owed, kept the loop waiting too long."""
+
+
+class WorkerNeverStarted(WorkerFailed):
+    """No worker came up."""
+
+
+class BudgetSpent(WorkerFailed):
+    """Workers were replaced again and again and brought nothing."""
+
+
+class TransportFailed(AntifreezeError, RuntimeError):
+    """A batch could not cross from the worker to the main process."""
+
+    @classmethod
+    def cannot_pack(cls, path: str, kind: str, why: str) -> TransportFailed:
+        return cls(
+            report(
+                f"the batch cannot be sent to the main process: {path} is a {kind} ({why})",
+                cause="a batch is pickled in the worker; generators, lambdas, locks, open files and"
+                " objects of classes defined inside a function cannot be",
+                remedy=f"make {path} plain data in your dataset or collate_fn, or num_workers=0",
+            )
+        )
+
+    @classmethod
+    def cannot_unpack(cls, error: BaseException) -> TransportFailed:
+        if isinstance(error, OSError):
+            return cls(
+                report(
+                    "Too many open files. Communication with the workers is no longer possible."
+                    " Please increase the limit using `ulimit -n` in the shell or change the"
+                    " sharing strategy by calling"
+                    " `torch.multiprocessing.set_sharing_strategy('file_system')`"
+                    " at the beginning of your code",
+                    did=f"gave up the batch that was on its way ({error})",
+                    remedy="close files you no longer need; antifreeze itself needs four descriptors"
+                    " a worker, whatever you keep of the batches",
+                )
+            )
+        return cls(
+            report(
+                f"a batch could not be rebuilt in the main process: {type(error).__name__}: {error}",
+                cause="an object in the batch pickles in the worker and fails to unpickle here",
+                remedy="the chained exception above names the object's class",
+            )
+        )
+
+
+class LoaderClosed(AntifreezeError, RuntimeError):
+    """This iterator is over and cannot go on."""
+
+
+class InternalError(AntifreezeError):
+    """Our own mistake. Please report it, with the text."""
+
+
+def report(what: str, *, did: str = "", cause: str = "", remedy: str = "") -> str:
+    """Lay out a message in our shape; leave out what is not known."""
+    lines = [what]
+    if did:
+        lines.append(f"  what we did   {did}")
+    if cause:
+        lines.append(f"  likely cause  {cause}")
+    if remedy:
+        lines.append(f"  to try        {remedy}")
+    return "\n".join(lines)
+
+
+def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
+    """Turn a fault into the exception the loop receives. `label` names the worker: "pid 41207"."""
+    match fault.kind:
+        case FaultKind.CRASH:
+            return WorkerCrashed(_crash(fault, label, "started a new worker and tried once more"))
+        case FaultKind.STREAM_LOST:
+            did = (
+                f"gave up this worker's stream after {fault.delivered} batches of the epoch; the"
+                " streams of the other workers go on if you call next() again"
+            )
+            return WorkerCrashed(_crash(fault, label, did))
+        case FaultKind.HANG:
+            what = f"DataLoader worker ({label}) hung. {_was_loading(fault)}"
+            return WorkerHung(report(what, did="replaced it and tried once more"))
+        case FaultKind.TIMEOUT:
+            return WorkerHung(_timeout(fault, label, timeout_s))
+        case FaultKind.NEVER_STARTED:
+            return WorkerNeverStarted(_never_started(fault, label))
+        case FaultKind.BUDGET_SPENT:
+            did = "replaced workers until several in a row had brought nothing, then stopped"
+            return BudgetSpent(_crash(fault, label, did))
+        case FaultKind.SAMPLER | FaultKind.EXCEPTION:
+            return InternalError(f"{fault.kind} has an exception of its own")
+
+
+def _crash(fault: Fault, label: str, did: str) -> str:
+    ending = fault.ending or Ending()
+    return report(
+        f"DataLoader worker ({label}) {_how(ending)} {_was_loading(fault)}",
+        did=did,
+        cause=_why(ending),
+        remedy="num_workers=0 runs the same code in the main process, where a debugger sees it",
+    )
+
+
+def _how(ending: Ending) -> str:
+    if ending.signal is not None:
+        return f"is killed by signal: {_signal_name(ending.signal)}."
+    if ending.exit_code is not None:
+        return f"exited unexpectedly with exit code {ending.exit_code}."
+    return "exited unexpectedly."
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.strsignal(number) or f"signal {number}"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _why(ending: Ending) -> str:
+    if ending.words:
+        return ending.words
+    match ending.signal:
+        case signal.SIGKILL:
+            return "someone sent SIGKILL; usually the kernel, because memory ran out (see dmesg)"
+        case signal.SIGSEGV | signal.SIGBUS | signal.SIGFPE | signal.SIGILL | signal.SIGABRT:
+            return "native code called by the dataset crashed"
+        case _:
+            return ""
+
+
+def _was_loading(fault: Fault) -> str:
+    worker = f"Worker {fault.seat}, life {fault.life},"
+    if fault.ticket is None:
+        return f"{worker} held no batch."
+    indices: Any = fault.ticket.indices
+    if isinstance(indices, list | tuple) and indices and indices[0] is None:
+        what = f"batch {fault.ticket.position} of its stream"
+    elif indices is None:
+        what = "the next sample of its stream"
+    else:
+        text = repr(indices)
+        shown = text if len(text) <= 200 else f"{text[:200]} ..."
+        what = f"batch {fault.ticket.position}: samples {shown}"
+    return f"{worker} was loading {what}."
+
+
+def _timeout(fault: Fault, label: str, timeout_s: float) -> str:
+    if fault.ticket is None:
+        awaited = "no worker had begun the batch that was due"
+    else:
+        awaited = f"waited for worker {fault.seat} ({label}). {_was_loading(fault)}"
+    return report(
+        f"DataLoader timed out after {timeout_s:g} seconds",
+        did=f"{awaited} The worker goes on; next() waits for the same batch again",
+        remedy="a larger timeout, if samples can be this slow; else look at the sample named above",
+    )
+
+
+def _never_started(fault: Fault, label: str) -> str:
+    ending = fault.ending or Ending()
+    return report(
+        f"DataLoader worker ({label}) {_how(ending)} No worker came up, so nothing was loaded.",
+        did="tried several times in every seat",
+        cause=ending.words or _why(ending),
+        remedy="run the program with num_workers=0 to see the error of the dataset itself",
+    )

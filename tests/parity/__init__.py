@@ -1,0 +1,1 @@
+"""The same program through torch's loader and ours."""
