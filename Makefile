@@ -37,7 +37,7 @@ gallery: $(READY)  ## run every scenario through torch's loader and ours
 	@$(BIN)/python examples/scenarios/gallery.py
 
 docs: $(READY)  ## write docs/states anew from the transition tables
-	@$(BIN)/python -m antifreeze._core.diagrams docs/states
+	@$(BIN)/python docs/write_states.py
 
 exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt expecttest dill 2>&1 | grep -v '^WARNING: Location' || true

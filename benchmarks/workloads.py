@@ -60,9 +60,9 @@ class Integers(Dataset[int]):
 
 
 class Jpegs(Dataset[tuple[torch.Tensor, int]]):
-    """JPEG files held in memory, decoded, cropped, flipped: work for the CPU."""
+    """JPEG files held in memory; decoded, cropped, resized, flipped: work for the CPU."""
 
-    CROP_PX = 224
+    WIDTH_PX, HEIGHT_PX, CROP_PX, SIDE_PX = 500, 375, 256, 160
 
     def __init__(self, length: int) -> None:
         import cv2  # only this workload needs it
@@ -70,12 +70,15 @@ class Jpegs(Dataset[tuple[torch.Tensor, int]]):
         cv2.setNumThreads(1)  # the workers are the parallelism
         self.length = length
         dice = np.random.default_rng(0)
+        size = (self.WIDTH_PX, self.HEIGHT_PX)
         self.files = []
         for _ in range(DISTINCT):
-            # Smooth noise: compresses as a photograph does.
-            coarse = dice.integers(0, 256, (24, 32, 3), dtype=np.uint8)
-            picture = cv2.resize(coarse, (400, 300), interpolation=cv2.INTER_CUBIC)
-            self.files.append(cv2.imencode(".jpg", picture)[1])
+            # Broad shapes and a little grain: about as many bytes as a photograph has.
+            shapes = cv2.resize(dice.integers(0, 256, (24, 32, 3), dtype=np.uint8), size)
+            grain = dice.integers(0, 40, (self.HEIGHT_PX, self.WIDTH_PX, 3), dtype=np.uint8)
+            done, file = cv2.imencode(".jpg", cv2.add(shapes, grain))
+            assert done and file is not None
+            self.files.append(file)
 
     def __len__(self) -> int:
         return self.length
@@ -84,8 +87,9 @@ class Jpegs(Dataset[tuple[torch.Tensor, int]]):
         import cv2
 
         picture = cv2.imdecode(self.files[index % DISTINCT], cv2.IMREAD_COLOR)
-        top, left = index % (300 - self.CROP_PX), index % (400 - self.CROP_PX)
+        top, left = index % (self.HEIGHT_PX - self.CROP_PX), index % (self.WIDTH_PX - self.CROP_PX)
         picture = picture[top : top + self.CROP_PX, left : left + self.CROP_PX]
+        picture = cv2.resize(picture, (self.SIDE_PX, self.SIDE_PX))
         if index % 2:
             picture = cv2.flip(picture, 1)
         image = np.ascontiguousarray(picture.transpose(2, 0, 1), dtype=np.float32) / 255
@@ -107,5 +111,5 @@ WORKLOADS = (
     Workload("float-images", "float32 3x192x192, batch 48", 48, 100, FloatImages),
     Workload("tokens", "int64 1536, batch 24", 24, 400, Tokens),
     Workload("integers", "integers, batch 1", 1, 1500, Integers),
-    Workload("jpeg", "JPEG decode and crop, batch 40", 40, 30, Jpegs),
+    Workload("jpeg", "JPEG decode, crop, resize, batch 40", 40, 16, Jpegs),
 )

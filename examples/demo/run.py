@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -42,6 +44,8 @@ FINISH_BOUND_S = 45.0
 REFRESH_S = 0.1
 EPOCHS = 6
 ROUNDS = 3
+
+stop_asked = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ def follow(
     """Yield the progress of all runs until each has ended or has used up its time."""
     open_runs = list(runs)
     while open_runs:
+        if stop_asked.is_set():
+            raise SystemExit(128 + signal.SIGTERM)  # leaving the runs ends them
         for run in list(open_runs):
             if not run.poll():
                 open_runs.remove(run)
@@ -289,6 +295,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="results as JSON on stdout")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of part two")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: stop_asked.set())
     # With --json the story goes to stderr and stdout carries nothing but the results.
     console = Console(stderr=options.json, highlight=False)
     with tempfile.TemporaryDirectory(prefix="antifreeze-demo-") as name:

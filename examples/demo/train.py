@@ -1,7 +1,7 @@
 """Train a little network on the demo's pictures, with torch's loader or with antifreeze's.
 
-Prints one JSON object a line on stdout, so that run.py can follow: `started`, then `batch`
-every few batches, then `finished`. With --broken the loop freezes for ever under torch's loader.
+Prints one JSON object a line on stdout, so that run.py can follow: `started`, a `batch` for each
+batch, `finished`. With --broken the loop freezes for ever under torch's loader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from torch.utils.data import Dataset
 
 BATCH_SIZE = 16
 NUM_WORKERS = 2
-TELL_EVERY_BATCHES = 4
 
 Sample = tuple[torch.Tensor, int]
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -111,8 +110,7 @@ def train(loader: Any, epochs: int) -> None:
             optimizer.step()
             done += 1
             samples += len(labels)
-            if done % TELL_EVERY_BATCHES == 0 or done == batches:
-                tell("batch", batch=done, loss=round(loss.item(), 3))
+            tell("batch", batch=done, loss=round(loss.item(), 3))
             asked = time.perf_counter()
         waited_s += time.perf_counter() - asked  # finding out that the epoch is over
     tell(

@@ -82,6 +82,8 @@ class WatchedRun:
     def __exit__(self, *_: object) -> None:
         self.end()
         self._stderr.close()
+        if self._child.stdout is not None and not self._reader.is_alive():
+            self._child.stdout.close()
 
     def _read(self) -> None:
         assert self._child.stdout is not None

@@ -21,15 +21,15 @@ SCRIPT_BOUND_S = 300.0
 STYLES = {"finished": "green", "wrong data": "red", "frozen": "red", "failed": "red"}
 
 
-def find_scripts() -> list[Path]:
+def find_scripts(folder: Path) -> list[Path]:
     """Return the scenario scripts in the order of their numbers."""
-    return sorted(Path(__file__).parent.glob("s[0-9][0-9]*_*.py"))
+    return sorted(folder.glob("s[0-9][0-9]*_*.py"))
 
 
-def run_script(script: Path, quick: bool) -> dict[str, Any]:
+def run_script(script: Path, quick: bool, bound_s: float) -> dict[str, Any]:
     """Run one script; a script that gives no result becomes a failed one."""
     command = [sys.executable, str(script), "--json"] + (["--quick"] if quick else [])
-    run = run_bounded(command, SCRIPT_BOUND_S)
+    run = run_bounded(command, bound_s)
     try:
         return {"script": script.name, "seconds": run.seconds, **json.loads(run.stdout)}
     except ValueError:
@@ -42,7 +42,7 @@ def run_script(script: Path, quick: bool) -> dict[str, Any]:
             "antifreeze": "-",
             "wrong_samples": {},
             "rates": {},
-            "findings": [f"the script itself {run.ended}: {run.last_words}"],
+            "findings": [f"no result, the script itself {run.ended}: {run.last_words}"],
             "ok": False,
         }
 
@@ -62,7 +62,7 @@ def draw(results: list[dict[str, Any]]) -> Table:
     table.add_column("", no_wrap=True)
     for result in results:
         cells = []
-        rates = next(iter(result["rates"].values()), {})
+        rates: dict[str, Any] = next(iter(result["rates"].values()), {})
         medians = [rates.get(loader, {}).get("median", 0) for loader in ("torch", "antifreeze")]
         for loader, median in zip(("torch", "antifreeze"), medians, strict=True):
             end = result[loader]
@@ -79,8 +79,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="all results as JSON on stdout")
     parser.add_argument("--quick", action="store_true", help="one round on little data each")
     parser.add_argument("--list", action="store_true", help="only name the scripts")
+    parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--bound-s", type=float, default=SCRIPT_BOUND_S, help="for each script")
     options = parser.parse_args()
-    scripts = find_scripts()
+    scripts = find_scripts(options.folder)
     if options.list:
         print("\n".join(script.name for script in scripts))
         return 0
@@ -89,7 +91,7 @@ def main() -> int:
     results = []
     for place, script in enumerate(scripts, 1):
         console.print(f"{place} of {len(scripts)}: {script.name} ...", end=" ")
-        result = run_script(script, options.quick)
+        result = run_script(script, options.quick, options.bound_s)
         results.append(result)
         mark = "[green]ok" if result["ok"] else "[red]not ok"
         console.print(f"{mark}[/], {result['seconds']:.0f} s")

@@ -24,6 +24,7 @@ from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.plan import Plan
 from ._core.snapshots import SupervisorSnapshot
+from ._core.states import State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from .errors import LoaderClosed, TransportFailed, error_for
@@ -32,6 +33,12 @@ CLOSE_S = 10.0  # longer than every stage of ending a life together; then its pr
 
 _LOOP_ASKED = ev.LoopAsked()
 _CLOCK_RANG = ev.ClockRang()
+
+
+class Phase(State):
+    OPEN = "open"
+    CLOSING = "closing"  # someone asked; whoever waits inside `next` leaves
+    CLOSED = "closed"
 
 
 # What the loop gets from one `next`: a batch or its error, a fault, the end of the epoch.
@@ -70,9 +77,8 @@ class Driver:
         self._brief = EpochBrief(0)
         self._answer: Answer | None = None
         self._epochs = 0
-        self._steady = True  # no step is half done
-        self._closing = False
-        self._closed = False
+        self._phase = Phase.OPEN
+        self._whole = True  # no step is half done
         self.loop = LoopAccount()
         self.work = WorkAccount()
 
@@ -86,7 +92,7 @@ class Driver:
 
     @property
     def closed(self) -> bool:
-        return self._closed or self._closing
+        return self._phase is not Phase.OPEN
 
     def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
         """Begin an epoch: start what is not running, draw ahead. Raises what starting raised."""
@@ -106,31 +112,29 @@ class Driver:
                 raise
 
     def next(self) -> Any:
-        """Give the next batch; raise StopIteration at the end of the epoch, or the batch's error."""
+        """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
         with self._lock:
             self._enter()
             now = self._clock.now()
             self.loop.come(now)
             self._answer = None
             self._step(_LOOP_ASKED, now)
-            while self._answer is None:
-                if self._closing:
+            while (answer := self._answered()) is None:
+                if self.closed:
                     raise LoaderClosed("the loader was closed while its loop was waiting")
                 self._turn()
-            answer = self._answer
             self.loop.leave(self._clock.now())
         return self._give(answer)
 
     def close(self) -> None:
         """End all lives, by force if need be; bounded. May be called twice, and from any thread."""
-        if self._closed or os.getpid() != self._owner:
+        if self._phase is Phase.CLOSED or os.getpid() != self._owner:
             return
-        self._closing = True
+        self._phase = Phase.CLOSING
         self._backend.wake()
         with self._lock:
-            if self._closed:
+            if self._supervisor.closed:
                 return
-            self._closed = True
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
             give_up = self._clock.now() + CLOSE_S
@@ -141,6 +145,7 @@ class Driver:
             self._parcels.clear()
             self._backend.close()
             self._sampler = iter(())
+            self._phase = Phase.CLOSED
 
     def snapshot(self) -> DriverSnapshot:
         return DriverSnapshot(
@@ -156,37 +161,40 @@ class Driver:
 
     # ---- one step ---------------------------------------------------------------------------
 
+    def _answered(self) -> Answer | None:
+        return self._answer
+
     def _enter(self) -> None:
         if os.getpid() != self._owner:
             raise LoaderClosed(
                 "this iterator belongs to another process (it was made before a fork); call"
                 " iter() on the loader in this process"
             )
-        if self._closed or self._closing:
+        if self.closed:
             raise LoaderClosed("this iterator was closed; call iter() on the loader for a new one")
-        if not self._steady:
+        if not self._whole:
             self.close()
-            raise LoaderClosed(
-                "this iterator was interrupted in the middle of a step; make a new one"
-            )
+            raise LoaderClosed("this iterator was interrupted in the middle of a step")
 
     def _step(self, event: ev.Event, now: float) -> None:
         """Tell the core one event and do all it asks for."""
-        self._steady = False
+        self._whole = False
         self._perform_all(self._supervisor.handle(event, now))
-        self._steady = True
+        self._whole = True
 
     def _turn(self) -> None:
         """Wait for something to happen, at most until the next deadline, and act on it."""
-        now = self._clock.now()
         wakeup = self._supervisor.next_wakeup()
-        notices = self._backend.wait(None if wakeup is None else max(0.0, wakeup - now))
+        self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._clock.now()))
+        self._whole = False
+        notices = self._backend.collect()
         now = self._clock.now()
         for notice in notices:
             self._take(notice)
-            self._step(notice.event, now)
+            self._perform_all(self._supervisor.handle(notice.event, now))
         if wakeup is not None and now >= wakeup:
-            self._step(_CLOCK_RANG, now)
+            self._perform_all(self._supervisor.handle(_CLOCK_RANG, now))
+        self._whole = True
 
     def _take(self, notice: Notice) -> None:
         event, parcel = notice.event, notice.parcel
@@ -228,7 +236,7 @@ class Driver:
                 assert_never(command)
 
     def _start(self, seat: int, life: int) -> None:
-        """Bring up a life. The caller of `iter` sees why a first one failed; later ones are events."""
+        """Bring up a life. `iter` raises what a first one raised; later ones are events."""
         try:
             self._backend.start(seat, life, self._brief)
         except Exception as error:

@@ -24,4 +24,4 @@ class AcceleratorPinner:
         torch.accelerator.set_device_index(self._index)
 
     def pin(self, batch: Any) -> Any:
-        return pin_memory(batch, self._device_type)
+        return pin_memory(batch, self._device_type)  # type: ignore[no-untyped-call]

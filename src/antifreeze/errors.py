@@ -72,13 +72,14 @@ class TransportFailed(AntifreezeError, RuntimeError):
                     " `torch.multiprocessing.set_sharing_strategy('file_system')`"
                     " at the beginning of your code",
                     did=f"gave up the batch that was on its way ({error})",
-                    remedy="close files you no longer need; antifreeze itself needs four descriptors"
-                    " a worker, whatever you keep of the batches",
+                    remedy="close files you no longer need; antifreeze itself needs four"
+                    " descriptors a worker, whatever you keep of the batches",
                 )
             )
         return cls(
             report(
-                f"a batch could not be rebuilt in the main process: {type(error).__name__}: {error}",
+                "a batch could not be rebuilt in the main process:"
+                f" {type(error).__name__}: {error}",
                 cause="an object in the batch pickles in the worker and fails to unpickle here",
                 remedy="the chained exception above names the object's class",
             )

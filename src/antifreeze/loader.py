@@ -33,12 +33,15 @@ from ._backends.pinned import PinnedBackend
 from ._clock import Clock, MonotonicClock
 from ._core.plan import Drawing, Limits, Plan, Source, Tenure
 from ._core.reorder import Order
+from ._core.story import KEPT
 from ._driver import Driver, DriverSnapshot
 from ._ranks import Ranks, ranks
 from ._worker.fetch import Fetcher
 from ._worker.spec import Job
 
 T = TypeVar("T", covariant=True)
+
+STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()  # open ones, for the end of the program
 
@@ -122,7 +125,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             apply_sharding(self._dataset, self._world_size, self._rank)
         clock = loader._clock()
         backend = self._with_pinning(loader._backend(self._job(loader)))
-        self._driver = Driver(_plan(loader), backend, clock)
+        self._driver = Driver(_plan(loader), backend, clock, story_limit=STORY_LIMIT)
         self._finished = False
         _drivers.add(self._driver)
         _close_all_at_exit()
@@ -130,10 +133,10 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._driver)
         self._finalizer.atexit = False
         loader._live_iterators.add(self)
-        self._driver.begin_epoch(self._sampler_iter, self._base_seed, self._shared_seed)
+        self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 
     def __next__(self) -> Any:
-        if torch.autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
+        if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
             with torch.autograd.profiler.record_function(self._profile_name):
                 return self._next_data()
         return self._next_data()
@@ -149,14 +152,15 @@ class LoaderIterator(_BaseDataLoaderIter):
                 self._shutdown_workers()
             raise
         self._num_yielded += 1
-        if self._IterableDataset_len_called is not None:
-            self._warn_if_longer_than_said()
+        said: int | None = self._IterableDataset_len_called
+        if said is not None and self._num_yielded > said:
+            self._warn_of_length(said)
         return data
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
         super()._reset(loader, first_iter)
-        self._driver.begin_epoch(self._sampler_iter, self._base_seed, self._shared_seed)
+        self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 
     @property
     def closed(self) -> bool:
@@ -190,7 +194,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             collate_fn=self._collate_fn,
             drop_last=self._drop_last,
             num_workers=self._num_workers,
-            base_seed=self._base_seed,
+            base_seed=int(self._base_seed),
             init_fn=init_fn,
         )
 
@@ -205,10 +209,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             return backend
         return PinnedBackend(backend, pinner)
 
-    def _warn_if_longer_than_said(self) -> None:
-        said = self._IterableDataset_len_called
-        if self._dataset_kind != _DatasetKind.Iterable or self._num_yielded <= said:
-            return
+    def _warn_of_length(self, said: int) -> None:
         message = (
             f"Length of IterableDataset {self._dataset} was reported to be {said} (when accessing"
             f" len(dataloader)), but {self._num_yielded} samples have been fetched. "
@@ -259,7 +260,7 @@ def _close_in(owner: int, driver: Driver) -> None:
 
 @functools.cache
 def _close_all_at_exit() -> None:
-    """Register once, and late: exit handlers run backwards, and multiprocessing's joins for ever."""
+    """Register once, and late: exit handlers run backwards; multiprocessing's joins for ever."""
     atexit.register(_close_all)
 
 

@@ -1,7 +1,6 @@
 """Give every parity test the loader it runs: torch's, ours, or both in turn."""
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -27,14 +26,6 @@ def ours() -> LoaderClass:
     if OURS is LOADERS["torch"]:
         pytest.skip("antifreeze hands out torch's own loader in this environment")
     return OURS
-
-
-@pytest.fixture(autouse=True)
-def few_cores_are_no_news() -> Iterator[None]:
-    """Silence the notice about more workers than cores: these tests run on small machines."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="This DataLoader will create")
-        yield
 
 
 @pytest.fixture

@@ -70,14 +70,12 @@ def watch(
 ) -> list[list[Event]]:
     """Run whole epochs, going on after errors as a stubborn caller does; list what came.
 
-    An error of `iter(loader)` and one of the first `next()` look the same to a `for` loop, and here.
+    To a `for` loop an error of `iter(loader)` is one of the first `next()`; here too.
     """
     return [_watch_epoch(loader, see or describe) for _ in range(epochs)]
 
 
-def _watch_epoch(
-    loader: torch.utils.data.DataLoader, look: Callable[[Any], object]
-) -> list[Event]:
+def _watch_epoch(loader: torch.utils.data.DataLoader, look: Callable[[Any], object]) -> list[Event]:
     events: list[Event] = []
     try:
         iterator = iter(loader)
@@ -161,6 +159,8 @@ class _Describer:
                 return (kind, *self._array(np.asarray(value)))
             case Image.Image():
                 return (kind, value.mode, value.size, value.tobytes(), value.getpalette())
+            case torch.nn.Module():
+                return (kind, repr(value), self.describe(value.state_dict()))
             case Enum() | type():
                 return (kind, value)
             case Mapping():
@@ -194,7 +194,9 @@ class _Describer:
         return self.describe(vars(value)) if vars_of(value) else ()
 
     def _tensor(self, tensor: torch.Tensor) -> tuple[object, ...]:
-        plain = tensor.detach().as_subclass(torch.Tensor)
+        plain = tensor.detach()
+        if type(plain) is not torch.Tensor and not tensor.is_nested:
+            plain = plain.as_subclass(torch.Tensor)
         extra = {name: item for name, item in vars_of(tensor).items() if not name.startswith("_")}
         head = (
             str(tensor.dtype),

@@ -73,7 +73,7 @@ SURE_FORMS = (
 DRAWN_KEYS = frozenset({"noise", "more"})
 
 
-@dataclass
+@dataclass(frozen=True)
 class MapRows:
     """A map-style dataset whose samples are a function of the index; some raise."""
 
@@ -98,7 +98,7 @@ class MapBatches(MapRows):
         return [self[index] for index in indices]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Streams(IterableDataset):
     """An iterable dataset with one stream for each worker, each with a length of its own.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -33,8 +32,6 @@ from .programs import (
     MapRows,
     Streams,
 )
-
-pytestmark = pytest.mark.timeout(240)
 
 # Derandomized: a failure is the same failure tomorrow. Processes are slow, so few examples there.
 SETTINGS = {
@@ -81,9 +78,7 @@ class Program:
             case "batch sampler":
                 sampler = SequentialSampler(self.dataset)
                 arguments["batch_sampler"] = BatchSampler(sampler, 3, drop_last=False)
-        return loader_class(
-            self.dataset, collate_fn=self.collate, generator=generator, **arguments
-        )
+        return loader_class(self.dataset, collate_fn=self.collate, generator=generator, **arguments)
 
 
 @dataclass(frozen=True)
@@ -157,7 +152,7 @@ def map_programs(
     arguments = worker_arguments(draw, workers)
     orders = ["sequential", "list", "subset", "batches", "batch sampler"]
     # Shuffling nothing is refused by the constructor, and drawn there.
-    order = draw(st.sampled_from(orders + ["shuffle"] if length else orders))
+    order = draw(st.sampled_from([*orders, "shuffle"] if length else orders))
     indices = tuple(draw(st.lists(positions, max_size=12))) if length else ()
     if order not in ("batches", "batch sampler"):
         arguments["batch_size"] = draw(st.sampled_from([None, 1, 2, 3, 5, 20]))

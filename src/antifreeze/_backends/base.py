@@ -3,8 +3,9 @@
 1. A backend knows lives by seat and number, tickets and parcels. How it brings them about (a
    process, a thread, a call) is its own business: no descriptor, pid or address crosses this seam.
 2. It tells what happened as notices: an event for the core, and a parcel where there is one.
-3. After `LifeEnded` of a life it never again tells anything of that life.
-4. `wait` is the only call that may take time, and never longer than it was allowed to.
+3. After `LifeEnded` of a life it never again tells anything of that life. A command for a life
+   that has ended is ignored: it may have died while the command was on its way.
+4. `wait` is the only call that waits, and never longer than it was allowed to.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .._core.accounts import Timings
 from .._core.commands import Force
 from .._core.events import Event, Outcome
 from .._core.leases import Lease
+from .._core.messages import message
 from .._core.tickets import Ticket
 
 
@@ -54,13 +56,13 @@ class LocalParcel:
         self._content = None
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Notice:
     event: Event
     parcel: Parcel | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class EpochBrief:
     """What lives must know about an epoch."""
 
@@ -82,8 +84,14 @@ class Backend(Protocol):
 
     def abandon(self, seat: int, life: int) -> None: ...
 
-    def wait(self, timeout_s: float | None) -> Sequence[Notice]:
-        """Tell what has happened; wait for something to happen, up to the time given."""
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until there is something to collect, or the time is over.
+
+        May be cut short by an exception at any moment (Ctrl-C) and loses nothing by it.
+        """
+
+    def collect(self) -> Sequence[Notice]:
+        """Tell what has happened, in order. Never waits for anybody else."""
 
     def wake(self) -> None:
         """Make a `wait` in another thread return. May be called from any thread."""

@@ -46,8 +46,11 @@ class InlineBackend:
     def abandon(self, seat: int, life: int) -> None:
         raise AssertionError("there is nothing to abandon without workers")
 
-    def wait(self, timeout_s: float | None) -> Sequence[Notice]:
-        """Load the ticket that was sent, if there is one; never waits."""
+    def wait(self, timeout_s: float | None) -> None:
+        """Return at once: there is nobody to wait for."""
+
+    def collect(self) -> Sequence[Notice]:
+        """Load the ticket that was sent, if there is one."""
         notices, self._notices = self._notices, []
         if self._ticket is not None:
             (seat, life, ticket), self._ticket = self._ticket, None

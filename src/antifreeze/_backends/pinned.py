@@ -44,8 +44,11 @@ class PinnedBackend:
         self.thread = threading.Thread(target=self._run, name="antifreeze-pin", daemon=True)
         self.thread.start()
 
-    def wait(self, timeout_s: float | None) -> Sequence[Notice]:
-        for notice in self._inner.wait(0.0 if self._done else timeout_s):
+    def wait(self, timeout_s: float | None) -> None:
+        self._inner.wait(0.0 if self._done else timeout_s)
+
+    def collect(self) -> Sequence[Notice]:
+        for notice in self._inner.collect():
             self._work.put(notice)
         notices = []
         while self._done:

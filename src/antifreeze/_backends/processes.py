@@ -132,6 +132,7 @@ class ProcessBackend:
         self._latest: dict[int, Line] = {}
         self._by_fd: dict[int, Line] = {}
         self._notices: list[Notice] = []
+        self._polled: list[tuple[int, int]] = []
         self._poller = select.poll()
         self._waker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller.register(self._waker, select.POLLIN)
@@ -184,11 +185,15 @@ class ProcessBackend:
             # multiprocessing would join it at exit, for ever.
             multiprocessing.process._children.discard(line.process)  # type: ignore[attr-defined]
 
-    def wait(self, timeout_s: float | None) -> Sequence[Notice]:
+    def wait(self, timeout_s: float | None) -> None:
         if self._notices:
             timeout_s = 0.0
+        self._polled = self._poller.poll(None if timeout_s is None else 1000 * timeout_s)
+
+    def collect(self) -> Sequence[Notice]:
         ended: list[Line] = []
-        for fd, mask in self._poller.poll(None if timeout_s is None else 1000 * timeout_s):
+        polled, self._polled = self._polled, []
+        for fd, mask in polled:
             if fd == self._waker:
                 os.eventfd_read(self._waker)
                 continue

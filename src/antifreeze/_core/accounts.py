@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .messages import message
 
-@dataclass(frozen=True, slots=True)
+
+@message
 class Timings:
     """Measured where it happens, in seconds; the two times are of the machine's one clock."""
 

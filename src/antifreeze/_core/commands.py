@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from .faults import Fault
 from .leases import Lease
+from .messages import message
 from .tickets import Ticket
 
 
@@ -17,12 +17,12 @@ class Force(Enum):
     KILL = "kill"
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class DrawTicket:
     """Ask the sampler for one more batch; answer with what it gave."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class StartLife:
     """Bring up a worker in a seat; answer `LifeReady` or `LifeEnded`."""
 
@@ -31,7 +31,7 @@ class StartLife:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class BeginEpoch:
     """Tell a life that a new epoch begins; answer `EpochBegun`."""
 
@@ -40,7 +40,7 @@ class BeginEpoch:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class SendTicket:
     """Hand a ticket to a life, with the lease its parcel may use."""
 
@@ -50,7 +50,7 @@ class SendTicket:
     lease: Lease
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class StopLife:
     """Ask a life to leave when it is done with what it does."""
 
@@ -58,7 +58,7 @@ class StopLife:
     life: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class KillLife:
     """End a life; answer `LifeEnded` when it is gone."""
 
@@ -67,7 +67,7 @@ class KillLife:
     force: Force
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class AbandonLife:
     """Stop waiting for a life that cannot be killed; the kernel owns it now."""
 
@@ -75,28 +75,28 @@ class AbandonLife:
     life: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class DropParcel:
     """Throw away a parcel that nobody may receive."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Deliver:
     """Give the loop the parcel of this ticket: a batch, or the exception it holds."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class RaiseFault:
     """Raise this fault in the loop."""
 
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class FinishEpoch:
     """Tell the loop that the epoch is over."""
 

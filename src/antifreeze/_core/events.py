@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from .faults import Ending
+from .messages import message
 
 
 class Outcome(Enum):
@@ -17,7 +17,7 @@ class Outcome(Enum):
     ENDED = "ended"  # the stream of an iterable dataset is over
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class EpochAsked:
     """The loop began an epoch."""
 
@@ -25,29 +25,29 @@ class EpochAsked:
     seed_base: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class LoopAsked:
     """The loop called `next` and is waiting."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class TicketDrawn:
     """The sampler gave the indices of one more batch."""
 
     indices: Any
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class SamplerEnded:
     """The sampler has no more batches."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class SamplerFailed:
     """The sampler raised; the error belongs at the position it was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class LifeReady:
     """A life came up and listens."""
 
@@ -55,7 +55,7 @@ class LifeReady:
     life: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class EpochBegun:
     """A life has dropped what it held of earlier epochs; nothing of them follows."""
 
@@ -64,7 +64,7 @@ class EpochBegun:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class ParcelArrived:
     """A life finished a ticket."""
 
@@ -74,7 +74,7 @@ class ParcelArrived:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class LifeEnded:
     """A life is gone, for whatever reason; nothing of it follows."""
 
@@ -83,12 +83,12 @@ class LifeEnded:
     ending: Ending
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class ClockRang:
     """The time asked for by `next_wakeup` has come."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class CloseAsked:
     """The loop is done with this loader for good."""
 

@@ -14,8 +14,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from .messages import message
 from .states import State
 
 
@@ -40,13 +40,14 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseCue], LeaseState] = {
     (LeaseState.LENT, LeaseCue.SEAL): LeaseState.SEALED,
     (LeaseState.LENT, LeaseCue.QUARANTINE): LeaseState.QUARANTINED,
     (LeaseState.LENT, LeaseCue.FREE): LeaseState.FREE,
+    (LeaseState.LENT, LeaseCue.RETIRE): LeaseState.RETIRED,
     (LeaseState.SEALED, LeaseCue.FREE): LeaseState.FREE,
     (LeaseState.QUARANTINED, LeaseCue.FREE): LeaseState.FREE,
     (LeaseState.QUARANTINED, LeaseCue.RETIRE): LeaseState.RETIRED,
 }
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Lease:
     slot: int
     generation: int

@@ -18,7 +18,7 @@ class ReorderWindow:
     Each position is drawn once and leaves once: released to the loop, or void (it held nothing).
     """
 
-    __slots__ = ("_arrived", "_drawn", "_next", "_order", "_ready", "_waiting")
+    __slots__ = ("_arrived", "_drawn", "_next", "_order", "_ready", "_waiting", "count")
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -27,14 +27,13 @@ class ReorderWindow:
         self._ready: deque[int] = deque()  # positions in order of arrival (OVERTAKE)
         self._drawn = 0
         self._next = 0  # no position before this one is in the window
-
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._arrived)
+        self.count = 0  # positions in the window
 
     def draw(self) -> int:
         """Open the next position."""
         position = self._drawn
         self._drawn += 1
+        self.count += 1
         self._waiting.add(position)
         return position
 
@@ -47,6 +46,7 @@ class ReorderWindow:
     def void(self, position: int) -> None:
         """Close a position that will bring nothing (the stream of its seat has ended)."""
         self._waiting.remove(position)
+        self.count -= 1
 
     def release(self) -> int | None:
         """Give the number of the ticket that is due, or None if the loop must wait."""
@@ -57,6 +57,7 @@ class ReorderWindow:
             return None
         if self._order is Order.OVERTAKE:
             self._ready.popleft()
+        self.count -= 1
         return self._arrived.pop(due)
 
     def due(self) -> int | None:
@@ -75,10 +76,12 @@ class ReorderWindow:
         self._waiting.clear()
         self._arrived.clear()
         self._ready.clear()
-        self._drawn = self._next = 0
+        self._drawn = self._next = self.count = 0
         return numbers
 
     def unsound(self) -> Iterator[str]:
+        if self.count != len(self._waiting) + len(self._arrived):
+            yield f"{len(self._waiting)} + {len(self._arrived)} positions, but {self.count} counted"
         if both := self._waiting & self._arrived.keys():
             yield f"positions {sorted(both)} are both waited for and arrived"
         if self._order is Order.OVERTAKE and set(self._ready) != set(self._arrived):

@@ -38,11 +38,11 @@ def _tickets(sup: Supervisor) -> Iterator[str]:
     positions = [ticket.position for ticket in ledger.pending]
     if positions != sorted(positions):
         yield f"pending tickets are out of order: {positions}"
-    if len(ledger.window) > sup.plan.window + sup.plan.seats:
+    if ledger.window.count > sup.plan.window + sup.plan.seats:
         # a broken stream may add one position of its own for each seat
-        yield f"{len(ledger.window)} tickets in a window of {sup.plan.window}"
-    if sup.plan.source is Source.INDICES and len(ledger.window) > sup.plan.window:
-        yield f"{len(ledger.window)} tickets in a window of {sup.plan.window}"
+        yield f"{ledger.window.count} tickets in a window of {sup.plan.window}"
+    if sup.plan.source is Source.INDICES and ledger.window.count > sup.plan.window:
+        yield f"{ledger.window.count} tickets in a window of {sup.plan.window}"
     for seat in sup._seats.all:
         held = 0 if seat.life is None else len(seat.life.held)
         arrived = sum(owner is seat for owner, _ in ledger.arrived.values())
@@ -95,5 +95,5 @@ def _bounds(sup: Supervisor) -> Iterator[str]:
     most = 1 + sup.plan.seats + len(sup._dying) + sup.plan.seats
     if len(sup._deadlines) > most:
         yield f"{len(sup._deadlines)} deadlines, at most {most} make sense"
-    if sup.plan.drawing is Drawing.ON_DEMAND and len(sup._ledger.window) > 1:
+    if sup.plan.drawing is Drawing.ON_DEMAND and sup._ledger.window.count > 1:
         yield "drew ahead although it should not"

@@ -23,8 +23,8 @@ from .ledger import Ledger
 from .plan import Drawing, Plan, Source, Tenure
 from .reorder import Order
 from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, SeatCue, Seats, SeatState
-from .states import State
 from .snapshots import SupervisorSnapshot, snapshot_seat
+from .states import State
 from .story import KEPT, Story
 from .tickets import Progress, Ticket
 from .verdicts import Verdict, judge
@@ -80,6 +80,7 @@ class Supervisor:
     def __init__(self, plan: Plan, *, story_limit: int | None = KEPT) -> None:
         self.plan = plan
         self.story = Story(story_limit)
+        self._record = self.story.record
         self._epoch = 0
         self._seed_base = 0
         self._delivered = 0
@@ -120,7 +121,7 @@ class Supervisor:
         """Take one event; give the commands it leads to, in the order to perform them."""
         out: Out = []
         self._on[type(event)](event, now, out)
-        self.story.record(now, event, out)
+        self._record((now, event, out))
         return out
 
     def next_wakeup(self) -> float | None:
@@ -136,6 +137,10 @@ class Supervisor:
         """Say whether no life is left."""
         return not self._dying and not self._seats.living()
 
+    @property
+    def closed(self) -> bool:
+        return self._run is Run.CLOSED
+
     def check(self) -> Iterator[str]:
         from .soundness import unsound
 
@@ -146,7 +151,7 @@ class Supervisor:
             run=self._run.value,
             loop=self._loop.value,
             progress=self.progress,
-            in_window=len(self._ledger.window),
+            in_window=self._ledger.window.count,
             window=self.plan.window,
             pending=len(self._ledger.pending),
             restarts=self._restarts,
@@ -229,12 +234,12 @@ class Supervisor:
             self._deadlines.clear(LOOP_KEY)
 
     def _epoch_is_over(self) -> bool:
-        if len(self._ledger.window):
+        if self._ledger.window.count:
             return False
         return self._sampling is Sampling.ENDED or not self._anyone_may_load()
 
     def _anyone_may_load(self) -> bool:
-        for seat in self._seats.all:
+        for seat in self._seats.all:  # nearly always the first one: no generator for that
             if seat.state is SeatState.OPEN or seat.state is SeatState.RESTING:
                 return True
         return False
@@ -257,7 +262,7 @@ class Supervisor:
             self._sampling is Sampling.MORE
             and self._run is Run.RUNNING
             and (self._loop is Loop.WAITING or self.plan.drawing is Drawing.AHEAD)
-            and len(self._ledger.window) < self.plan.window
+            and self._ledger.window.count < self.plan.window
             and self._anyone_may_load()
         ):
             self._sampling = Sampling.ASKED
@@ -300,7 +305,7 @@ class Supervisor:
             self._ledger.leases.free(lease)
             return False
         self._ledger.hand_out(ticket, seat, seat.life, lease)
-        if len(seat.life.held) == 1:
+        if self.plan.limits.ticket_s is not None and len(seat.life.held) == 1:
             self._watch_ticket(seat, seat.life, now)
         out.append(do.SendTicket(seat.number, seat.life.number, ticket, lease))
         return True
@@ -331,7 +336,8 @@ class Supervisor:
             self._ledger.arrive(ticket, seat, lease)
             if event.outcome is ev.Outcome.FAILED:
                 self._note(Fault(FaultKind.EXCEPTION, event.seat, event.life, ticket))
-        self._watch_ticket(seat, life, now)
+        if self.plan.limits.ticket_s is not None:
+            self._watch_ticket(seat, life, now)
         self._go_on(now, out)
 
     def _end_stream(self, seat: Seat, life: Life, now: float, out: Out) -> None:

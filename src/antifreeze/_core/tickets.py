@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from .messages import message
 
-@dataclass(frozen=True, slots=True)
+
+@message
 class SampleId:
     """Name one sample of a run; the same after any crash and for any number of workers."""
 
@@ -15,7 +16,7 @@ class SampleId:
     slot: int  # of the sample in its batch
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Progress:
     """Say how far a run has come: all that a later run needs to go on from here."""
 
@@ -27,7 +28,7 @@ class Progress:
         return SampleId(self.epoch, position, slot)
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Ticket:
     """One batch of indices to load, at one position of the epoch.
 

@@ -46,12 +46,7 @@ def rebuild_exception(packed: PackedException) -> BaseException:
     """Build the exception again, in the main process, with torch's phrase and our notes."""
     phrase = f"Caught {packed.name} {packed.where}."
     message = f"{phrase}\nOriginal {packed.text}"
-    try:
-        error = pickle.loads(packed.pickled)
-    except Exception:  # its module behaves differently here, or is missing
-        error = Remains(RuntimeError, None, {})
-    if isinstance(error, Remains):
-        error = _revive(error, message)
+    error = _load(packed.pickled, message)
     if _is_one_string(error):
         error.args = (message,)  # what torch's users read and match in logs and tests
     else:
@@ -59,6 +54,16 @@ def rebuild_exception(packed: PackedException) -> BaseException:
     for note in packed.notes:
         error.add_note(note)
     return error
+
+
+def _load(pickled: bytes, message: str) -> BaseException:
+    try:
+        loaded = pickle.loads(pickled)
+    except Exception:  # its module behaves differently here, or is missing
+        return RuntimeError(message)
+    if isinstance(loaded, Remains):
+        return _revive(loaded, message)
+    return loaded if isinstance(loaded, BaseException) else RuntimeError(message)
 
 
 def _is_one_string(error: BaseException) -> bool:
@@ -100,8 +105,6 @@ def _survives(value: Any) -> bool:
 
 def _revive(remains: Remains, message: str) -> BaseException:
     error = remains.kind.__new__(remains.kind)
-    if not isinstance(error, BaseException):
-        return RuntimeError(message)
     error.args = (message,) if remains.args is None else remains.args
     error.__dict__.update(remains.state)
     return error

@@ -32,7 +32,7 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
             return None
         from torch.multiprocessing.reductions import reduce_tensor as share_on_device
 
-        return share_on_device(tensor)  # type: ignore[no-any-return]
+        return share_on_device(tensor)  # type: ignore[no-any-return, no-untyped-call]
     if kind is torch.Tensor and not tensor.__dict__:
         return _reduce_strided(tensor)
     if hasattr(tensor, "__tensor_flatten__") or isinstance(tensor, torch.nn.Parameter):
@@ -77,14 +77,9 @@ def _borrow(address: int, size: int, owner: object) -> pickle.PickleBuffer:
 
 
 def _reduce_nested(tensor: torch.Tensor) -> Reduced:
-    values = tensor.detach()
+    values: Any = tensor.detach()
     if tensor.layout is torch.jagged:
-        parts: tuple[Any, ...] = (
-            values.values(),
-            values.offsets(),
-            values.lengths(),
-            tensor._ragged_idx,  # type: ignore[attr-defined]
-        )
+        parts = (values.values(), values.offsets(), values.lengths(), values._ragged_idx)
         return _rebuild_jagged, (*parts, tensor.requires_grad)
     values = values if values.is_contiguous() else values.contiguous()
     return _rebuild_nested, (
@@ -125,7 +120,7 @@ def _rebuild_empty(dtype: torch.dtype, shape: tuple[int, ...], grad: bool) -> to
 
 def _rebuild_storage(data: Any) -> torch.UntypedStorage:
     if len(data) == 0:
-        return torch.UntypedStorage(0)
+        return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
     return torch.frombuffer(data, dtype=torch.uint8).untyped_storage()
 
 

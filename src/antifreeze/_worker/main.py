@@ -16,7 +16,7 @@ from .spec import WorkerSpec
 
 
 def run(spec: WorkerSpec, sock: socket.socket) -> None:
-    """Live one life: announce it, then serve tickets until told to stop or the main process ends."""
+    """Live one life: announce it, serve tickets until told to stop or the main process ends."""
     guard.leave_signals_to_main()
     guard.die_with(spec.main_pid, by_kernel=spec.dies_with_parent)
     channel = Channel(sock)
@@ -27,7 +27,9 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     except MainGone:
         pass
     finally:
-        sock.close()
+        # Not closed but left to the end of the process: a closed channel on a living process
+        # means to the main process that this life is of no use any more.
+        sock.detach()
 
 
 def _settle(spec: WorkerSpec) -> None:

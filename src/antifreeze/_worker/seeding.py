@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ def seed_worker(base_seed: int, worker: int) -> int:
     return seed
 
 
-def _numpy():  # type: ignore[no-untyped-def]
+def _numpy() -> Any:
     """Give numpy if torch could use it; a program without numpy must work too."""
     if "numpy" in sys.modules:
         return sys.modules["numpy"]

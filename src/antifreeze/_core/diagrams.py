@@ -1,0 +1,73 @@
+"""Diagrams of the state machines, written from their tables (see docs/write_states.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import leases, seats, verdicts
+from .states import State
+
+Table = Mapping[tuple[Any, Any], Any]
+
+INTRODUCTIONS = {
+    "life": "One worker, from its start to its end.",
+    "seat": "A numbered place for a worker. It stays for the whole run; lives come and go.",
+    "lease": "The right to hold room for one parcel.",
+}
+
+
+def pages() -> dict[str, str]:
+    """Give every page by its file name."""
+    tables: dict[str, Table] = {
+        "life": seats.LIFE_TRANSITIONS,
+        "seat": seats.SEAT_TRANSITIONS,
+        "lease": leases.TRANSITIONS,
+    }
+    written = {f"{name}.md": _machine(name, table) for name, table in tables.items()}
+    written["verdicts.md"] = _verdicts()
+    return written
+
+
+def _machine(name: str, table: Table) -> str:
+    first: State = next(iter(table))[0]
+    arrows = [f"    {a.value} --> {b.value}: {cue.value}" for (a, cue), b in table.items()]
+    rows = [f"| {a.value} | {cue.value} | {b.value} |" for (a, cue), b in table.items()]
+    return "\n".join(
+        [
+            f"# The states of a {name}",
+            "",
+            INTRODUCTIONS[name],
+            "Generated from the transition table in the code; `make docs` writes it anew.",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            f"    [*] --> {first.value}",
+            *arrows,
+            "```",
+            "",
+            "| from | on | to |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _verdicts() -> str:
+    rows = [
+        f"| {kind.value} | {'yes' if left else 'no'} | {verdict.value} |"
+        for (kind, left), verdict in verdicts.VERDICTS.items()
+    ]
+    return "\n".join(
+        [
+            "# What is decided about a fault",
+            "",
+            "Generated from the table in the code; `make docs` writes it anew.",
+            "",
+            "| what happened | an attempt is left | verdict |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )

@@ -1,0 +1,34 @@
+"""The `antifreeze` command: one file a verb."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .._version import VERSION
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; give the exit code."""
+    from . import platform
+
+    parser = argparse.ArgumentParser(
+        prog="antifreeze",
+        description="The PyTorch DataLoader that does not freeze, and tells you why yours did.",
+    )
+    parser.add_argument("--version", action="version", version=f"antifreeze {VERSION}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    platform.add_to(verbs)
+    arguments = parser.parse_args(argv)
+    if not hasattr(arguments, "run"):
+        parser.print_help()
+        return 2
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, e.g. `antifreeze ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code

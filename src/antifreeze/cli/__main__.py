@@ -1,0 +1,5 @@
+"""`python -m antifreeze.cli`."""
+
+from . import main
+
+raise SystemExit(main())

@@ -1,0 +1,68 @@
+"""`antifreeze platform`: what this machine has of what we need, and what that means."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+from .. import _platform
+from .._ranks import ranks
+from .._version import VERSION
+
+
+def add_to(verbs: Any) -> None:
+    verb = verbs.add_parser("platform", help="what this machine has of what antifreeze needs")
+    verb.add_argument("--json", action="store_true", help="as JSON")
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    facts = gather()
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        show(facts)
+    return 0 if facts["workers"] == "antifreeze" else 1
+
+
+def gather() -> dict[str, Any]:
+    import torch
+
+    lacking = _platform.missing()
+    off = _platform.switched_off()
+    here = ranks()
+    return {
+        "antifreeze": VERSION,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cores allowed": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "rank": f"{here.rank} of {here.world_size} ({here.local_world_size} on this machine)",
+        "missing": list(lacking),
+        f"{_platform.SWITCH}=off": off,
+        "workers": "torch" if lacking or off else "antifreeze",
+    }
+
+
+def show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in facts.items():
+        if name != "workers":
+            table.add_row(name, ", ".join(value) or "nothing" if name == "missing" else str(value))
+    console = Console(file=sys.stdout)
+    console.print(table)
+    if facts["workers"] == "antifreeze":
+        console.print("[green]DataLoader runs on antifreeze's workers here.[/green]")
+    else:
+        console.print("[yellow]DataLoader works as torch's here.[/yellow]")

@@ -1,0 +1,70 @@
+"""What every test is checked for: processes, threads and descriptors it leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    me = psutil.Process()
+    before = {child.pid for child in me.children(recursive=True)}
+    threads = set(threading.enumerate())
+    descriptors = _descriptors()
+    yield
+    gc.collect()
+    left = _left(me, before, threads)
+    deadline = time.monotonic() + SETTLE_S
+    while left and time.monotonic() < deadline:
+        time.sleep(0.02)
+        left = _left(me, before, threads)
+    assert not left, f"left behind: {left}"
+    fewer = {fd: what for fd, what in _descriptors().items() if fd not in descriptors}
+    ours = {fd: what for fd, what in fewer.items() if _is_ours(what)}
+    assert not ours, f"descriptors left open: {ours}"
+
+
+def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) -> list[str]:
+    multiprocessing.active_children()  # reaps what has ended
+    left = []
+    for child in me.children(recursive=True):
+        if child.pid in before or _is_multiprocessing_service(child):
+            continue
+        left.append(f"{child}")
+    for thread in threading.enumerate():
+        if thread not in threads and thread.name.startswith("antifreeze"):
+            left.append(f"{thread}")
+    return left
+
+
+def _is_multiprocessing_service(child: psutil.Process) -> bool:
+    """Tell the fork server and the resource tracker, which stay for the program, from workers."""
+    try:
+        command = " ".join(child.cmdline())
+    except psutil.Error:
+        return True
+    return "resource_tracker" in command or "forkserver" in command
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the one that listed the folder
+    return found
+
+
+def _is_ours(what: str) -> bool:
+    return "antifreeze" in what or "eventfd" in what or "pidfd" in what

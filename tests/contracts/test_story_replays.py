@@ -1,0 +1,155 @@
+"""A real run with processes is recorded and replayed through the core to the same commands.
+
+So every start, send, kill and delivery of the real driver was a command of the core, and the core
+decided by nothing but its events and the time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from antifreeze import DataLoader
+from antifreeze._backends import processes
+from antifreeze._core import commands as do
+from antifreeze._core.story import Entry
+from antifreeze._core.supervisor import Supervisor
+from antifreeze.loader import LoaderIterator
+
+
+class Numbers:
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class KillsItsWorkerOnce(Numbers):
+    """Ends its process at one sample, the first time it is loaded."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def __getitem__(self, index: int) -> int:
+        if index == 17:
+            try:
+                os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        return index
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(7))
+
+
+class Recorder:
+    """Keeps the whole story of a loader, and what was really done to processes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[tuple[str, int, int]] = []
+        self.drivers: list[Any] = []
+        real = processes.ProcessBackend
+        recorder = self
+
+        class Watched(real):  # type: ignore[misc, valid-type]
+            def start(self, seat: int, life: int, *rest: Any) -> None:
+                recorder.done.append(("StartLife", seat, life))
+                super().start(seat, life, *rest)
+
+            def send(self, seat: int, life: int, *rest: Any) -> None:
+                recorder.done.append(("SendTicket", seat, life))
+                super().send(seat, life, *rest)
+
+            def stop(self, seat: int, life: int) -> None:
+                recorder.done.append(("StopLife", seat, life))
+                super().stop(seat, life)
+
+        monkeypatch.setattr(processes, "ProcessBackend", Watched)
+        monkeypatch.setattr("antifreeze.loader.STORY_LIMIT", None)
+
+    def watch(self, iterator: LoaderIterator) -> LoaderIterator:
+        self.drivers.append(iterator._driver)
+        return iterator
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    return Recorder(monkeypatch)
+
+
+def replay(supervisor: Supervisor) -> tuple[list[Entry], list[do.Command]]:
+    """Feed the recorded events to a new core; every answer must be the recorded one."""
+    fresh = Supervisor(supervisor.plan, story_limit=None)
+    entries = list(supervisor.story)
+    commanded: list[do.Command] = []
+    for entry in entries:
+        commands = tuple(fresh.handle(entry.event, entry.at))
+        assert commands == entry.commands, f"at {entry}"
+        assert list(fresh.check()) == []
+        commanded.extend(commands)
+    return entries, commanded
+
+
+def assert_done_is_what_was_commanded(recorder: Recorder, commanded: list[do.Command]) -> None:
+    kinds = (do.StartLife, do.SendTicket, do.StopLife)
+    asked = [(type(c).__name__, c.seat, c.life) for c in commanded if isinstance(c, kinds)]
+    assert recorder.done == asked
+
+
+def test_a_healthy_epoch(recorder: Recorder) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2)
+    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    got = torch.cat(list(iterator)).tolist()
+    assert got == list(range(60))
+    _, commanded = replay(recorder.drivers[0].supervisor)
+    assert_done_is_what_was_commanded(recorder, commanded)
+    assert sum(isinstance(c, do.Deliver) for c in commanded) == 15
+
+
+def test_an_epoch_in_which_a_worker_is_killed(recorder: Recorder, tmp_path: Any) -> None:
+    loader = DataLoader(KillsItsWorkerOnce(str(tmp_path / "mark")), batch_size=4, num_workers=2)
+    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    got = torch.cat(list(iterator)).tolist()
+    assert got == list(range(60))
+    _, commanded = replay(recorder.drivers[0].supervisor)
+    assert_done_is_what_was_commanded(recorder, commanded)
+    assert sum(isinstance(c, do.StartLife) for c in commanded) == 3
+
+
+def test_persistent_workers_with_an_early_break(recorder: Recorder) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
+    recorder.watch(iter(loader))  # type: ignore[arg-type]
+    for place, _ in enumerate(loader):
+        if place == 3:
+            break
+    assert torch.cat(list(loader)).tolist() == list(range(60))
+    loader._iterator = None
+    _, commanded = replay(recorder.drivers[0].supervisor)
+    assert_done_is_what_was_commanded(recorder, commanded)
+    assert sum(isinstance(c, do.BeginEpoch) for c in commanded) == 4
+
+
+def test_streams(recorder: Recorder) -> None:
+    loader = DataLoader(Stream(), batch_size=2, num_workers=2)
+    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    assert sorted(torch.cat(list(iterator)).tolist()) == sorted([*range(7), *range(7)])
+    _, commanded = replay(recorder.drivers[0].supervisor)
+    assert_done_is_what_was_commanded(recorder, commanded)
+
+
+def test_no_workers(recorder: Recorder) -> None:
+    iterator = recorder.watch(iter(DataLoader(Numbers(), batch_size=4)))  # type: ignore[arg-type]
+    assert torch.cat(list(iterator)).tolist() == list(range(60))
+    _, commanded = replay(recorder.drivers[0].supervisor)
+    assert sum(isinstance(c, do.Deliver) for c in commanded) == 15
+    assert recorder.done == []

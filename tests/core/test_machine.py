@@ -1,0 +1,205 @@
+"""A supervisor in a world of random faults: sound after every step, and every epoch ends."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from antifreeze._core.events import Outcome
+from antifreeze._core.faults import Ending
+from antifreeze._core.plan import Drawing, Limits, Plan, Source, Tenure
+from antifreeze._core.reorder import Order
+
+from .world import FOR_EVER, Worker, World
+
+picks = st.integers(0, 7)  # which of the lives that a rule can be about
+endings = st.sampled_from([Ending(signal=9), Ending(signal=11), Ending(exit_code=1), Ending()])
+outcomes = st.sampled_from([Outcome.LOADED, Outcome.LOADED, Outcome.LOADED, Outcome.FAILED])
+limits = st.builds(
+    Limits,
+    attempts=st.integers(1, 3),
+    failed_starts=st.integers(1, 3),
+    barren_lives=st.integers(1, 5),
+    start_s=st.just(10.0),
+    ticket_s=st.sampled_from([None, 5.0]),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    drawing = draw(st.sampled_from([Drawing.AHEAD, Drawing.AHEAD, Drawing.ON_DEMAND]))
+    return Plan(
+        seats=draw(st.integers(1, 4)),
+        window=1 if drawing is Drawing.ON_DEMAND else draw(st.integers(1, 8)),
+        order=draw(st.sampled_from(Order)),
+        source=draw(st.sampled_from(Source)),
+        drawing=drawing,
+        tenure=draw(st.sampled_from(Tenure)),
+        timeout_s=draw(st.sampled_from([0.0, 3.0])),
+        limits=draw(limits),
+    )
+
+
+class SupervisorMachine(RuleBasedStateMachine):
+    """Random readiness, arrivals, deaths, lies, time jumps, early breaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World | None = None
+
+    @initialize(
+        plan=plans(), batches=st.integers(0, 12), failures=st.sets(st.integers(0, 11), max_size=2)
+    )
+    def begin(self, plan: Plan, batches: int, failures: set[int]) -> None:
+        self.world = World(plan)
+        self._begin_epoch(batches, failures)
+
+    def _begin_epoch(self, batches: int, failures: set[int]) -> None:
+        if self.w.plan.source is Source.STREAMS and batches > 2:
+            batches, failures = FOR_EVER, set()
+        self.w.begin_epoch(batches, failures)
+
+    @property
+    def w(self) -> World:
+        assert self.world is not None
+        return self.world
+
+    def _workers(self, pick: int, *, ready: bool | None = None, busy: bool = False) -> list[Worker]:
+        """Give one of the lives that fit, in a list, or none."""
+        fit = [
+            worker
+            for worker in self.w.workers.values()
+            if (ready is None or worker.ready is ready) and (worker.inbox or not busy)
+        ]
+        return [fit[pick % len(fit)]] if fit else []
+
+    # ---- the healthy part -------------------------------------------------------------------
+
+    @precondition(lambda self: not self.w.closed)
+    @rule()
+    def the_loop_asks(self) -> None:
+        self.w.ask()
+
+    @rule(pick=picks)
+    def a_life_comes_up(self, pick: int) -> None:
+        for worker in self._workers(pick, ready=False):
+            self.w.come_up(worker)
+
+    @rule(pick=picks, outcome=outcomes)
+    def a_life_works(self, pick: int, outcome: Outcome) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            self.w.work(worker, outcome)
+
+    @rule(pick=picks, outcome=outcomes, count=st.integers(2, 6))
+    def a_life_works_on(self, pick: int, outcome: Outcome, count: int) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            for _ in range(count):
+                if worker.inbox and worker.key in self.w.workers:
+                    self.w.work(worker, outcome)
+
+    @precondition(lambda self: self.w.plan.source is Source.STREAMS)
+    @rule(pick=picks)
+    def a_stream_ends(self, pick: int) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            self.w.work(worker, Outcome.ENDED)
+
+    @rule(pick=picks)
+    def a_life_leaves_as_it_was_told(self, pick: int) -> None:
+        leaving = [w for w in self.w.workers.values() if not w.counts and not w.stuck]
+        if leaving:
+            self.w.die(leaving[pick % len(leaving)], Ending(exit_code=0))
+
+    @precondition(lambda self: not self.w.closed)
+    @rule(batches=st.integers(0, 12), failures=st.sets(st.integers(0, 11), max_size=2))
+    def the_loop_begins_anew(self, batches: int, failures: set[int]) -> None:
+        self._begin_epoch(batches, failures)
+
+    # ---- faults -----------------------------------------------------------------------------
+
+    @rule(pick=picks, ending=endings)
+    def a_life_ends(self, pick: int, ending: Ending) -> None:
+        for worker in self._workers(pick):
+            self.w.die(worker, ending)
+
+    @rule(pick=picks, ending=endings)
+    def a_starting_life_ends(self, pick: int, ending: Ending) -> None:
+        for worker in self._workers(pick, ready=False):
+            self.w.die(worker, ending)
+
+    @rule(pick=picks)
+    def a_life_gets_stuck_in_the_kernel(self, pick: int) -> None:
+        for worker in self._workers(pick):
+            worker.stuck = True
+
+    @rule(count=st.integers(1, 4))
+    def starting_becomes_impossible(self, count: int) -> None:
+        self.w.failing_starts = count
+
+    @rule(pick=picks, place=st.integers(1, 3), outcome=outcomes)
+    def a_life_answers_out_of_turn(self, pick: int, place: int, outcome: Outcome) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            if place < len(worker.tickets(self.w.epoch)) == len(worker.inbox):
+                self.w.work(worker, outcome, place)
+
+    @rule(seconds=st.sampled_from([0.01, 0.3, 2.0, 7.0, 500.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.w.pass_time(seconds)
+
+    @rule(late_s=st.sampled_from([0.0, 0.0, 0.01, 4.0, 1000.0]))
+    def the_clock_rings(self, late_s: float) -> None:
+        self.w.ring(late_s)
+
+    # ---- lies -------------------------------------------------------------------------------
+
+    @rule(seat=st.integers(0, 3), life=st.integers(1, 4), number=st.integers(1, 30))
+    def a_parcel_comes_from_nowhere(self, seat: int, life: int, number: int) -> None:
+        self.w.lie_about_parcel(seat % self.w.plan.seats, life, number)
+
+    @rule(pick=st.integers(0, 30))
+    def a_parcel_comes_twice(self, pick: int) -> None:
+        waiting = sorted(self.w.sealed)
+        for worker in self._workers(pick):
+            if waiting:
+                self.w.lie_about_parcel(*worker.key, waiting[pick % len(waiting)])
+
+    @rule(pick=st.integers(0, 30), number=st.integers(1, 30))
+    def the_departed_speak(self, pick: int, number: int) -> None:
+        if self.w.departed:
+            seat, life = self.w.departed[pick % len(self.w.departed)]
+            self.w.lie_about_life(seat, life)
+            self.w.lie_about_epoch(seat, life, self.w.epoch)
+            self.w.lie_about_parcel(seat, life, number)
+
+    @rule(pick=picks, back=st.integers(1, 2))
+    def an_old_epoch_is_said_to_begin(self, pick: int, back: int) -> None:
+        for worker in self._workers(pick):
+            self.w.lie_about_epoch(worker.seat, worker.life, self.w.epoch - back)
+            self.w.lie_about_life(worker.seat, worker.life)
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    @precondition(lambda self: not self.w.closed and self.w.epoch > 0)
+    @rule(sure=st.integers(0, 5))
+    def the_loader_is_closed(self, sure: int) -> None:
+        if sure == 0:  # seldom: little can happen afterwards
+            self.w.close()
+
+    def teardown(self) -> None:
+        """Faults stop here: the epoch must end, the next one too, and then everything goes."""
+        world = self.world
+        if world is None:
+            return
+        if not world.closed:
+            world.settle()
+            if not world.broken:
+                self._begin_epoch(9, set())
+                world.settle()
+            world.close()
+        world.settle_closed()
+
+
+SupervisorMachine.TestCase.settings = settings(
+    max_examples=200, stateful_step_count=50, derandomize=True, deadline=None
+)
+TestEveryEpochEndsAndNothingIsLost = SupervisorMachine.TestCase

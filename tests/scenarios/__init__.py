@@ -1,0 +1,1 @@
+"""The scenario scripts, the gallery and the demo, run as a user runs them."""

@@ -1,0 +1,78 @@
+"""The demo holds what it shows: torch's loader freezes on the broken script, ours finishes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from bounded import run_bounded
+from pictures import make_pictures
+from watched import WatchedRun
+
+DEMO = Path(__file__).parents[2] / "examples" / "demo"
+BOUND_S = 60.0
+FREEZE_S = 8.0
+PICTURES = 128
+BATCHES_AN_EPOCH = PICTURES // 16
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures")
+    make_pictures(folder, PICTURES)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [True, False])
+def test_the_training_script_finishes_with_antifreeze_and_writes_nothing_to_stderr(
+    data: Path, broken: bool
+) -> None:
+    command = [sys.executable, str(DEMO / "train.py"), "--loader", "antifreeze"]
+    command += ["--data", str(data), "--epochs", "4"] + ["--broken"] * broken
+    run = run_bounded(command, BOUND_S)
+    assert run.ended == "finished", run.stderr
+    assert run.stderr == ""
+    events = [json.loads(line) for line in run.stdout.splitlines()]
+    assert events[0] == {
+        "event": "started",
+        "batches": 4 * BATCHES_AN_EPOCH,
+        "samples": 4 * PICTURES,
+    }
+    assert events[-1]["event"] == "finished"
+    assert events[-1]["samples"] == 4 * PICTURES
+    assert events[-2]["batch"] == 4 * BATCHES_AN_EPOCH
+
+
+@pytest.mark.slow
+def test_the_broken_training_script_freezes_under_torch_and_is_ended_with_its_workers(
+    data: Path,
+) -> None:
+    with WatchedRun("torch", data, epochs=12, broken=True) as run:
+        while run.poll() and run.progress().since_batch_s < FREEZE_S:
+            assert run.progress().elapsed_s < BOUND_S
+            time.sleep(0.1)
+        run.give_up()
+        progress = run.progress()
+    assert progress.state == "frozen"
+    assert progress.batch < progress.batches
+    # The proof that it is the freeze we mean, and not a slow machine.
+    assert "requires_grad" in progress.last_words
+
+
+@pytest.mark.slow
+def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
+    run = run_bounded([sys.executable, str(DEMO / "run.py"), "--json", "--rounds", "1"], 100.0)
+    assert run.ended == "finished", run.stderr
+    results = json.loads(run.stdout)
+    assert results["freeze"]["torch"]["state"] == "frozen"
+    assert results["freeze"]["antifreeze"]["state"] == "finished"
+    for loader in ("torch", "antifreeze"):
+        (cost,) = results["healthy"][loader]
+        assert cost["samples_per_s"] > 0
+        assert 0 <= cost["waited_share"] <= 1
+        assert cost["peak_pss_mib"] > 0
+        assert cost["descriptors"] > 0

@@ -1,0 +1,96 @@
+"""Every scenario script runs as it should, and can be stopped at any time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from bounded import run_bounded
+
+SCENARIOS = Path(__file__).parents[2] / "examples" / "scenarios"
+SCRIPTS = sorted(SCENARIOS.glob("s[0-9][0-9]*_*.py"))
+BOUND_S = 100.0
+
+_results: dict[str, tuple[int, dict[str, Any]]] = {}
+
+
+def result_of(script: Path) -> tuple[int, dict[str, Any]]:
+    """Run a script once a session, however many tests look at it."""
+    if script.name not in _results:
+        run = run_bounded([sys.executable, str(script), "--quick", "--json"], BOUND_S)
+        assert run.ended != "frozen", run.stderr
+        assert run.stdout, run.stderr
+        _results[script.name] = run.exit_code, json.loads(run.stdout)
+    return _results[script.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_scenario_goes_as_it_should_with_antifreeze(script: Path) -> None:
+    exit_code, result = result_of(script)
+    assert result["number"] == int(script.name[1:3])
+    assert result["antifreeze"] == "finished", result
+    assert result["wrong_samples"]["antifreeze"] == 0, result
+    assert result["ok"], result
+    assert exit_code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["s01_open_read_close", "s14_one_file_a_sample"])
+def test_reading_files_in_getitem_is_safe_under_torch_as_well(name: str) -> None:
+    _, result = result_of(SCENARIOS / f"{name}.py")
+    assert result["torch"] == "finished", result
+    assert result["wrong_samples"]["torch"] == 0, result
+
+
+@pytest.mark.slow
+def test_scenario_1_measures_what_the_lock_costs_on_near_and_far_storage() -> None:
+    _, result = result_of(SCENARIOS / "s01_open_read_close.py")
+    assert len(result["rates"]) == 4
+    for rates in result["rates"].values():
+        assert all(rates[loader]["median"] > 0 for loader in ("torch", "antifreeze"))
+    said = [finding for finding in result["findings"] if "the lock leaves" in finding]
+    assert len(said) == 4
+
+
+@pytest.mark.slow
+def test_scenario_14_shows_that_sorting_makes_two_ranks_agree() -> None:
+    _, result = result_of(SCENARIOS / "s14_one_file_a_sample.py")
+    findings = "\n".join(result["findings"])
+    assert "sorted listings: 0 samples never seen" in findings
+    assert "open, read and close" in findings
+
+
+@pytest.mark.slow
+def test_a_scenario_that_is_told_to_stop_takes_its_child_with_it() -> None:
+    script = subprocess.Popen(
+        [sys.executable, str(SCRIPTS[0]), "--json"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        children = wait_for_children(script.pid)
+        script.send_signal(signal.SIGTERM)
+        assert script.wait(30) == 128 + signal.SIGTERM
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive
+    finally:
+        script.kill()
+        script.wait()
+
+
+def wait_for_children(pid: int) -> list[psutil.Process]:
+    """Poll, within a bound, until the process has a child."""
+    parent = psutil.Process(pid)
+    for _ in range(300):
+        if children := parent.children(recursive=True):
+            return children
+        time.sleep(0.1)
+    pytest.fail("no child appeared")
