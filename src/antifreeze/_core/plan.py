@@ -47,9 +47,10 @@ class Limits:
     # Rest before the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
     rest_max_s: float = 2.0
-    # An idle worker leaves in a few milliseconds; a busy one is not waited for, since leaving
-    # a loop early must take less than half a second in all.
+    # A busy worker is not waited for: leaving a loop early takes less than half a second in all.
     stop_s: float = 0.25
+    # An idle one leaves in a few milliseconds by itself; on a crowded machine it may take a while.
+    stop_idle_s: float = 5.0
     terminate_s: float = 0.1
     # SIGKILL needs 130 ms to take 4 GiB apart; what still lives then sits in the kernel.
     kill_s: float = 5.0

@@ -396,11 +396,16 @@ class Supervisor:
         life = seat.life
         if life is None or life.state not in EMPLOYED:
             return
+        limits = self.plan.limits
+        # A seat whose stream is over has nothing left to do, whatever it still owes.
+        idle = seat.state is SeatState.SPENT or not (life.held or life.orphans)
+        idle = idle and life.state is LifeState.SERVING
+        stop_s = limits.stop_idle_s if idle else limits.stop_s
         life.move(LifeCue.STOP)
         self._deadlines.clear((DeadlineKind.START, seat.number, life.number))
         self._deadlines.clear((DeadlineKind.TICKET, seat.number, life.number))
         key = (DeadlineKind.STOP, seat.number, life.number)
-        self._deadlines.set(key, now + self.plan.limits.stop_s)
+        self._deadlines.set(key, now + stop_s)
         out.append(do.StopLife(seat.number, life.number))
 
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:

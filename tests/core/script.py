@@ -1,0 +1,145 @@
+"""A script of events and the commands they must lead to, exactly; and short words for both."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from antifreeze._core import commands as do
+from antifreeze._core import events as ev
+from antifreeze._core.faults import Ending
+from antifreeze._core.leases import Lease
+from antifreeze._core.plan import Plan
+from antifreeze._core.supervisor import Supervisor
+from antifreeze._core.tickets import Ticket
+
+DRAW = do.DrawTicket()
+FINISH = do.FinishEpoch()
+ASK = ev.LoopAsked()
+RING = ev.ClockRang()
+CLOSE = ev.CloseAsked()
+KILLED = Ending(signal=9)
+LEFT = Ending(exit_code=0)
+SEED = 7
+
+
+class AnyLease(Lease):
+    """Stands for whatever room a ticket was given, where a script does not care."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lease)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY_LEASE = AnyLease(-1, -1)
+
+
+class Script:
+    """Feed events to one supervisor; compare what it commands; check it after every event.
+
+    With `batches`, a sampler answers `DrawTicket` at once, as a driver does: `[0]`, `[1]`, ... and
+    then its end. The draws are then left out of what is compared, and what they lead to is in.
+    """
+
+    def __init__(self, plan: Plan, batches: int | None = None) -> None:
+        self.sup = Supervisor(plan, story_limit=None)
+        self.now = 0.0
+        self.refill(batches)
+
+    def refill(self, batches: int | None) -> None:
+        """Put a new sampler in place, for the next epoch."""
+        self._sampler = None if batches is None else iter(range(batches))
+
+    def at(self, now: float) -> Script:
+        assert now >= self.now
+        self.now = now
+        return self
+
+    def tell(self, event: ev.Event, *expected: do.Command) -> None:
+        assert self.perform(event) == list(expected), f"at {self.now}: {event}"
+
+    def perform(self, event: ev.Event) -> list[do.Command]:
+        """Tell an event and give what was commanded, whatever it is."""
+        told = deque([event])
+        commands: list[do.Command] = []
+        while told:
+            for command in self.sup.handle(told.popleft(), self.now):
+                if command == DRAW and self._sampler is not None:
+                    told.append(self._draw())
+                else:
+                    commands.append(command)
+            assert list(self.sup.check()) == []
+        return commands
+
+    def _draw(self) -> ev.Event:
+        assert self._sampler is not None
+        place = next(self._sampler, None)
+        return ev.SamplerEnded() if place is None else ev.TicketDrawn([place])
+
+    def begin(self, epoch: int = 0) -> Script:
+        """Begin an epoch without a look at the commands; other tests look at them."""
+        self.perform(epoch_asked(epoch))
+        return self
+
+    def ready(self, *seats: int, life: int = 1) -> Script:
+        for seat in seats:
+            self.tell(ev.LifeReady(seat, life))
+        return self
+
+    def loaded(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:
+        self.tell(ev.ParcelArrived(seat, life, number, ev.Outcome.LOADED), *expected)
+
+    def ended(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:
+        self.tell(ev.ParcelArrived(seat, life, number, ev.Outcome.ENDED), *expected)
+
+    def dies(
+        self, seat: int, *expected: do.Command, life: int = 1, ending: Ending = KILLED
+    ) -> None:
+        self.tell(ev.LifeEnded(seat, life, ending), *expected)
+
+
+def epoch_asked(epoch: int = 0) -> ev.EpochAsked:
+    return ev.EpochAsked(epoch, SEED)
+
+
+def ticket(number: int, position: int, *, attempt: int = 1, epoch: int = 0) -> Ticket:
+    return Ticket(number, epoch, position, [position], attempt)
+
+
+def start(seat: int, life: int = 1, epoch: int = 0) -> do.StartLife:
+    return do.StartLife(seat, life, epoch)
+
+
+def begin_epoch(seat: int, epoch: int, life: int = 1) -> do.BeginEpoch:
+    return do.BeginEpoch(seat, life, epoch)
+
+
+def send(
+    seat: int, what: Ticket, *, life: int = 1, slot: int | None = None, generation: int = 1
+) -> do.SendTicket:
+    lease = ANY_LEASE if slot is None else Lease(slot, generation)
+    return do.SendTicket(seat, life, what, lease)
+
+
+def stop(seat: int, life: int = 1) -> do.StopLife:
+    return do.StopLife(seat, life)
+
+
+def terminate(seat: int, life: int = 1) -> do.KillLife:
+    return do.KillLife(seat, life, do.Force.TERMINATE)
+
+
+def kill(seat: int, life: int = 1) -> do.KillLife:
+    return do.KillLife(seat, life, do.Force.KILL)
+
+
+def abandon(seat: int, life: int = 1) -> do.AbandonLife:
+    return do.AbandonLife(seat, life)
+
+
+def deliver(number: int) -> do.Deliver:
+    return do.Deliver(number)
+
+
+def drop(number: int) -> do.DropParcel:
+    return do.DropParcel(number)
