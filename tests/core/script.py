@@ -90,7 +90,9 @@ class Script:
         self.tell(ev.ParcelArrived(seat, life, number, ev.Outcome.LOADED), *expected)
 
     def ended(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:
-        self.tell(ev.ParcelArrived(seat, life, number, ev.Outcome.ENDED), *expected)
+        """Tell that a stream ended. The parcel that says so is dropped; a test of its own looks."""
+        commands = self.perform(ev.ParcelArrived(seat, life, number, ev.Outcome.ENDED))
+        assert [c for c in commands if c != drop(number)] == list(expected), f"at {self.now}"
 
     def dies(
         self, seat: int, *expected: do.Command, life: int = 1, ending: Ending = KILLED

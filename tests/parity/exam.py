@@ -22,10 +22,10 @@ def put_ours_in(suite: str) -> tuple[str, int]:
     """Replace every import of the loader under test, those inside embedded scripts included."""
     text, count = THEIRS.subn(OURS, suite)
     if not count:  # torch's own copy takes the loader from torch.utils.data
-        text, count = re.subn(
-            r"^( *)DataLoader,\n", r"", suite, count=1, flags=re.MULTILINE
+        text, count = re.subn(r"^( *)DataLoader,\n", r"", suite, count=1, flags=re.MULTILINE)
+        text = text.replace(
+            "\nfrom torch.utils.data import (", f"\n{OURS}\nfrom torch.utils.data import (", 1
         )
-        text = text.replace("\nfrom torch.utils.data import (", f"\n{OURS}\nfrom torch.utils.data import (", 1)
         text = text.replace(
             "from torch.utils.data import DataLoader, IterableDataset",
             f"{OURS}\nfrom torch.utils.data import IterableDataset",
@@ -45,7 +45,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "test_exam.py"
         copy.write_text(text)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            "/dev/null",
+        ]
         return subprocess.call([*command, *sys.argv[2:], str(copy)], cwd=folder)
 
 

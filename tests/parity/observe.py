@@ -5,7 +5,7 @@ import re
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +61,18 @@ def whole_text(error: BaseException) -> str:
 def notes(error: BaseException) -> str:
     """Give the notes of an exception as one text."""
     return "\n".join(getattr(error, "__notes__", []))
+
+
+def error_of(loop: Iterable[Any]) -> BaseException:
+    """Run a loop until it raises; give the exception, which no longer holds the iterator."""
+    try:
+        for _ in loop:
+            pass
+    except Exception as error:
+        # See below: with torch's cycle unbroken, the next collection would wait for its workers.
+        traceback.clear_frames(error.__traceback__)
+        return error
+    raise AssertionError("the epoch ended without an error")
 
 
 def watch(

@@ -20,6 +20,7 @@ from .observe import (
     Error,
     LoaderClass,
     describe,
+    error_of,
     first_line,
     notes,
     watch,
@@ -186,14 +187,6 @@ class Throws:
         if index == self.bad:
             self.throw()
         return index
-
-
-def error_of(loader: torch.utils.data.DataLoader) -> BaseException:
-    """Run a loader until it raises; give the exception."""
-    with pytest.raises(BaseException) as caught:  # noqa: B017 - the type is what tests look at
-        for _ in loader:
-            pass
-    return caught.value
 
 
 def failing(loader_class: LoaderClass, throw: Callable[[], None], workers: int = 2) -> Any:
@@ -537,11 +530,12 @@ def test_an_exception_of_worker_init_fn_comes_with_the_first_batch(
 ) -> None:
     dataset = MapRows(6) if kind == "map" else BadMiddle(before=-1)
     loader = loader_class(dataset, batch_size=2, num_workers=2, worker_init_fn=bad_init)
-    iterator = iter(loader)
-    with pytest.raises(OneString) as caught:
-        next(iterator)
-    assert first_line(caught.value) == "Caught OneString in DataLoader worker process 0."
-    assert "cannot begin" in str(caught.value)
+    seen: list[Any] = []
+    error = error_of(seen.append(batch) for batch in loader)
+    assert type(error) is OneString
+    assert first_line(error) == "Caught OneString in DataLoader worker process 0."
+    assert "cannot begin" in str(error)
+    assert not seen
 
 
 def test_an_exception_of_worker_init_fn_names_the_worker(ours: LoaderClass) -> None:
@@ -725,6 +719,6 @@ class Ragged:
 def test_samples_that_default_collate_does_not_know_are_a_type_error(
     workers: int, loader_class: LoaderClass
 ) -> None:
-    loader = loader_class([None, None], batch_size=2, num_workers=workers)
-    with pytest.raises(TypeError, match="default_collate: batch must contain tensors"):
-        list(loader)
+    error = error_of(loader_class([None, None], batch_size=2, num_workers=workers))
+    assert type(error) is TypeError
+    assert "default_collate: batch must contain tensors" in str(error)

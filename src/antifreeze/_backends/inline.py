@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.commands import Force
 from .._core.events import LifeEnded, LifeReady, Outcome, ParcelArrived
@@ -73,7 +72,6 @@ class InlineBackend:
 
     def _load(self, ticket: Ticket) -> LocalParcel:
         fetcher = self._fetcher
-        begun_at = monotonic()
         try:
             content = fetcher.load(ticket.indices)
             if self.finish is not None:
@@ -84,6 +82,7 @@ class InlineBackend:
         except BaseException as error:  # Ctrl-C too: it is raised in the loop, in turn
             error.add_note(f"antifreeze: raised while {fetcher.doing()} (batch {ticket.position})")
             content, outcome = error, Outcome.FAILED
-        now = monotonic()
-        timings = Timings(fetcher.fetch_s, fetcher.collate_s, 0.0, begun_at, now)
+        timings = Timings(
+            fetcher.fetch_s, fetcher.collate_s, 0.0, fetcher.began_at, fetcher.done_at
+        )
         return LocalParcel(outcome, timings, content)

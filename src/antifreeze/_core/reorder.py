@@ -29,6 +29,10 @@ class ReorderWindow:
         self._next = 0  # no position before this one is in the window
         self.count = 0  # positions in the window
 
+    @property
+    def has_arrivals(self) -> bool:
+        return bool(self._arrived)
+
     def draw(self) -> int:
         """Open the next position."""
         position = self._drawn

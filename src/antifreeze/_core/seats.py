@@ -78,6 +78,7 @@ SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
     (SeatState.CLOSED, SeatCue.CLOSE): SeatState.CLOSED,
 }
 
+MAY_LOAD = frozenset({SeatState.OPEN, SeatState.RESTING})
 LIVE = frozenset({LifeState.STARTING, LifeState.SERVING, LifeState.STOPPING, LifeState.CONDEMNED})
 EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
 
@@ -112,9 +113,6 @@ class Seat:
     failed_starts: int = 0  # in a row
     barren: int = 0  # lives in a row that brought nothing
 
-    def move(self, cue: SeatCue) -> None:
-        self.state = SEAT_TRANSITIONS[self.state, cue]
-
     @property
     def takes_tickets(self) -> bool:
         life = self.life
@@ -124,11 +122,16 @@ class Seat:
 class Seats:
     """All seats of a loader, and the rule for who is next."""
 
-    __slots__ = ("_turn", "all")
+    __slots__ = ("_turn", "all", "loadable")
 
     def __init__(self, count: int) -> None:
         self.all = [Seat(number) for number in range(count)]
+        self.loadable = count > 0  # some seat loads, or will after its rest
         self._turn = 0  # the seat to try first
+
+    def move(self, seat: Seat, cue: SeatCue) -> None:
+        seat.state = SEAT_TRANSITIONS[seat.state, cue]
+        self.loadable = any(s.state in MAY_LOAD for s in self.all)
 
     def least_loaded(self) -> Seat | None:
         """Choose the seat that owes the loop least; among equals, go round.

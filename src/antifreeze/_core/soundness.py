@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .leases import LeaseState
 from .plan import Drawing, Source
-from .seats import LIVE, LifeState, SeatState
+from .seats import LIVE, MAY_LOAD, LifeState, SeatState
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -87,6 +87,8 @@ def _lives(sup: Supervisor) -> Iterator[str]:
 
 def _bounds(sup: Supervisor) -> Iterator[str]:
     limits = sup.plan.limits
+    if sup._seats.loadable != any(seat.state in MAY_LOAD for seat in sup._seats.all):
+        yield f"loadable is {sup._seats.loadable}, the seats say otherwise"
     for seat in sup._seats.all:
         if seat.failed_starts > limits.failed_starts:
             yield f"seat {seat.number} failed to start {seat.failed_starts} times"

@@ -171,7 +171,7 @@ class Supervisor:
         self._loop_leaves()
         self._seats.rewind()
         for seat in self._seats.all:
-            seat.move(SeatCue.RENEW)
+            self._seats.move(seat, SeatCue.RENEW)
             seat.failed_starts = seat.barren = 0
             self._deadlines.clear((DeadlineKind.REST, seat.number, -1))
             life = seat.life
@@ -195,7 +195,7 @@ class Supervisor:
         self._forget_epoch(out)
         self._loop_leaves()
         for seat in self._seats.all:
-            seat.move(SeatCue.CLOSE)
+            self._seats.move(seat, SeatCue.CLOSE)
             self._deadlines.clear((DeadlineKind.REST, seat.number, -1))
             self._stop(seat, now, out)
 
@@ -203,9 +203,17 @@ class Supervisor:
         """Do whatever can be done now: deal what was taken back, answer the loop, draw more."""
         if self._ledger.pending and self._run is Run.RUNNING:
             self._deal_pending(now, out)
-        if self._loop is Loop.WAITING:
+        if self._loop is Loop.WAITING and not self._must_wait():
             self._answer_loop(now, out)
-        self._draw_ahead(out)
+        if self._sampling is Sampling.MORE:
+            self._draw_ahead(out)
+
+    def _must_wait(self) -> bool:
+        """Say at once that there is no answer yet: nothing has arrived, but something may."""
+        window = self._ledger.window
+        if window.has_arrivals or self._run is not Run.RUNNING:
+            return False
+        return window.count > 0 or (self._sampling is not Sampling.ENDED and self._seats.loadable)
 
     def _answer_loop(self, now: float, out: Out) -> None:
         number = self._ledger.release()
@@ -236,13 +244,7 @@ class Supervisor:
     def _epoch_is_over(self) -> bool:
         if self._ledger.window.count:
             return False
-        return self._sampling is Sampling.ENDED or not self._anyone_may_load()
-
-    def _anyone_may_load(self) -> bool:
-        for seat in self._seats.all:  # nearly always the first one: no generator for that
-            if seat.state is SeatState.OPEN or seat.state is SeatState.RESTING:
-                return True
-        return False
+        return self._sampling is Sampling.ENDED or not self._seats.loadable
 
     def _forget_epoch(self, out: Out) -> None:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
@@ -263,7 +265,7 @@ class Supervisor:
             and self._run is Run.RUNNING
             and (self._loop is Loop.WAITING or self.plan.drawing is Drawing.AHEAD)
             and self._ledger.window.count < self.plan.window
-            and self._anyone_may_load()
+            and self._seats.loadable
         ):
             self._sampling = Sampling.ASKED
             out.append(DRAW_TICKET)
@@ -272,13 +274,13 @@ class Supervisor:
         if self._sampling is not Sampling.ASKED:
             return
         self._sampling = Sampling.MORE
-        if self._run is not Run.RUNNING or not self._anyone_may_load():
+        if self._run is not Run.RUNNING or not self._seats.loadable:
             return
         ticket = self._ledger.draw(self._epoch, event.indices)
         if self._ledger.pending or not self._deal(ticket, now, out):
             self._ledger.pending.append(ticket)
             self._go_on(now, out)
-        else:
+        elif self.plan.drawing is Drawing.AHEAD:
             self._draw_ahead(out)
 
     def _on_sampler_ended(self, event: ev.SamplerEnded, now: float, out: Out) -> None:
@@ -347,7 +349,7 @@ class Supervisor:
             self._ledger.window.void(ticket.position)
             life.orphans.append(lease)
         life.held.clear()
-        seat.move(SeatCue.SPEND)
+        self._seats.move(seat, SeatCue.SPEND)
         if self.plan.tenure is Tenure.EPOCH:
             self._stop(seat, now, out)
 
@@ -472,7 +474,7 @@ class Supervisor:
         self._ledger.fail(first, fault)
         for ticket in loss.tickets[1:]:
             self._ledger.window.void(ticket.position)
-        loss.seat.move(SeatCue.LOSE)
+        self._seats.move(loss.seat, SeatCue.LOSE)
 
     def _fault(self, loss: Loss, kind: FaultKind, ticket: Ticket | None) -> Fault:
         return Fault(
@@ -497,12 +499,12 @@ class Supervisor:
         elif seat.barren >= limits.barren_lives:
             spent = FaultKind.BUDGET_SPENT
         if spent is not None:
-            seat.move(SeatCue.LOSE)
-            if loss is not None and not self._anyone_may_load():
+            self._seats.move(seat, SeatCue.LOSE)
+            if loss is not None and not self._seats.loadable:
                 self._break(self._fault(loss, spent, None), now, out)
         elif seat.barren > 1:
             rest_s = min(limits.rest_max_s, limits.rest_s * 2 ** (seat.barren - 2))
-            seat.move(SeatCue.REST)
+            self._seats.move(seat, SeatCue.REST)
             self._deadlines.set((DeadlineKind.REST, seat.number, -1), now + rest_s)
         else:
             self._start(seat, now, out)
@@ -529,7 +531,7 @@ class Supervisor:
                 continue
             seat = self._seats.all[number]
             if kind is DeadlineKind.REST:
-                seat.move(SeatCue.REOPEN)
+                self._seats.move(seat, SeatCue.REOPEN)
                 self._start(seat, now, out)
             elif kind in (DeadlineKind.START, DeadlineKind.TICKET):
                 self._replace(seat, now, out)

@@ -29,6 +29,8 @@ class Fetcher:
         self._phase = ""  # what is being done, and to which index or indices
         self.fetch_s = 0.0
         self.collate_s = 0.0
+        self.began_at = 0.0
+        self.done_at = 0.0
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._stream = iter(job.dataset)
@@ -39,7 +41,7 @@ class Fetcher:
         A StopIteration from user code would end the caller's `for` loop without a word, so it
         becomes a RuntimeError, as in Python's own generators.
         """
-        began = monotonic()
+        self.began_at = began = monotonic()
         try:
             samples = self._samples(indices)
             fetched = monotonic()
@@ -47,7 +49,8 @@ class Fetcher:
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
             batch = self._job.collate_fn(samples)
-            self.collate_s = monotonic() - fetched
+            self.done_at = monotonic()
+            self.collate_s = self.done_at - fetched
         except StopIteration as error:
             raise RuntimeError(f"StopIteration was raised while {self.doing()}") from error
         return batch
