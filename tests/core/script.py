@@ -104,8 +104,11 @@ def epoch_asked(epoch: int = 0) -> ev.EpochAsked:
     return ev.EpochAsked(epoch, SEED)
 
 
-def ticket(number: int, position: int, *, attempt: int = 1, epoch: int = 0) -> Ticket:
-    return Ticket(number, epoch, position, [position], attempt)
+def ticket(
+    number: int, position: int, *, attempt: int = 1, epoch: int = 0, drawn: int | None = None
+) -> Ticket:
+    """Give a ticket; `drawn` is the sampler's count where it is not the position."""
+    return Ticket(number, epoch, position, [position if drawn is None else drawn], attempt)
 
 
 def start(seat: int, life: int = 1, epoch: int = 0) -> do.StartLife:

@@ -1,6 +1,7 @@
 """Give every parity test the loader it runs: torch's, ours, or both in turn."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -26,6 +27,15 @@ def ours() -> LoaderClass:
     if OURS is LOADERS["torch"]:
         pytest.skip("antifreeze hands out torch's own loader in this environment")
     return OURS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_collections() -> Iterator[None]:
+    """Set what the imports made aside: every test ends with a full collection, 0.15 s otherwise."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ class Packed:
     """A pickle and its buffers. `inline` says for each buffer whether the message carries it."""
 
     pickled: bytes
+    history_cut: bool = False  # a tensor of an autograd graph came along; the graph did not
     buffers: list[memoryview] = field(default_factory=list)
     inline: list[bool] = field(default_factory=list)
 
@@ -52,8 +53,12 @@ class Packed:
 
 
 class _Packer(pickle.Pickler):
+    history_cut = False
+
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
+            if obj.grad_fn is not None:
+                self.history_cut = True
             reduced = reduce_tensor(obj)
             return NotImplemented if reduced is None else reduced
         if isinstance(obj, torch.UntypedStorage):
@@ -67,7 +72,8 @@ def pack(obj: Any) -> Packed:
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     try:
-        _Packer(stream, protocol=5, buffer_callback=buffers.append).dump(obj)
+        packer = _Packer(stream, protocol=5, buffer_callback=buffers.append)
+        packer.dump(obj)
         raw = [buffer.raw() for buffer in buffers]
     except Exception as error:
         raise Unpackable(str(error)) from error
@@ -77,7 +83,7 @@ def pack(obj: Any) -> Packed:
         > INLINE_TOTAL_BYTES
     ):
         inline = [view.nbytes == 0 for view in raw]
-    return Packed(stream.getvalue(), raw, inline)
+    return Packed(stream.getvalue(), packer.history_cut, raw, inline)
 
 
 def unpack(message: memoryview, outside: Sequence[memoryview] = ()) -> Any:
@@ -128,6 +134,17 @@ def find_unpackable(obj: Any, path: str = "batch", *, budget: int = 200) -> tupl
         else:
             return path, obj
     return path, obj
+
+
+def find_grad(obj: Any, path: str = "batch", *, depth: int = 8) -> str | None:
+    """Find a tensor that requires grad: the path to it, or None. Looks `depth` levels deep."""
+    if isinstance(obj, torch.Tensor):
+        return path if obj.requires_grad else None
+    if depth > 0:
+        for step, part in _parts(obj):
+            if (found := find_grad(part, path + step, depth=depth - 1)) is not None:
+                return found
+    return None
 
 
 def _parts(obj: Any) -> list[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from .._core.events import Outcome
 from .exceptions import PackedException, rebuild_exception
 from .framing import Frame, Kind, prefix
 from .memory import map_buffers, write_buffers
-from .packing import Packed, outside_sizes, unpack
+from .packing import Packed, find_grad, outside_sizes, unpack
 
-HEADER = struct.Struct("<QB5d")
+HEADER = struct.Struct("<QB?5d")
 OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED)
 
 
@@ -38,6 +39,7 @@ def encode(
     header = HEADER.pack(
         number,
         OUTCOMES.index(outcome),
+        packed is not None and packed.history_cut,
         timings.fetch_s,
         timings.collate_s,
         timings.pack_s,
@@ -65,14 +67,15 @@ class ReceivedParcel:
     number: int
     outcome: Outcome
     timings: Timings
+    history_cut: bool
     _message: memoryview
     _descriptor: int | None
 
     @classmethod
     def decode(cls, frame: Frame) -> ReceivedParcel:
-        number, outcome, *seconds = HEADER.unpack_from(frame.body)
+        number, outcome, cut, *seconds = HEADER.unpack_from(frame.body)
         message = frame.body[HEADER.size :]
-        return cls(number, OUTCOMES[outcome], Timings(*seconds), message, frame.descriptor)
+        return cls(number, OUTCOMES[outcome], Timings(*seconds), cut, message, frame.descriptor)
 
     def open(self) -> Any:
         outside: list[memoryview] = []
@@ -86,6 +89,14 @@ class ReceivedParcel:
             if not isinstance(content, PackedException):
                 raise TypeError(f"a failed parcel holds {type(content)}")
             raise rebuild_exception(content)
+        if self.history_cut:
+            warnings.warn(
+                f"antifreeze: {find_grad(content) or 'the batch'} was computed from tensors that"
+                " require grad, in a worker. Its values arrived; its autograd history stays in the"
+                " worker, so no gradient flows back through it. Compute it in the training loop, or"
+                " detach() it in the dataset to say that this is meant.",
+                stacklevel=2,
+            )
         return content
 
     def drop(self) -> None:

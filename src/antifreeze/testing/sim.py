@@ -212,6 +212,9 @@ class SimulatedLoader(DataLoader[T]):
         super().__init__(*args, **kwargs)
         self._world = world
 
+    def check_worker_number_rationality(self) -> None:
+        """Say nothing: simulated workers need no cores."""
+
     def _clock(self) -> Clock:
         return self._world.clock
 
