@@ -200,6 +200,6 @@ class SupervisorMachine(RuleBasedStateMachine):
 
 
 SupervisorMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=50, derandomize=True, deadline=None
+    max_examples=500, stateful_step_count=50, derandomize=True, deadline=None
 )
 TestEveryEpochEndsAndNothingIsLost = SupervisorMachine.TestCase

@@ -89,15 +89,25 @@ def _pickle(error: BaseException) -> bytes:
             state[name] = value
     args = error.args if _survives(error.args) else None
     for kind in type(error).__mro__:
-        if kind is BaseException or kind is Exception or not _survives(kind):
-            continue
-        return pickle.dumps(Remains(kind, args, state), protocol=5)
+        if kind in (Exception, BaseException):
+            break
+        remains = Remains(kind, args, state)
+        if _survives(remains) and _can_be_revived(remains):
+            return pickle.dumps(remains, protocol=5)
     return pickle.dumps(Remains(RuntimeError, None, state), protocol=5)
 
 
 def _survives(value: Any) -> bool:
     try:
         pickle.loads(pickle.dumps(value, protocol=5))
+    except Exception:
+        return False
+    return True
+
+
+def _can_be_revived(remains: Remains) -> bool:
+    try:
+        _revive(remains, "")
     except Exception:
         return False
     return True

@@ -1,0 +1,163 @@
+"""Imports go one way: read those of every file and hold them against the rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import antifreeze
+
+ROOT = Path(antifreeze.__file__).parent
+PURE = {
+    *("__future__", "abc", "bisect", "collections", "collections.abc", "dataclasses", "enum"),
+    *("functools", "heapq", "itertools", "math", "operator", "typing"),
+}
+IMPURE_NAMES = {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str  # below the package: "_core.seats", "loader"
+    path: Path
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text(), str(self.path))
+
+    def imports(self) -> Iterator[str]:
+        """Yield what this file imports, its own package's modules as "antifreeze...."."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                for alias in node.names:
+                    full = f"{base}.{alias.name}"
+                    yield full if full in NAMES else base
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = ["antifreeze", *self.name.split(".")]
+        if self.path.name != "__init__.py":
+            package.pop()
+        package = package[: len(package) - (node.level - 1)]
+        return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def _modules() -> Iterator[Module]:
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        if parts:
+            yield Module(".".join(parts), path)
+
+
+MODULES = {module.name: module for module in _modules()}
+NAMES = {f"antifreeze.{name}" for name in MODULES}
+
+
+def _in(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _reached(start: Module) -> set[str]:
+    """Give every module of ours that importing this one's imports leads to."""
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        for name in todo.pop().imports():
+            ours = name.removeprefix("antifreeze.")
+            if name.startswith("antifreeze.") and ours in MODULES and ours not in seen:
+                seen.add(ours)
+                todo.append(MODULES[ours])
+    return seen
+
+
+def _of(*packages: str) -> list[Module]:
+    return [module for module in MODULES.values() if _in(module.name, *packages)]
+
+
+def test_there_is_something_to_read() -> None:
+    assert len(_of("_core")) > 10
+    assert "_core.events" in _reached(MODULES["_driver"])
+    assert "_backends.base" in _reached(MODULES["loader"])
+    assert "antifreeze._core.faults" in set(MODULES["errors"].imports())
+
+
+@pytest.mark.parametrize("module", _of("_core"), ids=lambda module: module.name)
+def test_the_core_imports_itself_and_pure_parts_of_the_standard_library(module: Module) -> None:
+    for name in module.imports():
+        assert name in PURE or _in(name, "antifreeze._core"), f"{module.name} imports {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name):
+            assert node.id not in IMPURE_NAMES, f"{module.name} uses {node.id}"
+
+
+# who -> what its imports may never lead to
+WALLS = {
+    "_core": ["_driver", "_backends", "_worker", "_transport", "_clock", "loader", "errors"],
+    "_transport": ["_core.supervisor", "_driver", "_backends", "_worker", "loader"],
+    "_worker": ["_core.supervisor", "_driver", "_backends", "loader", "doctor", "view", "testing"],
+    "_backends": ["_core.supervisor", "_driver", "loader", "doctor", "view", "testing"],
+    "_driver": ["loader", "doctor", "view", "testing"],
+    "loader": ["doctor", "view", "testing", "cli"],
+    "doctor": ["_core.supervisor", "_driver", "_backends", "loader"],
+    "view": ["_core.supervisor", "_driver", "_backends", "loader"],
+}
+
+
+@pytest.mark.parametrize("package", WALLS)
+def test_imports_go_one_way(package: str) -> None:
+    for module in _of(package):
+        beyond = sorted(name for name in _reached(module) if _in(name, *WALLS[package]))
+        assert not beyond, f"{module.name} leads to {beyond}"
+
+
+def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
+    backends = {name for name in _reached(MODULES["_driver"]) if _in(name, "_backends")}
+    assert backends <= {"_backends", "_backends.base"}
+
+
+MAKES_PROCESSES = ("_backends", "_transport.arena")
+
+
+def test_processes_are_made_by_backends_alone() -> None:
+    for module in MODULES.values():
+        if _in(module.name, *MAKES_PROCESSES):
+            continue
+        for name in module.imports():
+            about_processes = _in(name, "multiprocessing", "torch.multiprocessing", "subprocess")
+            if about_processes and module.name == "loader":
+                continue  # it chooses the context; the next test looks
+            assert not about_processes, f"{module.name} imports {name}"
+        for used in _attributes_of(module, "os"):
+            assert used not in {"fork", "forkpty", "posix_spawn"}, f"{module.name}: os.{used}"
+
+
+def test_the_loader_only_chooses_the_context() -> None:
+    assert set(_attributes_of(MODULES["loader"], "multiprocessing")) <= {"get_context"}
+
+
+def test_one_file_reads_a_clock() -> None:
+    readers = {
+        module.name
+        for module in MODULES.values()
+        if {"time", "datetime"} & {name.split(".")[0] for name in module.imports()}
+    }
+    assert readers == {"_clock"}
+
+
+def _attributes_of(module: Module, name: str) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == name
+        ):
+            yield node.attr

@@ -1,0 +1,116 @@
+"""Importing costs little and starts nothing; the package can be switched off."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_importing_adds_little_to_importing_torch() -> None:
+    """The promise is 50 ms; the bound here is five times that, for a busy machine."""
+    taken = min(
+        float(
+            run(
+                """
+                import time, torch
+                before = time.perf_counter()
+                import antifreeze
+                print(time.perf_counter() - before)
+                """
+            )
+        )
+        for _ in range(3)
+    )
+    assert taken < 0.25
+
+
+def test_importing_starts_nothing() -> None:
+    run(
+        """
+        import os, threading, torch
+        before = (threading.active_count(), len(os.listdir("/proc/self/fd")))
+        import antifreeze
+        assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+        import psutil
+        assert psutil.Process().children() == []
+        """
+    )
+
+
+def test_a_healthy_run_writes_not_one_byte_to_stderr() -> None:
+    run(
+        """
+        import torch
+        from antifreeze import DataLoader
+        for persistent in (False, True):
+            loader = DataLoader(list(range(50)), batch_size=7, num_workers=2,
+                                persistent_workers=persistent)
+            for _ in range(3):
+                assert torch.cat(list(loader)).tolist() == list(range(50))
+        """
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_switch_gives_torchs_own_loader_back(workers: int) -> None:
+    out = run(
+        f"""
+        from antifreeze import DataLoader
+        iterator = iter(DataLoader([1, 2, 3], num_workers={workers}))
+        print(type(iterator).__module__)
+        assert len(list(iterator)) == 3
+        """,
+        ANTIFREEZE="off",
+    )
+    assert out.strip() == "torch.utils.data.dataloader"
+
+
+def test_a_platform_that_lacks_something_works_as_torchs_with_one_notice() -> None:
+    run(
+        """
+        import os, warnings
+        del os.pidfd_open
+        from antifreeze import DataLoader
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                assert len(list(DataLoader([1, 2, 3], num_workers=1))) == 3
+        assert len(caught) == 1, caught
+        assert "pidfd_open" in str(caught[0].message)
+        """
+    )
+
+
+def test_the_command_says_its_version_and_what_the_machine_has() -> None:
+    import json
+
+    from antifreeze import __version__
+
+    program = [sys.executable, "-m", "antifreeze.cli"]
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=100)
+    assert version.stdout.strip() == f"antifreeze {__version__}"
+    platform = subprocess.run(
+        [*program, "platform", "--json"], capture_output=True, text=True, timeout=100
+    )
+    facts = json.loads(platform.stdout)
+    assert platform.returncode == 0
+    assert facts["workers"] == "antifreeze" and facts["missing"] == []
+    shown = subprocess.run([*program, "platform"], capture_output=True, text=True, timeout=100)
+    assert "DataLoader runs on antifreeze's workers here." in shown.stdout

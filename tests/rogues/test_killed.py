@@ -1,0 +1,210 @@
+"""Processes are killed for real: workers, and the main process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from antifreeze import DataLoader
+from antifreeze.errors import WorkerCrashed
+
+from .programs import all_gone, finish, line, program
+
+
+class Numbers:
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class DiesAt(Numbers):
+    """Ends its own process at one sample, always or once."""
+
+    def __init__(self, index: int, how: str, once: Path | None = None) -> None:
+        self.index, self.how, self.once = index, how, once
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.index and self._due():
+            match self.how:
+                case "SIGKILL" | "SIGSEGV" | "SIGTERM" | "SIGABRT":
+                    signal.signal(getattr(signal, self.how), signal.SIG_DFL) if (
+                        self.how != "SIGKILL"
+                    ) else None
+                    os.kill(os.getpid(), getattr(signal, self.how))
+                case "os._exit":
+                    os._exit(3)
+                case "sys.exit":
+                    raise SystemExit(4)
+        return index
+
+    def _due(self) -> bool:
+        if self.once is None:
+            return True
+        try:
+            os.close(os.open(self.once, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+WAYS = ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT", "os._exit", "sys.exit"]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("how", WAYS)
+def test_a_worker_that_dies_once_costs_nothing(how: str, persistent: bool, tmp_path: Path) -> None:
+    dataset = DiesAt(123, how, once=tmp_path / "mark")
+    loader = DataLoader(dataset, batch_size=10, num_workers=2, persistent_workers=persistent)
+    for _ in range(2):
+        assert torch.cat(list(loader)).tolist() == list(range(400))
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("SIGKILL", "is killed by signal: Killed."),
+        ("SIGSEGV", "is killed by signal: Segmentation fault."),
+        ("os._exit", "exited unexpectedly with exit code 3."),
+        ("sys.exit", "exited unexpectedly with exit code 4."),
+    ],
+)
+def test_a_sample_that_always_kills_is_raised_in_its_turn_and_named(how: str, said: str) -> None:
+    iterator = iter(DataLoader(DiesAt(123, how), batch_size=10, num_workers=2))
+    got = [next(iterator)[0].item() for _ in range(12)]
+    assert got == list(range(0, 120, 10))
+    with pytest.raises(WorkerCrashed) as caught:
+        next(iterator)
+    text = str(caught.value)
+    assert text.startswith("DataLoader worker (pid ")
+    assert said in text.splitlines()[0]
+    assert "batch 12: samples [120, 121, 122, 123" in text
+    rest = [batch[0].item() for batch in iterator]
+    assert rest == list(range(130, 400, 10))
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        for number in range(100):
+            if info.id == 1 and number == 30:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield 1000 * info.id + number
+
+
+def test_a_stream_that_breaks_off_is_an_honest_error_and_the_others_go_on() -> None:
+    iterator = iter(DataLoader(Stream(), batch_size=10, num_workers=2))
+    got: list[int] = []
+    with pytest.raises(WorkerCrashed) as caught:
+        while True:
+            got += next(iterator).tolist()
+    text = str(caught.value)
+    assert "is killed by signal: Killed." in text.splitlines()[0]
+    assert "after 7 batches" in text
+    for batch in iterator:
+        got += batch.tolist()
+    assert [n for n in got if n < 1000] == list(range(100))
+    assert [n for n in got if n >= 1000] == list(range(1000, 1030))
+
+
+def test_workers_killed_at_random_moments_from_outside() -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2)
+    iterator = iter(loader)
+    got = []
+    for place, batch in enumerate(iterator):
+        got += batch.tolist()
+        if place % 20 == 10:
+            os.kill(iterator._workers[(place // 20) % 2].pid, signal.SIGKILL)
+    assert got == list(range(400))
+
+
+def test_workers_go_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
+    code = """
+        loader = DataLoader(Numbers(nap_s=30), num_workers=2)   # busy in a sample
+        iterator = iter(loader)
+        say(*[worker.pid for worker in iterator._workers])
+        next(iterator)
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        assert len(pids) == 2
+        process.kill()
+        assert all_gone(pids)
+
+
+def test_workers_go_even_if_a_child_of_the_user_holds_everything_open(tmp_path: Path) -> None:
+    code = """
+        loader = DataLoader(Numbers(), num_workers=2)
+        iterator = iter(loader)
+        next(iterator)
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        say(*[worker.pid for worker in iterator._workers])
+        time.sleep(60)
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        process.kill()
+        assert all_gone(pids)
+
+
+def test_workers_started_from_a_thread_outlive_the_thread_but_not_the_program(
+    tmp_path: Path,
+) -> None:
+    code = """
+        loader = DataLoader(Numbers(), batch_size=10, num_workers=2)
+        box = []
+        thread = threading.Thread(target=lambda: box.append(iter(loader)))
+        thread.start()
+        thread.join()
+        iterator = box[0]
+        got = [batch[0].item() for batch, _ in zip(iterator, range(50))]
+        assert got == list(range(0, 500, 10))
+        say(*[worker.pid for worker in iterator._workers])
+        time.sleep(60)
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        assert len(pids) == 2, finish(process)
+        process.kill()
+        assert all_gone(pids)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code_wanted"),
+    [
+        ("pass", 0),
+        ("sys.exit(5)", 5),
+        ("raise RuntimeError('mine')", 1),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+    ],
+)
+def test_nothing_is_left_however_the_program_ends(
+    ending: str, code_wanted: int, tmp_path: Path
+) -> None:
+    code = f"""
+        loader = DataLoader(Numbers(nap_s=0.5), num_workers=2, persistent_workers=True)
+        iterator = iter(loader)
+        next(iterator)
+        say(*[worker.pid for worker in iterator._workers])
+        {ending}
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        returned, _, err = finish(process)
+        assert returned == code_wanted
+        assert all_gone(pids)
+        if ending.startswith("raise"):
+            assert err.count("Traceback") == 1
+        else:
+            assert err == ""

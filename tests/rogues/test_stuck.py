@@ -1,0 +1,116 @@
+"""Workers that do not answer, do not leave, or are stopped: nobody waits for them for long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from antifreeze import DataLoader
+from antifreeze.errors import LoaderClosed, WorkerHung
+
+from .programs import finish, line, program
+
+LEAVE_S = 0.5  # the promise; a test allows five times that
+
+
+class Naps:
+    def __init__(self, nap_s: float, stubborn: bool = False) -> None:
+        self.nap_s, self.stubborn = nap_s, stubborn
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> int:
+        if self.stubborn:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if index >= 2:
+            time.sleep(self.nap_s)
+        return index
+
+
+@pytest.mark.parametrize("stubborn", [False, True], ids=["busy", "ignores SIGTERM"])
+def test_leaving_a_loop_does_not_wait_for_busy_workers(stubborn: bool) -> None:
+    iterator = iter(DataLoader(Naps(60, stubborn), num_workers=2))
+    next(iterator)
+    workers = iterator._workers
+    before = time.monotonic()
+    del iterator
+    assert time.monotonic() - before < 5 * LEAVE_S
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def test_a_stopped_worker_is_a_timeout_and_can_be_left() -> None:
+    iterator = iter(DataLoader(Naps(0), num_workers=1, timeout=1))
+    next(iterator)
+    os.kill(iterator._workers[0].pid, signal.SIGSTOP)
+    with pytest.raises(WorkerHung, match="DataLoader timed out after 1 seconds") as caught:
+        for _ in range(100):
+            next(iterator)
+    assert f"(pid {iterator._workers[0].pid})" in str(caught.value)
+    before = time.monotonic()
+    del caught
+    iterator._shutdown_workers()
+    assert time.monotonic() - before < 5 * LEAVE_S
+
+
+def test_a_stopped_worker_that_goes_on_again_has_lost_nothing() -> None:
+    iterator = iter(DataLoader(Naps(0), batch_size=5, num_workers=1, timeout=1))
+    got = next(iterator).tolist()
+    pid = iterator._workers[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    while True:
+        try:
+            got += next(iterator).tolist()
+        except WorkerHung:
+            os.kill(pid, signal.SIGCONT)
+        except StopIteration:
+            break
+    assert got == list(range(100))
+
+
+def test_closing_from_another_thread_wakes_the_loop() -> None:
+    iterator = iter(DataLoader(Naps(60), num_workers=1))
+    next(iterator)
+    next(iterator)
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            next(iterator)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    before = time.monotonic()
+    iterator._shutdown_workers()
+    thread.join(30)
+    assert time.monotonic() - before < 5 * LEAVE_S
+    assert isinstance(raised[0], LoaderClosed)
+
+
+def test_the_program_ends_although_workers_hold_the_gil_for_ever(tmp_path: Path) -> None:
+    code = """
+        import ctypes
+        class HoldsTheGil(Numbers):
+            def __getitem__(self, index):
+                if index > 1:
+                    ctypes.PyDLL(None).sleep(60)    # PyDLL: the GIL is kept
+                return index
+        iterator = iter(DataLoader(HoldsTheGil(), num_workers=2))
+        next(iterator); next(iterator)
+        time.sleep(0.3)
+        say("leaving")
+    """
+    with program(tmp_path, code) as process:
+        assert line(process) == "leaving"
+        before = time.monotonic()
+        returned, _, err = finish(process)
+        assert (returned, err) == (0, "")
+        assert time.monotonic() - before < 30
