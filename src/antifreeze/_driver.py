@@ -94,6 +94,16 @@ class Driver:
     def closed(self) -> bool:
         return self._phase is not Phase.OPEN
 
+    @property
+    def can_go_on(self) -> bool:
+        """Say whether another epoch can begin here."""
+        return (
+            not self.closed
+            and self._whole
+            and not self._supervisor.broken
+            and os.getpid() == self._owner
+        )
+
     def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
         """Begin an epoch: start what is not running, draw ahead. Raises what starting raised."""
         with self._lock:
@@ -199,8 +209,11 @@ class Driver:
     def _take(self, notice: Notice) -> None:
         event, parcel = notice.event, notice.parcel
         if parcel is not None and type(event) is ev.ParcelArrived:
-            self._parcels[event.number] = parcel
-            self.work.add(parcel.timings)
+            if event.number in self._parcels:
+                parcel.drop()  # it came twice; the first one counts
+            else:
+                self._parcels[event.number] = parcel
+                self.work.add(parcel.timings)
 
     def _perform_all(self, commands: list[do.Command]) -> None:
         todo = self._todo

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import atexit
 import functools
-import multiprocessing
+import inspect
 import os
 import warnings
 import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from torch.utils.data.dataloader import (
 )
 from torch.utils.data.graph_settings import apply_sharding
 
-from . import _platform
+from . import _platform, options
 from ._backends.base import Backend
 from ._backends.inline import InlineBackend
 from ._backends.pinned import PinnedBackend
@@ -43,6 +44,9 @@ T = TypeVar("T", covariant=True)
 
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
+_PARAMETERS = frozenset(inspect.signature(torch_data.DataLoader.__init__).parameters) - {"self"}
+
+_iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()  # open ones, for the end of the program
 
 
@@ -65,16 +69,39 @@ class DataLoader(torch_data.DataLoader[T]):
     few places where torch's behaviour was a trap.
     """
 
-    _live_iterators: weakref.WeakSet[LoaderIterator]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        object.__setattr__(self, "_live_iterators", weakref.WeakSet())
+    def __init__(
+        self,
+        dataset: torch_data.Dataset[T],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: torch_data.Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: torch_data.Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
+        options.check(arguments)
+        try:
+            super().__init__(**arguments)
+        except (TypeError, ValueError) as error:
+            options.name_values(error, arguments)
+            raise
 
     def __iter__(self) -> _BaseDataLoaderIter:
         kept = self._iterator
-        if isinstance(kept, LoaderIterator) and kept.closed:
-            self._iterator = None
+        if isinstance(kept, LoaderIterator) and not kept.can_go_on:
+            self._iterator = None  # interrupted, broken, closed, or made before a fork
         return super().__iter__()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -100,7 +127,7 @@ class DataLoader(torch_data.DataLoader[T]):
             persistent_workers=self.persistent_workers,
             in_order=self.in_order,
             ranks=ranks(),
-            iterators=tuple(iterator.snapshot() for iterator in self._live_iterators),
+            iterators=tuple(it.snapshot() for it in list(_iterators) if it.serves(self)),
         )
 
     def _clock(self) -> Clock:
@@ -112,8 +139,7 @@ class DataLoader(torch_data.DataLoader[T]):
             return InlineBackend(Fetcher(job))
         from ._backends.processes import ProcessBackend
 
-        context = self.multiprocessing_context
-        return ProcessBackend(job, multiprocessing.get_context() if context is None else context)
+        return ProcessBackend(job, self.multiprocessing_context)
 
 
 class LoaderIterator(_BaseDataLoaderIter):
@@ -132,7 +158,8 @@ class LoaderIterator(_BaseDataLoaderIter):
         # Not `__del__`: an iterator may be collected in a forked child, where nothing is ours.
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._driver)
         self._finalizer.atexit = False
-        loader._live_iterators.add(self)
+        self._loader = weakref.ref(loader)
+        _iterators.add(self)
         self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 
     def __next__(self) -> Any:
@@ -163,8 +190,12 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 
     @property
-    def closed(self) -> bool:
-        return self._driver.closed
+    def can_go_on(self) -> bool:
+        """Say whether another epoch can begin with the workers of this one."""
+        return self._driver.can_go_on
+
+    def serves(self, loader: DataLoader[Any]) -> bool:
+        return self._loader() is loader
 
     @property
     def _workers(self) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+import pytest
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -11,6 +12,7 @@ from antifreeze._core.faults import Ending
 from antifreeze._core.plan import Drawing, Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 
+from .walk import Walk
 from .world import FOR_EVER, Worker, World
 
 picks = st.integers(0, 7)  # which of the lives that a rule can be about
@@ -111,9 +113,19 @@ class SupervisorMachine(RuleBasedStateMachine):
             self.w.die(leaving[pick % len(leaving)], Ending(exit_code=0))
 
     @precondition(lambda self: not self.w.closed)
-    @rule(batches=st.integers(0, 12), failures=st.sets(st.integers(0, 11), max_size=2))
-    def the_loop_begins_anew(self, batches: int, failures: set[int]) -> None:
-        self._begin_epoch(batches, failures)
+    @rule(
+        batches=st.integers(0, 12),
+        failures=st.sets(st.integers(0, 11), max_size=2),
+        times=st.sampled_from([1, 1, 1, 3]),
+    )
+    def the_loop_begins_anew(self, batches: int, failures: set[int], times: int) -> None:
+        for _ in range(times):
+            self._begin_epoch(batches, failures)
+
+    @precondition(lambda self: not self.w.over)
+    @rule()
+    def the_epoch_comes_to_its_end(self) -> None:
+        self.w.settle()
 
     # ---- faults -----------------------------------------------------------------------------
 
@@ -200,6 +212,28 @@ class SupervisorMachine(RuleBasedStateMachine):
 
 
 SupervisorMachine.TestCase.settings = settings(
-    max_examples=500, stateful_step_count=50, derandomize=True, deadline=None
+    max_examples=200,
+    stateful_step_count=50,
+    derandomize=True,
+    deadline=None,
+    # Shrinking a long story takes minutes, and one failure is enough to begin with.
+    report_multiple_bugs=False,
+    phases=[Phase.generate, Phase.shrink],
 )
 TestEveryEpochEndsAndNothingIsLost = SupervisorMachine.TestCase
+
+WALKS = 100  # a test
+
+
+@pytest.mark.parametrize("first", range(0, 1500, WALKS))
+def test_every_walk_arrives(first: int) -> None:
+    for seed in range(first, first + WALKS):
+        walk = Walk(seed)
+        try:
+            walk.go(60)
+            walk.arrive()
+        except Exception as error:
+            error.add_note(f"on the walk with seed {seed}, {walk.world.plan}")
+            for entry in list(walk.world.sup.story)[-20:]:
+                error.add_note(str(entry))
+            raise

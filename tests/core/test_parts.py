@@ -23,9 +23,9 @@ from antifreeze._core.accounts import LoopAccount, Timings, WorkAccount
 from antifreeze._core.deadlines import DeadlineKind, Deadlines, Key
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.leases import Lease, LeaseCue, LeaseState, LeaseTable
-from antifreeze._core.plan import Drawing, Limits, Plan, Source, Tenure
+from antifreeze._core.plan import Limits, Plan
 from antifreeze._core.reorder import Order, ReorderWindow
-from antifreeze._core.seats import LifeCue, LifeState, Seats, SeatCue, SeatState
+from antifreeze._core.seats import LifeCue, LifeState, SeatCue, Seats, SeatState
 from antifreeze._core.states import State
 from antifreeze._core.story import KEPT, Story
 from antifreeze._core.supervisor import Loop, Run, Sampling
@@ -33,13 +33,15 @@ from antifreeze._core.tickets import Progress, SampleId, Ticket
 from antifreeze._core.verdicts import VERDICTS, Verdict, judge
 
 from .script import ASK, RING
-from .world import FOR_EVER, World
+from .walk import Walk
 
 quick = settings(max_examples=150, derandomize=True, deadline=None)
 
 # ---- deadlines ------------------------------------------------------------------------------
 
-keys = st.builds(lambda kind, seat: (kind, seat, 1), st.sampled_from(DeadlineKind), st.integers(0, 3))
+keys = st.builds(
+    lambda kind, seat: (kind, seat, 1), st.sampled_from(DeadlineKind), st.integers(0, 3)
+)
 times = st.floats(0, 100, allow_nan=False)
 
 
@@ -254,7 +256,7 @@ def test_room_in_quarantine_is_neither_lent_nor_sealed() -> None:
 
 def _served(seats: Seats, *numbers: int) -> Seats:
     for number in numbers:
-        seats.all[number].life = seats_module.Life(1, 0.0, LifeState.SERVING)
+        seats.all[number].life = seats_module.Life(1, 0, LifeState.SERVING)
     return seats
 
 
@@ -289,7 +291,7 @@ def test_only_an_open_seat_with_a_life_that_stays_takes_tickets(
     seats = Seats(1)
     (seat,) = seats.all
     seat.state = state
-    seat.life = None if life is None else seats_module.Life(1, 0.0, life)
+    seat.life = None if life is None else seats_module.Life(1, 0, life)
     expected = state is SeatState.OPEN and life in (LifeState.STARTING, LifeState.SERVING)
     assert seat.takes_tickets is expected
     assert (seats.least_loaded() is seat) is expected
@@ -338,56 +340,14 @@ class Recorded(dict[Any, Any]):
         return super().__getitem__(key)
 
 
-def _wander(seed: int) -> None:
-    """Lead one supervisor through a random world, as the state machine does, but from a seed."""
-    rng = random.Random(seed)
-    world = World(
-        Plan(
-            seats=rng.randint(1, 3),
-            window=rng.randint(1, 5),
-            order=rng.choice(list(Order)),
-            source=rng.choice(list(Source)),
-            drawing=Drawing.AHEAD,
-            tenure=rng.choice(list(Tenure)),
-            limits=Limits(failed_starts=2, barren_lives=3, start_s=10.0, ticket_s=5.0),
-        )
-    )
-    for _ in range(rng.randint(1, 3)):
-        streams = world.plan.source is Source.STREAMS
-        world.begin_epoch(FOR_EVER if streams else rng.randint(1, 12))
-        for _ in range(rng.randint(5, 40)):
-            _one_step(world, rng)
-    world.close()
-    for _ in range(12):
-        _one_step(world, rng)
-
-
-def _one_step(world: World, rng: random.Random) -> None:
-    worker = rng.choice([*world.workers.values(), None])
-    step = rng.choice(["ask", "ask", "work", "work", "work", "come", "come", "die", "ring", "stick"])
-    if step == "ask" and not world.closed:
-        world.ask()
-    elif step == "ring":
-        world.ring(rng.choice([0.0, 0.0, 5.0]))
-    elif worker is None:
-        return
-    elif step == "come" and not worker.ready:
-        world.come_up(worker)
-    elif step == "work" and worker.ready and worker.inbox:
-        ends = world.plan.source is Source.STREAMS and rng.random() < 0.2
-        world.work(worker, events.Outcome.ENDED if ends else events.Outcome.LOADED)
-    elif step == "die" and not worker.stuck and rng.random() < 0.6:
-        world.die(worker)
-    elif step == "stick":
-        worker.stuck = True
-
-
 def test_every_entry_of_every_table_is_used_by_some_run(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = {name: Recorded(_table(name)) for name in TABLES}
     for name, (module, attribute, _, _) in TABLES.items():
         monkeypatch.setattr(module, attribute, recorded[name])
-    for seed in range(400):
-        _wander(seed)
+    for seed in range(150):
+        walk = Walk(seed)
+        walk.go(60)
+        walk.arrive()
     dead = {name: set(table) - table.used for name, table in recorded.items()}
     assert dead == {"life": set(), "seat": set(), "lease": set()}
 
@@ -551,19 +511,16 @@ def test_the_indices_of_a_ticket_need_not_be_hashable() -> None:
 
 def test_the_supervisor_changes_no_event_it_is_told() -> None:
     """Events are not frozen at run time, for speed; nobody may change one all the same."""
-    world = World(Plan(seats=2, window=3, limits=Limits(ticket_s=5.0)))
+    walk = Walk(5, Plan(seats=2, window=3, limits=Limits(ticket_s=5.0)))
     told: list[tuple[events.Event, bytes]] = []
-    handle = world.sup.handle
+    handle = walk.world.sup.handle
 
     def watched(event: events.Event, now: float) -> list[commands.Command]:
         told.append((event, pickle.dumps(event)))
         return handle(event, now)
 
-    world.sup.handle = watched  # type: ignore[method-assign]
-    world.begin_epoch(8)
-    rng = random.Random(5)
-    for _ in range(100):
-        _one_step(world, rng)
+    walk.world.sup.handle = watched  # type: ignore[method-assign]
+    walk.go(100)
     assert len(told) > 40
     for event, before in told:
         assert event == pickle.loads(before)

@@ -420,9 +420,10 @@ def test_the_run_ends_also_if_a_seat_was_left_empty_when_all_was_drawn() -> None
     s = Script(Plan(seats=2, window=2, limits=Limits(failed_starts=1)), batches=1).begin()
     s.dies(1)  # it had nothing to do, so it is not replaced
     s.tell(ASK)
-    commands = s.perform(LifeEnded(0, 1, KILLED))  # the one batch is left, and neither seat may try again
-    assert [type(command) for command in commands] == [RaiseFault]
-    assert commands[0].fault.kind is FaultKind.NEVER_STARTED
+    # The one batch is left, and neither seat may try again.
+    (answer,) = s.perform(LifeEnded(0, 1, KILLED))
+    assert isinstance(answer, RaiseFault)
+    assert answer.fault.kind is FaultKind.NEVER_STARTED
 
 
 def test_lives_that_bring_nothing_rest_longer_and_longer_until_the_budget_is_spent() -> None:
@@ -855,6 +856,24 @@ def test_two_breaks_in_a_row_wait_for_room_until_the_life_has_caught_up() -> Non
     s.loaded(0, 5, deliver(5), send(0, ticket(7, 2, epoch=2)))
 
 
+def test_a_life_that_catches_up_with_a_broken_off_epoch_is_not_taken_for_one_that_hangs() -> None:
+    plan = Plan(seats=1, window=2, tenure=Tenure.LOADER, limits=Limits(ticket_s=5.0))
+    s = Script(plan, batches=MANY).begin().ready(0)
+    s.at(1.0).begin(1)
+    s.at(4.0).perform(ParcelArrived(0, 1, 1, Outcome.LOADED))  # 4 s for each old one
+    s.at(8.0).tell(RING)
+    s.perform(ParcelArrived(0, 1, 2, Outcome.LOADED))
+    s.at(12.0).tell(RING)
+
+
+def test_the_time_of_a_ticket_runs_from_when_its_life_has_begun_the_epoch() -> None:
+    plan = Plan(seats=1, window=1, tenure=Tenure.LOADER, limits=Limits(ticket_s=5.0))
+    s = Script(plan, batches=MANY).begin().ready(0)
+    s.at(1.0).begin(1)
+    s.at(4.0).perform(EpochBegun(0, 1, 1))
+    assert s.sup.next_wakeup() == 9.0
+
+
 def test_a_ticket_is_not_blamed_before_its_life_has_begun_the_epoch() -> None:
     s = Script(staying(1, 1), batches=1).begin().ready(0)
     s.refill(1)
@@ -899,7 +918,6 @@ def test_a_close_asks_then_terminates_then_kills_then_goes_on_alone() -> None:
     s = Script(Plan(seats=3, window=6, limits=ENDING), batches=MANY).begin().ready(0, 1)
     s.loaded(1, 2)
     s.at(10.0).tell(CLOSE, drop(2), stop(0), stop(1), stop(2))
-    assert not s.sup.at_rest
     s.dies(0, ending=LEFT)
     assert s.sup.next_wakeup() == 10.25
     s.at(10.25).tell(RING, terminate(1), terminate(2))

@@ -198,7 +198,7 @@ def a_seat_keeps_a_life_that_is_gone(sup: Supervisor) -> None:
 
 
 def a_seat_at_rest_has_a_life(sup: Supervisor) -> None:
-    sup._seats.all[1].life = Life(4, 10.0)
+    sup._seats.all[1].life = Life(4, 0)
 
 
 def a_lost_seat_has_a_life(sup: Supervisor) -> None:

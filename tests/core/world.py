@@ -57,11 +57,20 @@ class Worker:
         return not self.stopping and self.killed is None
 
     def tickets(self, epoch: int) -> list[Ticket]:
-        return [m.ticket for m in self.inbox if _is_ticket_of(m, epoch)]
+        """Give what it still has to load for an epoch, oldest first."""
+        return [ticket for ticket in self.in_hand() if ticket.epoch == epoch]
 
+    def in_hand(self) -> list[Ticket]:
+        return [message.ticket for message in self.inbox if isinstance(message, do.SendTicket)]
 
-def _is_ticket_of(message: do.SendTicket | do.BeginEpoch, epoch: int) -> bool:
-    return isinstance(message, do.SendTicket) and message.ticket.epoch == epoch
+    def works_for(self, epoch: int) -> bool:
+        """Say whether what it is busy with right now is a ticket of this epoch."""
+        return (
+            self.ready
+            and len(self.inbox) > 0
+            and isinstance(self.inbox[0], do.SendTicket)
+            and self.inbox[0].ticket.epoch == epoch
+        )
 
 
 class World:
@@ -170,7 +179,7 @@ class World:
     def lie_about_parcel(self, seat: int, life: int, number: int) -> None:
         """Tell of a parcel that this life was never asked for, or has brought before."""
         worker = self.workers.get((seat, life))
-        if worker is None or number not in {t.number for t in self._in_hand(worker)}:
+        if worker is None or number not in {ticket.number for ticket in worker.in_hand()}:
             self._parcel((seat, life), number, ev.Outcome.LOADED)
 
     def lie_about_epoch(self, seat: int, life: int, epoch: int) -> None:
@@ -377,9 +386,6 @@ class World:
         assert key in self.workers, f"{command}: there is no such life"
         return self.workers[key]
 
-    def _in_hand(self, worker: Worker) -> list[Ticket]:
-        return [m.ticket for m in worker.inbox if isinstance(m, do.SendTicket)]
-
     def _depart(self, worker: Worker) -> None:
         if worker.counts and self._running():
             self._lose(worker)
@@ -399,7 +405,7 @@ class World:
             if not tickets:
                 self.stream_faults[worker.key] = self.drawn
                 self.drawn += 1
-        elif worker.ready and worker.inbox and _is_ticket_of(worker.inbox[0], self.epoch):
+        elif worker.works_for(self.epoch):
             self.blame[tickets[0].position] += 1
 
     # ---- what the loop gets -----------------------------------------------------------------

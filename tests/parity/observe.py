@@ -1,13 +1,15 @@
 """What a loop sees of a loader, as plain data by which two loaders can be compared."""
 
+import contextlib
 import dataclasses
 import re
+import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,13 @@ def error_of(loop: Iterable[Any]) -> BaseException:
     raise AssertionError("the epoch ended without an error")
 
 
+def assert_names(error: BaseException, index: int, worker: int) -> None:
+    """Hold that the notes name the sample and the worker."""
+    text = notes(error)
+    assert re.search(rf"\b{index}\b", text), text
+    assert re.search(rf"worker\D*{worker}\b", text, re.IGNORECASE), text
+
+
 def watch(
     loader: torch.utils.data.DataLoader,
     epochs: int = 1,
@@ -124,6 +133,29 @@ def without_worker_numbers(events: list[Event]) -> list[Event]:
         else event
         for event in events
     ]
+
+
+class Hung(AssertionError):
+    """A program did not come to its end in the time it was given."""
+
+
+@contextlib.contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Turn a hang into a failure of the program that hangs, so that it can be reported.
+
+    For the main thread only. The time limit of a whole test would end the whole run.
+    """
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise Hung(f"no end after {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, give_up)
+    rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, rest)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def wait_until(condition: Callable[[], object], within_s: float) -> bool:
@@ -252,6 +284,11 @@ class _Describer:
         if array.dtype.hasobject:
             return self.describe(array.tolist())
         return np.ascontiguousarray(array).tobytes()
+
+
+def public(loader: torch.utils.data.DataLoader) -> dict[str, Any]:
+    """Give the public instance attributes, as ignite and Lightning read them."""
+    return {name: value for name, value in vars(loader).items() if not name.startswith("_")}
 
 
 def vars_of(value: Any) -> dict[str, Any]:

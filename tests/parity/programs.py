@@ -1,12 +1,16 @@
 """Datasets and collate functions of the programs that run through both loaders."""
 
+import multiprocessing
+import os
+import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 
 class Pair(NamedTuple):
@@ -168,3 +172,89 @@ COLLATES: dict[str, Callable[..., Any] | None] = {
     "list": as_list,
     "mapping": as_count_and_list,
 }
+
+
+PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+
+
+def pairs(loader_class: type[DataLoader], workers: int, **arguments: Any) -> Any:
+    """Make a loader of five pairs of numbers."""
+    return loader_class(
+        MapRows(10), batch_size=2, num_workers=workers, collate_fn=as_list, **arguments
+    )
+
+
+@dataclass
+class SlowAt:
+    """A dataset one of whose samples takes its time."""
+
+    slow: int
+    seconds: float
+    length: int = 8
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.slow:
+            time.sleep(self.seconds)
+        return index
+
+
+class Introspective:
+    """A dataset that tells where its samples are loaded."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        info = get_worker_info()
+        if info is None:
+            return {"index": index, "worker": None}
+        return {
+            "index": index,
+            "worker": info.id,
+            "of": info.num_workers,
+            "seed": info.seed,
+            "own": info.dataset is self,
+            "torch": torch.initial_seed(),
+            "draws": [random.random(), float(np.random.rand()), torch.rand(()).item()],
+            "marked": getattr(self, "marked", None),
+            "daemon": multiprocessing.current_process().daemon,
+            "threads": torch.get_num_threads(),
+            "pid": os.getpid(),
+        }
+
+
+def mark(worker: int) -> None:
+    """Leave a mark on the worker's copy of the dataset, as sharding code does."""
+    info = get_worker_info()
+    assert info is not None
+    assert info.id == worker
+    info.dataset.marked = ("worker", worker, random.random())
+
+
+def thrower(error: BaseException) -> Callable[[], None]:
+    """Make a function that raises the very exception given."""
+
+    def throw() -> None:
+        raise error
+
+    return throw
+
+
+@dataclass
+class Throws:
+    """A map-style dataset; one index calls a function that raises."""
+
+    throw: Callable[[], None]
+    bad: int = 3
+    length: int = 8
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.bad:
+            self.throw()
+        return index

@@ -1,218 +1,22 @@
-"""Constructing a loader: arguments, attributes, errors, subclasses, copies."""
+"""Constructing a loader: arguments, attributes, errors, length."""
 
-import copy
-import gc
 import inspect
 import multiprocessing
-import pickle
 import re
 import sys
 import threading
-import warnings
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 import psutil
 import pytest
 import torch
-from torch.utils.data import DistributedSampler, IterableDataset
+from torch.utils.data import IterableDataset
 
-from .observe import (
-    LOADERS,
-    LoaderClass,
-    caught_warnings,
-    error_of,
-    first_line,
-    wait_until,
-    whole_text,
-)
-from .programs import MapRows, Streams, as_list
-
-ROWS = MapRows(10)
-STREAM = Streams((10,))
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A wrong argument: what is given, what torch says, what must be named."""
-
-    arguments: dict[str, Any]
-    kind: type[Exception]
-    argument: str
-    value: object
-    dataset: Any = ROWS
-    phrase: str = ""
-
-
-WRONG = [
-    Wrong({"num_workers": -1}, ValueError, "num_workers", -1, phrase="num_workers option should"),
-    Wrong({"timeout": -2}, ValueError, "timeout", -2, phrase="timeout option should be non-neg"),
-    Wrong(
-        {"prefetch_factor": 3},
-        ValueError,
-        "prefetch_factor",
-        3,
-        phrase="prefetch_factor option could only be specified in multiprocessing",
-    ),
-    Wrong(
-        {"prefetch_factor": -3, "num_workers": 1},
-        ValueError,
-        "prefetch_factor",
-        -3,
-        phrase="prefetch_factor option should be non-negative",
-    ),
-    Wrong(
-        {"persistent_workers": True},
-        ValueError,
-        "persistent_workers",
-        True,
-        phrase="persistent_workers option needs num_workers > 0",
-    ),
-    Wrong(
-        {"shuffle": True},
-        ValueError,
-        "shuffle",
-        True,
-        dataset=STREAM,
-        phrase="expected unspecified shuffle option, but got shuffle=True",
-    ),
-    Wrong(
-        {"sampler": [1]},
-        ValueError,
-        "sampler",
-        [1],
-        dataset=STREAM,
-        phrase="expected unspecified sampler option, but got sampler=[1]",
-    ),
-    Wrong(
-        {"batch_sampler": [[1]]},
-        ValueError,
-        "batch_sampler",
-        [[1]],
-        dataset=STREAM,
-        phrase="expected unspecified batch_sampler option, but got batch_sampler=[[1]]",
-    ),
-    Wrong(
-        {"sampler": [0], "shuffle": True},
-        ValueError,
-        "shuffle",
-        True,
-        phrase="sampler option is mutually exclusive with shuffle",
-    ),
-    Wrong(
-        {"batch_sampler": [[0]], "batch_size": 7},
-        ValueError,
-        "batch_size",
-        7,
-        phrase="batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and",
-    ),
-    Wrong(
-        {"batch_sampler": [[0]], "batch_size": None},
-        ValueError,
-        "batch_size",
-        None,
-        phrase="batch_sampler option is mutually exclusive",
-    ),
-    Wrong(
-        {"batch_sampler": [[0]], "shuffle": True},
-        ValueError,
-        "shuffle",
-        True,
-        phrase="batch_sampler option is mutually exclusive",
-    ),
-    Wrong(
-        {"batch_sampler": [[0]], "sampler": [3]},
-        ValueError,
-        "sampler",
-        [3],
-        phrase="batch_sampler option is mutually exclusive",
-    ),
-    Wrong(
-        {"batch_sampler": [[0]], "drop_last": True},
-        ValueError,
-        "drop_last",
-        True,
-        phrase="batch_sampler option is mutually exclusive",
-    ),
-    Wrong(
-        {"batch_size": None, "drop_last": True},
-        ValueError,
-        "drop_last",
-        True,
-        phrase="batch_size=None option disables auto-batching and is mutually exclusive",
-    ),
-    Wrong(
-        {"batch_size": 0},
-        ValueError,
-        "batch_size",
-        0,
-        phrase="batch_size should be a positive integer value, but got batch_size=0",
-    ),
-    Wrong(
-        {"batch_size": -4},
-        ValueError,
-        "batch_size",
-        -4,
-        phrase="batch_size should be a positive integer value, but got batch_size=-4",
-    ),
-    Wrong(
-        {"batch_size": 2.5},
-        ValueError,
-        "batch_size",
-        2.5,
-        phrase="batch_size should be a positive integer value, but got batch_size=2.5",
-    ),
-    Wrong(
-        {"batch_size": True},
-        ValueError,
-        "batch_size",
-        True,
-        phrase="batch_size should be a positive integer value, but got batch_size=True",
-    ),
-    Wrong(
-        {"batch_size": "8"},
-        ValueError,
-        "batch_size",
-        "8",
-        phrase="batch_size should be a positive integer value, but got batch_size=8",
-    ),
-    Wrong(
-        {"drop_last": "yes"},
-        ValueError,
-        "drop_last",
-        "yes",
-        phrase="drop_last should be a boolean value, but got drop_last=yes",
-    ),
-    Wrong(
-        {"multiprocessing_context": "spork", "num_workers": 1},
-        ValueError,
-        "multiprocessing_context",
-        "spork",
-        phrase="multiprocessing_context option should specify a valid start method in",
-    ),
-    Wrong(
-        {"multiprocessing_context": 17, "num_workers": 1},
-        TypeError,
-        "multiprocessing_context",
-        17,
-        phrase="multiprocessing_context option should be a valid context object or a string",
-    ),
-    Wrong(
-        {"multiprocessing_context": "fork"},
-        ValueError,
-        "num_workers",
-        0,
-        phrase="multiprocessing_context can only be used with multi-process loading",
-    ),
-    # Complaints that torch leaves to Python: no phrase to keep, the type is what scripts rely on.
-    Wrong({"num_workers": "2"}, TypeError, "num_workers", "2"),
-    Wrong({"num_workers": None}, TypeError, "num_workers", None),
-    Wrong({"timeout": "5"}, TypeError, "timeout", "5"),
-    Wrong({"timeout": None}, TypeError, "timeout", None),
-    Wrong({"prefetch_factor": "2", "num_workers": 1}, TypeError, "prefetch_factor", "2"),
-]
+from .observe import LOADERS, LoaderClass, caught_warnings, error_of, first_line, public, whole_text
+from .programs import MapRows, as_list
+from .wrong_arguments import ROWS, STREAM, WRONG, Wrong
 
 
 def wrong_id(wrong: Wrong) -> str:
@@ -320,7 +124,7 @@ def test_our_signature_begins_with_torchs(ours: LoaderClass) -> None:
     assert all(kind is inspect.Parameter.KEYWORD_ONLY for _, kind, _ in mine[len(theirs) :])
 
 
-# --- attributes -----------------------------------------------------------------------------
+# --- attributes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -359,11 +163,6 @@ CONFIGURATIONS: list[dict[str, Any]] = [
     {"pin_memory": True, "pin_memory_device": "cuda", "collate_fn": as_list},
     {"num_workers": 1, "worker_init_fn": print},
 ]
-
-
-def public(loader: torch.utils.data.DataLoader) -> dict[str, Any]:
-    """Give the public instance attributes, as ignite and Lightning read them."""
-    return {name: value for name, value in vars(loader).items() if not name.startswith("_")}
 
 
 def comparable(value: Any) -> object:
@@ -462,7 +261,7 @@ def test_more_workers_than_cores_is_torchs_warning(loader_class: LoaderClass) ->
         loader_class(ROWS, num_workers=999)
 
 
-# --- length ---------------------------------------------------------------------------------
+# --- length ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -540,226 +339,3 @@ def _part(pattern: str, text: str) -> str:
 
 def test_no_warning_where_the_length_was_never_asked(loader_class: LoaderClass) -> None:
     assert caught_warnings(lambda: list(loader_class(Sized(2, 3)))) == []
-
-
-# --- rebuilt from its attributes -------------------------------------------------------------
-
-
-def test_a_loader_can_be_rebuilt_from_all_its_public_attributes(
-    loader_class: LoaderClass,
-) -> None:
-    # As ignite does it: everything public goes back in, so one attribute more is a TypeError.
-    loader = loader_class(ROWS, batch_size=2, num_workers=1, collate_fn=as_list)
-    skipped = {"batch_size", "sampler", "drop_last", "batch_sampler", "dataset_kind"}
-    arguments = {name: value for name, value in public(loader).items() if name not in skipped}
-    again = type(loader)(**arguments, batch_sampler=[[1], [5, 6]])
-    assert list(again) == [[1], [5, 6]]
-
-
-def test_a_loader_can_be_rebuilt_with_another_sampler(loader_class: LoaderClass) -> None:
-    # As Lightning does it: public attributes that are parameters and differ from the default.
-    loader = loader_class(
-        ROWS, batch_size=2, num_workers=1, multiprocessing_context="fork", collate_fn=as_list
-    )
-    parameters = inspect.signature(type(loader).__init__).parameters
-    arguments = {
-        name: value
-        for name, value in public(loader).items()
-        if name in parameters and value is not parameters[name].default
-    }
-    required = [
-        each.name
-        for each in parameters.values()
-        if each.default is inspect.Parameter.empty and each.name != "self"
-    ]
-    assert set(required) <= set(arguments)
-    arguments["multiprocessing_context"] = loader.multiprocessing_context
-    sampler = DistributedSampler(ROWS, num_replicas=2, rank=1, shuffle=False)
-    arguments.update(shuffle=False, sampler=sampler, batch_sampler=None)
-    again = type(loader)(**arguments)
-    assert list(again) == [[1, 3], [5, 7], [9]]
-    assert again.multiprocessing_context is loader.multiprocessing_context
-
-
-def test_a_shallow_copy_of_the_attributes_iterates_the_original(loader_class: LoaderClass) -> None:
-    # As Fabric's wrapper does it.
-    loader = loader_class(ROWS, batch_size=5, collate_fn=as_list)
-
-    class Wrapper:
-        def __init__(self) -> None:
-            self.__dict__.update(loader.__dict__)
-
-        def __iter__(self) -> Iterator[Any]:
-            yield from iter(loader)
-
-    assert list(Wrapper()) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-
-
-# --- subclasses ------------------------------------------------------------------------------
-
-
-def test_ours_is_a_real_subclass_of_torchs(ours: LoaderClass) -> None:
-    assert issubclass(ours, torch.utils.data.DataLoader)
-    assert isinstance(ours(ROWS), torch.utils.data.DataLoader)
-    assert ours.__name__ == "DataLoader"
-
-
-def test_the_class_can_be_subscripted(loader_class: LoaderClass) -> None:
-    class Typed(loader_class[int]):  # type: ignore[valid-type,misc]
-        pass
-
-    assert list(Typed(MapRows(3), batch_size=3, collate_fn=as_list)) == [[0, 1, 2]]
-    assert loader_class[int](MapRows(1), batch_size=None).dataset.length == 1
-    assert issubclass(loader_class, Generic)
-
-
-class Endless:
-    """A sampler that begins again whenever the one inside it ends."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield from self.inner
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_subclass_may_swap_its_batch_sampler_for_an_endless_one(
-    workers: int, loader_class: LoaderClass, no_new_children: Callable[[], None]
-) -> None:
-    # The pattern of timm's loader for many epochs: unfreeze, swap, freeze, keep one iterator.
-    class ManyEpochs(loader_class):  # type: ignore[valid-type,misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._DataLoader__initialized = False
-            self.batch_sampler = Endless(self.batch_sampler)
-            self._DataLoader__initialized = True
-            self.source = super().__iter__()
-
-        def __len__(self) -> int:
-            return len(self.batch_sampler.inner)
-
-        def __iter__(self) -> Iterator[Any]:
-            for _ in range(len(self)):
-                yield next(self.source)
-
-    loader = ManyEpochs(MapRows(5), batch_size=2, num_workers=workers, collate_fn=as_list)
-    for _ in range(3):
-        assert list(loader) == [[0, 1], [2, 3], [4]]
-    del loader
-    no_new_children()
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_subclass_may_hold_one_iterator_and_end_its_workers_by_hand(
-    workers: int, loader_class: LoaderClass, no_new_children: Callable[[], None]
-) -> None:
-    # The pattern of ultralytics' endless loader: past the frozen attribute, a reset, and a
-    # clean-up that touches the workers themselves.
-    class Forever(loader_class):  # type: ignore[valid-type,misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
-            self.source = super().__iter__()
-
-        def __len__(self) -> int:
-            return len(self.batch_sampler.inner)
-
-        def __iter__(self) -> Iterator[Any]:
-            for _ in range(len(self)):
-                yield next(self.source)
-
-        def reset(self) -> None:
-            self.source = self._get_iterator()
-
-        def close_by_hand(self) -> None:
-            if not hasattr(self.source, "_workers"):
-                return
-            for worker in self.source._workers:
-                if worker.is_alive():
-                    worker.terminate()
-            self.source._shutdown_workers()
-
-    loader = Forever(MapRows(5), batch_size=2, num_workers=workers, collate_fn=as_list)
-    for _ in range(2):
-        assert list(loader) == [[0, 1], [2, 3], [4]]
-    loader.reset()
-    assert list(loader) == [[0, 1], [2, 3], [4]]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        loader.close_by_hand()
-    no_new_children()
-
-
-def test_a_subclass_may_count_what_passes_through_its_iterator(loader_class: LoaderClass) -> None:
-    class Counting(loader_class):  # type: ignore[valid-type,misc]
-        passed = 0
-
-        def __iter__(self) -> Iterator[Any]:
-            for batch in super().__iter__():
-                type(self).passed += 1
-                yield batch
-
-    assert len(list(Counting(ROWS, batch_size=4))) == 3
-    assert Counting.passed == 3
-
-
-# --- copies ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
-)
-@pytest.mark.parametrize(
-    "arguments",
-    [{"batch_size": 4}, {"batch_size": 4, "num_workers": 1, "generator": torch.Generator()}],
-    ids=["inline", "workers"],
-)
-def test_a_loader_can_be_copied_and_pickled(
-    copied: Callable[[Any], Any], arguments: dict[str, Any], loader_class: LoaderClass
-) -> None:
-    loader = loader_class(ROWS, collate_fn=as_list, **arguments)
-    again = copied(loader)
-    assert type(again) is type(loader)
-    assert list(again) == list(loader)
-    with pytest.raises(ValueError, match="batch_size attribute should not be set"):
-        again.batch_size = 2
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_iterator_cannot_be_pickled(workers: int, loader_class: LoaderClass) -> None:
-    iterator = iter(loader_class(ROWS, num_workers=workers))
-    with pytest.raises(NotImplementedError, match="cannot be pickled"):
-        pickle.dumps(iterator)
-
-
-def test_a_loader_whose_workers_are_alive_cannot_be_pickled(
-    loader_class: LoaderClass, no_new_children: Callable[[], None]
-) -> None:
-    loader = loader_class(ROWS, num_workers=1, persistent_workers=True)
-    iterator = iter(loader)
-    assert loader._iterator is iterator
-    with pytest.raises(NotImplementedError, match="cannot be pickled"):
-        pickle.dumps(loader)
-    del iterator, loader
-    no_new_children()
-
-
-def test_a_loader_is_freed_without_the_collector(
-    ours: LoaderClass, no_new_children: Callable[[], None]
-) -> None:
-    loader = ours(ROWS, num_workers=1)
-    iterator = iter(loader)
-    next(iterator)
-    tombs = [weakref.ref(loader), weakref.ref(iterator)]
-    gc.disable()
-    try:
-        del loader, iterator
-        assert wait_until(lambda: not any(tomb() for tomb in tombs), within_s=10)
-    finally:
-        gc.enable()
-    no_new_children()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler
 
@@ -17,6 +17,7 @@ from .observe import (
     Batch,
     Event,
     LoaderClass,
+    bounded,
     describe,
     first_line,
     watch,
@@ -41,8 +42,12 @@ SETTINGS = {
     "suppress_health_check": list(HealthCheck),
 }
 QUICK = settings(max_examples=150, **SETTINGS)
-WITH_WORKERS = settings(max_examples=35, **SETTINGS)
-FEW = settings(max_examples=15, **SETTINGS)
+# Not shrunk: a failure that is a hang would take the time limit again and again.
+UNSHRUNK = {**SETTINGS, "phases": (Phase.explicit, Phase.generate)}
+WITH_WORKERS = settings(max_examples=35, **UNSHRUNK)
+FEW = settings(max_examples=15, **UNSHRUNK)
+
+PROGRAM_S = 40  # a program takes a fraction of a second
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def run(loader_class: LoaderClass, program: Program) -> Run:
     torch.manual_seed(7)
     np.random.seed(7)
     random.seed(7)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), bounded(PROGRAM_S):
         warnings.simplefilter("ignore")
         loader = program.loader(loader_class)
         length = _length(loader)

@@ -123,11 +123,11 @@ os.register_at_fork(after_in_child=_close_lines_after_fork)
 
 
 class ProcessBackend:
-    """Lives are processes of the program's own multiprocessing context."""
+    """Lives are processes of the given multiprocessing context, or of the program's own."""
 
     def __init__(self, job: Job, context: Any) -> None:
         self._job = job
-        self._context = context
+        self._context = multiprocessing.get_context() if context is None else context
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
         self._by_fd: dict[int, Line] = {}

@@ -41,6 +41,10 @@ class Deadlines:
             self._heap = [(when, serial, k) for k, (when, serial) in self._at.items()]
             heapq.heapify(self._heap)
 
+    def has(self, key: tuple[DeadlineKind | None, int, int]) -> bool:
+        """Say whether a deadline runs; the kind None stands for "none is needed"."""
+        return key[0] is None or key in self._at
+
     def clear(self, key: Key) -> None:
         self._at.pop(key, None)
 

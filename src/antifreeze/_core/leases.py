@@ -103,9 +103,9 @@ class LeaseTable:
         return self._states.count(state)
 
     def unsound(self) -> Iterator[str]:
-        free = self.count(LeaseState.FREE)
-        if len(self._free) != free or len(set(self._free)) != free:
-            yield f"{len(self._free)} slots are listed as free, {free} are"
+        free = [slot for slot, state in enumerate(self._states) if state is LeaseState.FREE]
+        if sorted(self._free) != free:
+            yield f"slots {sorted(self._free)} are listed as free, {free} are"
 
     def _move(self, lease: Lease, cue: LeaseCue) -> None:
         if self._generations[lease.slot] != lease.generation:

@@ -72,3 +72,5 @@ class Plan:
     def __post_init__(self) -> None:
         if self.seats < 1 or self.window < 1:
             raise ValueError(f"a plan needs a seat and a window, not {self.seats}, {self.window}")
+        if self.drawing is Drawing.ON_DEMAND and self.window != 1:
+            raise ValueError(f"on demand one ticket is drawn at a time, not {self.window}")

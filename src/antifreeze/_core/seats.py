@@ -40,7 +40,6 @@ LIFE_TRANSITIONS: dict[tuple[LifeState, LifeCue], LifeState] = {
     (LifeState.STOPPING, LifeCue.CONDEMN): LifeState.CONDEMNED,
     (LifeState.STOPPING, LifeCue.END): LifeState.GONE,
     (LifeState.CONDEMNED, LifeCue.READY): LifeState.CONDEMNED,
-    (LifeState.CONDEMNED, LifeCue.CONDEMN): LifeState.CONDEMNED,  # with more force
     (LifeState.CONDEMNED, LifeCue.END): LifeState.GONE,
 }
 
@@ -75,7 +74,6 @@ SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
     (SeatState.SPENT, SeatCue.CLOSE): SeatState.CLOSED,
     (SeatState.LOST, SeatCue.RENEW): SeatState.OPEN,
     (SeatState.LOST, SeatCue.CLOSE): SeatState.CLOSED,
-    (SeatState.CLOSED, SeatCue.CLOSE): SeatState.CLOSED,
 }
 
 MAY_LOAD = frozenset({SeatState.OPEN, SeatState.RESTING})
@@ -88,17 +86,19 @@ class Life:
     """One worker in a seat, and the tickets it has been given, oldest first."""
 
     number: int
-    since: float
+    epoch: int  # the latest it has begun
     state: LifeState = LifeState.STARTING
     held: dict[int, tuple[Ticket, Lease]] = field(default_factory=dict)  # by ticket number
-    orphans: list[Lease] = field(default_factory=list)  # held for an epoch that is over
+    # Leases of tickets that no longer count but are still with the life, by ticket number.
+    orphans: dict[int, Lease] = field(default_factory=dict)
     brought: int = 0  # parcels
+    working_since: float = 0.0  # when it turned to its oldest ticket
 
     def move(self, cue: LifeCue) -> None:
         self.state = LIFE_TRANSITIONS[self.state, cue]
 
     def leases(self) -> list[Lease]:
-        return [lease for _, lease in self.held.values()] + self.orphans
+        return [*(lease for _, lease in self.held.values()), *self.orphans.values()]
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .deadlines import DeadlineKind
 from .leases import LeaseState
 from .plan import Drawing, Source
-from .seats import LIVE, MAY_LOAD, LifeState, SeatState
+from .seats import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -19,18 +20,25 @@ def unsound(sup: Supervisor) -> Iterator[str]:
     yield from sup._ledger.window.unsound()
     yield from sup._ledger.leases.unsound()
     yield from _tickets(sup)
+    yield from _arrivals(sup)
     yield from _leases(sup)
     yield from _lives(sup)
+    yield from _deadlines(sup)
+    yield from _progress(sup)
     yield from _bounds(sup)
 
 
 def _tickets(sup: Supervisor) -> Iterator[str]:
     """Every position that is waited for is in exactly one place."""
     ledger = sup._ledger
-    places = Counter(ticket.position for ticket in ledger.pending)
+    tickets = list(ledger.pending)
     for seat in sup._seats.all:
-        if seat.life is not None:
-            places.update(ticket.position for ticket, _ in seat.life.held.values())
+        held = [] if seat.life is None else [t for t, _ in seat.life.held.values()]
+        tickets.extend(held)
+        arrived = sum(owner is seat for owner, _ in ledger.arrived.values())
+        if seat.undelivered != len(held) + arrived:
+            yield f"seat {seat.number} owes {seat.undelivered}, not {len(held)} + {arrived}"
+    places = Counter(ticket.position for ticket in tickets)
     if places.keys() != ledger.window._waiting:
         yield f"waited for {sorted(ledger.window._waiting)}, but there are {sorted(places)}"
     if twice := [position for position, count in places.items() if count > 1]:
@@ -38,19 +46,20 @@ def _tickets(sup: Supervisor) -> Iterator[str]:
     positions = [ticket.position for ticket in ledger.pending]
     if positions != sorted(positions):
         yield f"pending tickets are out of order: {positions}"
-    if ledger.window.count > sup.plan.window + sup.plan.seats:
-        # a broken stream may add one position of its own for each seat
-        yield f"{ledger.window.count} tickets in a window of {sup.plan.window}"
-    if sup.plan.source is Source.INDICES and ledger.window.count > sup.plan.window:
-        yield f"{ledger.window.count} tickets in a window of {sup.plan.window}"
-    for seat in sup._seats.all:
-        held = 0 if seat.life is None else len(seat.life.held)
-        arrived = sum(owner is seat for owner, _ in ledger.arrived.values())
-        if seat.undelivered != held + arrived:
-            yield f"seat {seat.number} owes {seat.undelivered}, not {held} + {arrived}"
-    for ticket in ledger.pending:
+    for ticket in tickets:
         if ticket.attempt > sup.plan.limits.attempts:
             yield f"{ticket} has more attempts than {sup.plan.limits.attempts}"
+        if ticket.epoch != sup._epoch:
+            yield f"{ticket} is of another epoch than {sup._epoch}"
+
+
+def _arrivals(sup: Supervisor) -> Iterator[str]:
+    """What has arrived in the window is a parcel or a fault, and nothing else is kept."""
+    ledger = sup._ledger
+    in_window = set(ledger.window._arrived.values())
+    kept = ledger.arrived.keys() | ledger._faults.keys()
+    if in_window != kept:
+        yield f"arrived in the window: {sorted(in_window)}, kept: {sorted(kept)}"
 
 
 def _leases(sup: Supervisor) -> Iterator[str]:
@@ -65,10 +74,10 @@ def _leases(sup: Supervisor) -> Iterator[str]:
         (LeaseState.QUARANTINED, dying),
         (LeaseState.SEALED, sealed),
     ):
-        if len(holders) != leases.count(state) or any(
-            leases.state(lease) is not state for lease in holders
-        ):
+        if len(holders) != leases.count(state) or len(set(holders)) != len(holders):
             yield f"{len(holders)} leases held, {leases.count(state)} are {state.value}"
+        if any(leases.state(lease) is not state for lease in holders):
+            yield f"a holder believes its lease to be {state.value}, and it is not"
     if leases.capacity != 2 * sup.plan.window:
         yield f"there is room for {leases.capacity} parcels, not {2 * sup.plan.window}"
 
@@ -83,19 +92,70 @@ def _lives(sup: Supervisor) -> Iterator[str]:
     for (number, life_number), life in sup._dying.items():
         if life.state is not LifeState.CONDEMNED or life.held:
             yield f"dying life {life_number} of seat {number} is {life.state.value}"
+    if sup._seats.loadable != any(seat.state in MAY_LOAD for seat in sup._seats.all):
+        yield f"loadable is {sup._seats.loadable}, the seats say otherwise"
+
+
+def _deadlines(sup: Supervisor) -> Iterator[str]:
+    """Nobody is waited for without a deadline."""
+    has = sup._deadlines.has
+    for seat in sup._seats.all:
+        if seat.life is not None and not any(
+            has((kind, seat.number, seat.life.number)) for kind in _needed(sup, seat.life)
+        ):
+            yield f"seat {seat.number}, life {seat.life.number} has no deadline"
+        if (seat.state is SeatState.RESTING) != has((DeadlineKind.REST, seat.number, -1)):
+            yield f"seat {seat.number} is {seat.state.value}; its rest has no end or no reason"
+    for number, life in sup._dying:
+        if not has((DeadlineKind.KILL, number, life)):
+            yield f"seat {number}, life {life} is dying without a deadline"
+    waiting = sup._loop.value == "waiting" and sup.plan.timeout_s > 0
+    if waiting != has((DeadlineKind.LOOP, -1, -1)):
+        yield "the user's timeout does not run while the loop waits, or runs while it does not"
+    most = 1 + 2 * sup.plan.seats + len(sup._dying)
+    if len(sup._deadlines) > most:
+        yield f"{len(sup._deadlines)} deadlines, at most {most} make sense"
+
+
+def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
+    match life.state:
+        case LifeState.STARTING:
+            return (DeadlineKind.START,)
+        case LifeState.STOPPING:
+            return (DeadlineKind.STOP,)
+        case LifeState.CONDEMNED:
+            return (DeadlineKind.TERMINATE, DeadlineKind.KILL)
+        case LifeState.SERVING if life.held and sup.plan.limits.ticket_s is not None:
+            return (DeadlineKind.TICKET,)
+        case _:
+            return (None,)
+
+
+def _progress(sup: Supervisor) -> Iterator[str]:
+    """While the loop waits, somebody is on the way to an answer."""
+    if sup._loop.value != "waiting" or sup._run.value != "running":
+        return
+    if sup._sampling.value == "asked":
+        return
+    employed = any(s.life is not None and s.life.state in LIVE for s in sup._seats.all)
+    resting = any(s.state is SeatState.RESTING for s in sup._seats.all)
+    if not employed and not resting and not sup._dying:
+        yield "the loop waits, and nobody is left to bring anything"
 
 
 def _bounds(sup: Supervisor) -> Iterator[str]:
     limits = sup.plan.limits
-    if sup._seats.loadable != any(seat.state in MAY_LOAD for seat in sup._seats.all):
-        yield f"loadable is {sup._seats.loadable}, the seats say otherwise"
     for seat in sup._seats.all:
         if seat.failed_starts > limits.failed_starts:
             yield f"seat {seat.number} failed to start {seat.failed_starts} times"
         if seat.barren > limits.barren_lives:
             yield f"seat {seat.number} had {seat.barren} barren lives"
-    most = 1 + sup.plan.seats + len(sup._dying) + sup.plan.seats
-    if len(sup._deadlines) > most:
-        yield f"{len(sup._deadlines)} deadlines, at most {most} make sense"
-    if sup.plan.drawing is Drawing.ON_DEMAND and sup._ledger.window.count > 1:
+    window = sup._ledger.window
+    # A stream that breaks off while it holds no ticket has a position of its own to say so.
+    extra = sup.plan.seats if sup.plan.source is Source.STREAMS else 0
+    if window.count > sup.plan.window + extra:
+        yield f"{window.count} tickets in a window of {sup.plan.window}"
+    if sup.plan.drawing is Drawing.ON_DEMAND and len(window._waiting) > 1:
         yield "drew ahead although it should not"
+    if sum(life.state in EMPLOYED for _, life in sup._seats.living()) > sup.plan.seats:
+        yield "more lives are employed than there are seats"

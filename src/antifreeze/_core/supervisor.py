@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from . import commands as do
 from . import events as ev
-from .deadlines import DeadlineKind, Deadlines, Key
-from .faults import Ending, Fault, FaultKind
+from .crew import Crew, Loss, Out
+from .deadlines import DeadlineKind, Key
+from .faults import Fault, FaultKind
 from .ledger import Ledger
 from .plan import Drawing, Plan, Source, Tenure
 from .reorder import Order
-from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, SeatCue, Seats, SeatState
+from .seats import EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_seat
 from .states import State
 from .story import KEPT, Story
@@ -31,16 +32,7 @@ from .verdicts import Verdict, judge
 
 FAULTS_KEPT = 64  # for reports; the count goes on
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
-LIFE_DEADLINES = (
-    DeadlineKind.START,
-    DeadlineKind.TICKET,
-    DeadlineKind.STOP,
-    DeadlineKind.TERMINATE,
-    DeadlineKind.KILL,
-)
 DRAW_TICKET = do.DrawTicket()
-
-Out = list[do.Command]
 
 
 class Run(State):
@@ -62,18 +54,6 @@ class Sampling(State):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A life that will bring nothing more, and the tickets it held, oldest first."""
-
-    seat: Seat
-    life: Life
-    was: LifeState
-    tickets: tuple[Ticket, ...]
-    kind: FaultKind
-    ending: Ending | None
-
-
 class Supervisor:
     """Turn events into commands. One for each iterator; not thread-safe; no I/O."""
 
@@ -87,13 +67,14 @@ class Supervisor:
         self._run = Run.IDLE
         self._loop = Loop.AWAY
         self._sampling = Sampling.MORE
-        self._seats = Seats(plan.seats)
         self._ledger = Ledger(plan)
-        self._deadlines = Deadlines()
-        self._dying: dict[tuple[int, int], Life] = {}  # replaced before they were gone
+        self._crew = Crew(plan.seats, plan.limits, self._ledger.leases)
+        self._seats = self._crew.seats
+        self._deadlines = self._crew.deadlines
+        self._dying = self._crew.dying
+        self._last_loss: Loss | None = None
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
-        self._restarts = 0
         self._faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
         self._faults_seen = 0
         self._choose = (
@@ -141,6 +122,10 @@ class Supervisor:
     def closed(self) -> bool:
         return self._run is Run.CLOSED
 
+    @property
+    def broken(self) -> bool:
+        return self._run is Run.BROKEN
+
     def check(self) -> Iterator[str]:
         from .soundness import unsound
 
@@ -154,7 +139,7 @@ class Supervisor:
             in_window=self._ledger.window.count,
             window=self.plan.window,
             pending=len(self._ledger.pending),
-            restarts=self._restarts,
+            restarts=self._crew.restarts,
             seats=tuple(snapshot_seat(seat) for seat in self._seats.all),
             faults=tuple(self._faults),
             faults_seen=self._faults_seen,
@@ -167,16 +152,18 @@ class Supervisor:
             return
         self._forget_epoch(out)
         self._epoch, self._delivered, self._seed_base = event.epoch, 0, event.seed_base
+        self._crew.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
+        self._last_loss = None
         self._loop_leaves()
         self._seats.rewind()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.RENEW)
+            self._crew.no_more_rest(seat)
             seat.failed_starts = seat.barren = 0
-            self._deadlines.clear((DeadlineKind.REST, seat.number, -1))
             life = seat.life
             if life is None:
-                self._start(seat, now, out)
+                self._crew.start(seat, now, out)
             elif life.state in EMPLOYED:
                 out.append(do.BeginEpoch(seat.number, life.number, event.epoch))
         self._go_on(now, out)
@@ -196,15 +183,17 @@ class Supervisor:
         self._loop_leaves()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.CLOSE)
-            self._deadlines.clear((DeadlineKind.REST, seat.number, -1))
-            self._stop(seat, now, out)
+            self._crew.no_more_rest(seat)
+        self._crew.stop_all(now, out)
 
     def _go_on(self, now: float, out: Out) -> None:
-        """Do whatever can be done now: deal what was taken back, answer the loop, draw more."""
-        if self._ledger.pending and self._run is Run.RUNNING:
-            self._deal_pending(now, out)
+        """Do whatever can be done now: answer the loop, deal what was taken back, draw more."""
         if self._loop is Loop.WAITING and not self._must_wait():
             self._answer_loop(now, out)
+        if self._ledger.pending and self._run is Run.RUNNING:
+            self._deal_pending(now, out)
+            if self.broken and self._loop is Loop.WAITING:
+                self._answer_loop(now, out)
         if self._sampling is Sampling.MORE:
             self._draw_ahead(out)
 
@@ -232,8 +221,7 @@ class Supervisor:
             self._loop_leaves()
             self._run = Run.FINISHED
             if self.plan.tenure is Tenure.EPOCH:
-                for seat in self._seats.all:
-                    self._stop(seat, now, out)
+                self._crew.stop_all(now, out)
             out.append(do.FinishEpoch())
 
     def _loop_leaves(self) -> None:
@@ -252,9 +240,7 @@ class Supervisor:
         for seat in self._seats.all:
             seat.undelivered = 0
             if seat.life is not None:
-                seat.life.orphans.extend(lease for _, lease in seat.life.held.values())
-                seat.life.held.clear()
-                self._deadlines.clear((DeadlineKind.TICKET, seat.number, seat.life.number))
+                self._crew.orphan_tickets(seat, seat.life)
 
     # ---- drawing and dealing ----------------------------------------------------------------
 
@@ -307,15 +293,15 @@ class Supervisor:
             self._ledger.leases.free(lease)
             return False
         self._ledger.hand_out(ticket, seat, seat.life, lease)
-        if self.plan.limits.ticket_s is not None and len(seat.life.held) == 1:
-            self._watch_ticket(seat, seat.life, now)
+        if len(seat.life.held) == 1:
+            self._crew.begin_work(seat, seat.life, now)
         out.append(do.SendTicket(seat.number, seat.life.number, ticket, lease))
         return True
 
     def _deal_pending(self, now: float, out: Out) -> None:
         if not any(seat.takes_tickets for seat in self._seats.all):
             for seat in self._seats.all:
-                self._staff(seat, None, now, out)
+                self._staff(seat, now, out)
         pending = self._ledger.pending
         while pending and self._deal(pending[0], now, out):
             del pending[0]
@@ -326,122 +312,92 @@ class Supervisor:
         seat = self._seats.all[event.seat]
         life = seat.life
         if life is None or life.number != event.life or event.number not in life.held:
-            out.append(do.DropParcel(event.number))
-            return
-        ticket, lease = life.held.pop(event.number)
-        life.brought += 1
-        seat.barren = 0
-        if event.outcome is ev.Outcome.ENDED:
-            life.held[event.number] = (ticket, lease)
-            self._end_stream(seat, life, now, out)
+            self._drop_late(event, out)
         else:
-            self._ledger.arrive(ticket, seat, lease)
-            if event.outcome is ev.Outcome.FAILED:
-                self._note(Fault(FaultKind.EXCEPTION, event.seat, event.life, ticket))
-        if self.plan.limits.ticket_s is not None:
-            self._watch_ticket(seat, life, now)
+            life.brought += 1
+            seat.barren = 0
+            if event.outcome is ev.Outcome.ENDED:
+                self._end_stream(seat, life, now, out)
+                self._drop_late(event, out)
+            else:
+                ticket, lease = life.held.pop(event.number)
+                self._ledger.arrive(ticket, seat, lease)
+                self._crew.begin_work(seat, life, now)
+                if event.outcome is ev.Outcome.FAILED:
+                    self._note(
+                        Fault(
+                            FaultKind.EXCEPTION,
+                            event.seat,
+                            event.life,
+                            ticket,
+                            delivered=self._delivered,
+                        )
+                    )
         self._go_on(now, out)
+
+    def _drop_late(self, event: ev.ParcelArrived, out: Out) -> None:
+        """Throw away a parcel that counts for nothing, and free the room it came in."""
+        life = self._seats.all[event.seat].life
+        if life is not None and life.number == event.life and life.state in EMPLOYED:
+            lease = life.orphans.pop(event.number, None)
+            if lease is not None:
+                self._ledger.leases.free(lease)
+        if event.number not in self._ledger.arrived:  # else it came twice; the first one counts
+            out.append(do.DropParcel(event.number))
 
     def _end_stream(self, seat: Seat, life: Life, now: float, out: Out) -> None:
         """Void what the seat still holds: its stream is over for this epoch."""
         seat.undelivered -= len(life.held)
-        for ticket, lease in life.held.values():
+        for ticket, _ in life.held.values():
             self._ledger.window.void(ticket.position)
-            life.orphans.append(lease)
-        life.held.clear()
+        self._crew.orphan_tickets(seat, life)
         self._seats.move(seat, SeatCue.SPEND)
+        self._void_pending()
         if self.plan.tenure is Tenure.EPOCH:
-            self._stop(seat, now, out)
+            self._crew.stop(seat, now, out)
 
-    def _watch_ticket(self, seat: Seat, life: Life, now: float) -> None:
-        """Give the ticket that is being worked on its deadline."""
-        if self.plan.limits.ticket_s is None:
-            return
-        key = (DeadlineKind.TICKET, seat.number, life.number)
-        if life.held and life.state is LifeState.SERVING:
-            self._deadlines.set(key, now + self.plan.limits.ticket_s)
-        else:
-            self._deadlines.clear(key)
+    def _void_pending(self) -> None:
+        """Give up tickets that waited for a stream when the last stream is over."""
+        if not self._seats.loadable:
+            for ticket in self._ledger.pending:
+                self._ledger.window.void(ticket.position)
+            self._ledger.pending.clear()
 
     # ---- lives ------------------------------------------------------------------------------
-
-    def _start(self, seat: Seat, now: float, out: Out) -> None:
-        if seat.lives:
-            self._restarts += 1
-        seat.lives += 1
-        seat.life = Life(seat.lives, now)
-        key = (DeadlineKind.START, seat.number, seat.lives)
-        self._deadlines.set(key, now + self.plan.limits.start_s)
-        out.append(do.StartLife(seat.number, seat.lives, self._epoch))
 
     def _on_life_ready(self, event: ev.LifeReady, now: float, out: Out) -> None:
         seat = self._seats.all[event.seat]
         life = seat.life
-        if life is None or life.number != event.life or life.state is LifeState.SERVING:
-            return
-        life.move(LifeCue.READY)
-        seat.failed_starts = 0
-        self._deadlines.clear((DeadlineKind.START, seat.number, life.number))
-        self._watch_ticket(seat, life, now)
+        if life is not None and life.number == event.life and life.state is not LifeState.SERVING:
+            self._crew.ready(seat, life, now)
 
     def _on_epoch_begun(self, event: ev.EpochBegun, now: float, out: Out) -> None:
         life = self._seats.all[event.seat].life
         if life is None or life.number != event.life or event.epoch != self._epoch:
             return
-        for lease in life.orphans:
+        if life.state not in EMPLOYED:
+            return
+        life.epoch = event.epoch
+        for lease in life.orphans.values():
             self._ledger.leases.free(lease)
         life.orphans.clear()
         self._go_on(now, out)
 
-    def _stop(self, seat: Seat, now: float, out: Out) -> None:
-        """Ask a life to leave; `_on_clock_rang` gets harder if it does not."""
-        life = seat.life
-        if life is None or life.state not in EMPLOYED:
-            return
-        limits = self.plan.limits
-        # A seat whose stream is over has nothing left to do, whatever it still owes.
-        idle = seat.state is SeatState.SPENT or not (life.held or life.orphans)
-        idle = idle and life.state is LifeState.SERVING
-        stop_s = limits.stop_idle_s if idle else limits.stop_s
-        life.move(LifeCue.STOP)
-        self._deadlines.clear((DeadlineKind.START, seat.number, life.number))
-        self._deadlines.clear((DeadlineKind.TICKET, seat.number, life.number))
-        key = (DeadlineKind.STOP, seat.number, life.number)
-        self._deadlines.set(key, now + stop_s)
-        out.append(do.StopLife(seat.number, life.number))
-
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:
-        dying = self._dying.pop((event.seat, event.life), None)
-        if dying is not None:
-            self._bury(event.seat, dying)
-            self._go_on(now, out)
-            return
         seat = self._seats.all[event.seat]
-        life = seat.life
-        if life is None or life.number != event.life:
-            return
-        tickets = tuple(ticket for ticket, _ in life.held.values())
-        loss = Loss(seat, life, life.state, tickets, FaultKind.CRASH, event.ending)
-        self._bury(event.seat, life)
-        seat.life = None
-        if loss.was in EMPLOYED and self._run is Run.RUNNING:
-            self._recover(loss)
-            self._staff(seat, loss, now, out)
+        loss = self._crew.ended(seat, event.life, event.ending, now)
+        if loss is not None and self._run is Run.RUNNING:
+            if loss.was in EMPLOYED:
+                self._recover(loss)
+            self._staff(seat, now, out)
         self._go_on(now, out)
-
-    def _bury(self, seat: int, life: Life) -> None:
-        """Free all that a life held; it can touch nothing any more."""
-        for lease in life.leases():
-            self._ledger.leases.free(lease)
-        life.move(LifeCue.END)
-        for kind in LIFE_DEADLINES:
-            self._deadlines.clear((kind, seat, life.number))
 
     # ---- recovery ---------------------------------------------------------------------------
 
     def _recover(self, loss: Loss) -> None:
         """Decide about the tickets of a life that will not bring them."""
         seat, life = loss.seat, loss.life
+        self._last_loss = loss
         seat.undelivered -= len(loss.tickets)
         seat.barren = 0 if life.brought else seat.barren + 1
         if loss.was is LifeState.STARTING:
@@ -452,10 +408,7 @@ class Supervisor:
             self._lose_stream(loss)
             return
         for place, ticket in enumerate(loss.tickets):
-            # A life works on its oldest ticket; the others, and all of a life that never came
-            # up, are innocent and lose no attempt.
-            suspect = place == 0 and loss.was is not LifeState.STARTING
-            if not suspect:
+            if place > 0 or loss.innocent:  # a life works on its oldest ticket
                 self._ledger.hand_out_again(ticket, attempt=ticket.attempt)
                 continue
             fault = self._fault(loss, loss.kind, ticket)
@@ -475,6 +428,7 @@ class Supervisor:
         for ticket in loss.tickets[1:]:
             self._ledger.window.void(ticket.position)
         self._seats.move(loss.seat, SeatCue.LOSE)
+        self._void_pending()
 
     def _fault(self, loss: Loss, kind: FaultKind, ticket: Ticket | None) -> Fault:
         return Fault(
@@ -484,38 +438,39 @@ class Supervisor:
             ticket=ticket,
             ending=loss.ending,
             delivered=self._delivered,
+            seconds=loss.seconds if kind is FaultKind.HANG else 0.0,
         )
 
-    def _staff(self, seat: Seat, loss: Loss | None, now: float, out: Out) -> None:
+    def _staff(self, seat: Seat, now: float, out: Out) -> None:
         """Give an open seat without a life a new one, if there is work and budget for it."""
         limits = self.plan.limits
-        if seat.life is not None or seat.state is not SeatState.OPEN:
+        if self._run is not Run.RUNNING or seat.life is not None:
             return
-        if self._sampling is Sampling.ENDED and not self._ledger.pending:
+        if seat.state is not SeatState.OPEN:
             return
-        spent: FaultKind | None = None
+        if not self._has_work():
+            return
         if seat.failed_starts >= limits.failed_starts:
-            spent = FaultKind.NEVER_STARTED
+            self._give_up(seat, FaultKind.NEVER_STARTED, now, out)
         elif seat.barren >= limits.barren_lives:
-            spent = FaultKind.BUDGET_SPENT
-        if spent is not None:
-            self._seats.move(seat, SeatCue.LOSE)
-            if loss is not None and not self._seats.loadable:
-                self._break(self._fault(loss, spent, None), now, out)
+            self._give_up(seat, FaultKind.BUDGET_SPENT, now, out)
         elif seat.barren > 1:
-            rest_s = min(limits.rest_max_s, limits.rest_s * 2 ** (seat.barren - 2))
             self._seats.move(seat, SeatCue.REST)
-            self._deadlines.set((DeadlineKind.REST, seat.number, -1), now + rest_s)
+            self._crew.rest(seat, now)
         else:
-            self._start(seat, now, out)
+            self._crew.start(seat, now, out)
 
-    def _break(self, fault: Fault, now: float, out: Out) -> None:
-        """End the run: nobody is left to load anything."""
+    def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
+        """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
+        self._seats.move(seat, SeatCue.LOSE)
+        loss = self._last_loss
+        if loss is None or self._seats.loadable:
+            return
+        fault = self._fault(loss, why, None)
         self._note(fault)
         self._run = Run.BROKEN
         self._stopped_by = fault
-        for seat in self._seats.all:
-            self._stop(seat, now, out)
+        self._crew.stop_all(now, out)
 
     def _note(self, fault: Fault) -> None:
         self._faults.append(fault)
@@ -532,77 +487,37 @@ class Supervisor:
             seat = self._seats.all[number]
             if kind is DeadlineKind.REST:
                 self._seats.move(seat, SeatCue.REOPEN)
-                self._start(seat, now, out)
+                if self._run is Run.RUNNING and self._has_work():
+                    self._crew.start(seat, now, out)
             elif kind in (DeadlineKind.START, DeadlineKind.TICKET):
                 self._replace(seat, now, out)
             else:
-                self._press(key, now, out)
+                self._crew.press(key, now, out)
         self._go_on(now, out)
+
+    def _has_work(self) -> bool:
+        return self._sampling is not Sampling.ENDED or bool(self._ledger.pending)
+
+    def _replace(self, seat: Seat, now: float, out: Out) -> None:
+        """Condemn the life of a seat and go on without waiting for its end."""
+        if seat.life is None or seat.life.state not in EMPLOYED:
+            return
+        loss = self._crew.condemn(seat, seat.life, now, out)
+        if self._run is Run.RUNNING:
+            self._recover(loss)
+            self._staff(seat, now, out)
 
     def _time_out(self, now: float, out: Out) -> None:
         """Tell the loop that its own patience is over; the work goes on."""
         if self._loop is not Loop.WAITING:
             return
         due = self._ledger.window.due()
-        fault = Fault(FaultKind.TIMEOUT, delivered=self._delivered, seconds=now - self._asked_at)
-        for seat in self._seats.all:
-            for ticket, _ in () if seat.life is None else seat.life.held.values():
-                if ticket.position == due and seat.life is not None:
-                    fault = replace(fault, seat=seat.number, life=seat.life.number, ticket=ticket)
+        waited = now - self._asked_at
+        fault = Fault(FaultKind.TIMEOUT, delivered=self._delivered, seconds=waited)
+        for seat, life in self._seats.living():
+            for ticket, _ in life.held.values():
+                if ticket.position == due:
+                    fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
         self._note(fault)
         self._loop_leaves()
         out.append(do.RaiseFault(fault))
-
-    def _replace(self, seat: Seat, now: float, out: Out) -> None:
-        """Condemn a life that keeps everyone waiting and go on without waiting for its end."""
-        life = seat.life
-        if life is None or life.state not in EMPLOYED:
-            return
-        tickets = tuple(ticket for ticket, _ in life.held.values())
-        loss = Loss(seat, life, life.state, tickets, FaultKind.HANG, None)
-        for lease in life.leases():
-            self._ledger.leases.quarantine(lease)
-        life.orphans = life.leases()
-        life.held.clear()
-        life.move(LifeCue.CONDEMN)
-        seat.life = None
-        self._dying[seat.number, life.number] = life
-        self._deadlines.clear((DeadlineKind.START, seat.number, life.number))
-        self._deadlines.clear((DeadlineKind.TICKET, seat.number, life.number))
-        self._kill(seat.number, life, now, out)
-        self._recover(loss)
-        self._staff(seat, loss, now, out)
-
-    def _press(self, key: Key, now: float, out: Out) -> None:
-        """Use the next harder means against a life that does not leave."""
-        kind, number, life_number = key
-        seat = self._seats.all[number]
-        life = self._dying.get((number, life_number)) or seat.life
-        if life is None or life.number != life_number:
-            return
-        if kind is DeadlineKind.STOP:
-            life.move(LifeCue.CONDEMN)
-            harder = (DeadlineKind.TERMINATE, number, life_number)
-            self._deadlines.set(harder, now + self.plan.limits.terminate_s)
-            out.append(do.KillLife(number, life_number, do.Force.TERMINATE))
-        elif kind is DeadlineKind.TERMINATE:
-            self._kill(number, life, now, out)
-        else:
-            self._abandon(seat, life, out)
-
-    def _kill(self, seat: int, life: Life, now: float, out: Out) -> None:
-        key = (DeadlineKind.KILL, seat, life.number)
-        self._deadlines.set(key, now + self.plan.limits.kill_s)
-        out.append(do.KillLife(seat, life.number, do.Force.KILL))
-
-    def _abandon(self, seat: Seat, life: Life, out: Out) -> None:
-        """Go on without a life that the kernel cannot end, and without the room it may write to."""
-        for lease in life.leases():
-            self._ledger.leases.retire(lease)
-        life.held.clear()
-        life.orphans.clear()
-        self._dying.pop((seat.number, life.number), None)
-        if seat.life is life:
-            seat.life = None
-        life.move(LifeCue.END)
-        out.append(do.AbandonLife(seat.number, life.number))

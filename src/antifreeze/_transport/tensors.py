@@ -30,9 +30,8 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
     if tensor.device.type != "cpu":
         if tensor.device.type == "meta":
             return None
-        from torch.multiprocessing.reductions import reduce_tensor as share_on_device
-
-        return share_on_device(tensor)  # type: ignore[no-any-return, no-untyped-call]
+        # Through host memory: a handle into the worker's own device memory would die with it.
+        return _rebuild_on_device, (tensor.detach().cpu(), tensor.device, tensor.requires_grad)
     if kind is torch.Tensor and not tensor.__dict__:
         return _reduce_strided(tensor)
     if hasattr(tensor, "__tensor_flatten__") or isinstance(tensor, torch.nn.Parameter):
@@ -151,6 +150,11 @@ def _rebuild_subclass(
 ) -> torch.Tensor:
     tensor = plain.as_subclass(kind)
     tensor.__dict__.update(state)
+    return tensor.requires_grad_() if grad else tensor
+
+
+def _rebuild_on_device(values: torch.Tensor, device: torch.device, grad: bool) -> torch.Tensor:
+    tensor = values.to(device)
     return tensor.requires_grad_() if grad else tensor
 
 

@@ -1,0 +1,190 @@
+"""The lives: how they begin, how they are asked to leave, and what follows if they do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import commands as do
+from .deadlines import DeadlineKind, Deadlines, Key
+from .faults import Ending, FaultKind
+from .leases import LeaseTable
+from .plan import Limits
+from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, Seats, SeatState
+from .tickets import Ticket
+
+LIFE_DEADLINES = (
+    DeadlineKind.START,
+    DeadlineKind.TICKET,
+    DeadlineKind.STOP,
+    DeadlineKind.TERMINATE,
+    DeadlineKind.KILL,
+)
+
+Out = list[do.Command]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A life that will bring nothing more, and the tickets it held, oldest first."""
+
+    seat: Seat
+    life: Life
+    was: LifeState
+    tickets: tuple[Ticket, ...]
+    innocent: bool  # it was busy with something older than any of these tickets
+    kind: FaultKind
+    ending: Ending | None
+    seconds: float  # it had worked on the oldest ticket
+
+
+class Crew:
+    """Everyone who works, and the deadlines that bind them. Decides about lives, not tickets."""
+
+    def __init__(self, seats: int, limits: Limits, leases: LeaseTable) -> None:
+        self.seats = Seats(seats)
+        self.deadlines = Deadlines()
+        self.dying: dict[tuple[int, int], Life] = {}  # replaced before they were gone
+        self.epoch = 0
+        self.restarts = 0
+        self._limits = limits
+        self._leases = leases
+
+    def start(self, seat: Seat, now: float, out: Out) -> None:
+        if seat.lives:
+            self.restarts += 1
+        seat.lives += 1
+        seat.life = Life(seat.lives, self.epoch)
+        self._set(DeadlineKind.START, seat, seat.life, now + self._limits.start_s)
+        out.append(do.StartLife(seat.number, seat.lives, self.epoch))
+
+    def ready(self, seat: Seat, life: Life, now: float) -> None:
+        life.move(LifeCue.READY)
+        self._clear(DeadlineKind.START, seat, life)
+        if life.state is LifeState.SERVING:
+            seat.failed_starts = 0
+            self.begin_work(seat, life, now)
+
+    def begin_work(self, seat: Seat, life: Life, now: float) -> None:
+        """Note that a life turns to its oldest ticket, and by when it must have brought it."""
+        life.working_since = now
+        if self._limits.ticket_s is None:
+            return
+        if life.held and life.state is LifeState.SERVING:
+            self._set(DeadlineKind.TICKET, seat, life, now + self._limits.ticket_s)
+        else:
+            self._clear(DeadlineKind.TICKET, seat, life)
+
+    def orphan_tickets(self, seat: Seat, life: Life) -> None:
+        """Stop counting on what a life holds; the room stays its own until it lets go."""
+        life.orphans.update((number, lease) for number, (_, lease) in life.held.items())
+        life.held.clear()
+        self._clear(DeadlineKind.TICKET, seat, life)
+
+    def stop(self, seat: Seat, now: float, out: Out) -> None:
+        """Ask a life to leave; `press` gets harder if it does not."""
+        life = seat.life
+        if life is None or life.state not in EMPLOYED:
+            return
+        # A seat whose stream is over has nothing left to do, whatever it still owes.
+        idle = seat.state is SeatState.SPENT or not (life.held or life.orphans)
+        patient = idle and life.state is LifeState.SERVING
+        stop_s = self._limits.stop_idle_s if patient else self._limits.stop_s
+        life.move(LifeCue.STOP)
+        self._clear(DeadlineKind.START, seat, life)
+        self._clear(DeadlineKind.TICKET, seat, life)
+        self._set(DeadlineKind.STOP, seat, life, now + stop_s)
+        out.append(do.StopLife(seat.number, life.number))
+
+    def stop_all(self, now: float, out: Out) -> None:
+        for seat in self.seats.all:
+            self.stop(seat, now, out)
+
+    def condemn(self, seat: Seat, life: Life, now: float, out: Out) -> Loss:
+        """End a life that keeps everyone waiting; its seat is free at once, its room is not."""
+        loss = self._loss(seat, life, FaultKind.HANG, None, now)
+        for lease in life.leases():
+            self._leases.quarantine(lease)
+        self.orphan_tickets(seat, life)
+        self._clear(DeadlineKind.START, seat, life)
+        life.move(LifeCue.CONDEMN)
+        seat.life = None
+        self.dying[seat.number, life.number] = life
+        self._kill(seat, life, now, out)
+        return loss
+
+    def press(self, key: Key, now: float, out: Out) -> None:
+        """Use the next harder means against a life that does not leave."""
+        kind, number, life_number = key
+        seat = self.seats.all[number]
+        life = self.dying.get((number, life_number), seat.life)
+        if life is None or life.number != life_number:
+            return
+        if kind is DeadlineKind.STOP:
+            life.move(LifeCue.CONDEMN)
+            self._set(DeadlineKind.TERMINATE, seat, life, now + self._limits.terminate_s)
+            out.append(do.KillLife(number, life_number, do.Force.TERMINATE))
+        elif kind is DeadlineKind.TERMINATE:
+            self._kill(seat, life, now, out)
+        else:
+            self._abandon(seat, life, out)
+
+    def ended(self, seat: Seat, number: int, ending: Ending, now: float) -> Loss | None:
+        """Take note of an end. Gives the loss if it was the present life of its seat."""
+        dying = self.dying.pop((seat.number, number), None)
+        if dying is not None:
+            self._bury(seat, dying)
+            return None
+        life = seat.life
+        if life is None or life.number != number:
+            return None
+        loss = self._loss(seat, life, FaultKind.CRASH, ending, now)
+        self._bury(seat, life)
+        seat.life = None
+        return loss
+
+    def rest(self, seat: Seat, now: float) -> None:
+        """Keep a seat empty for a while: the longer, the more of its lives brought nothing."""
+        rest_s = min(self._limits.rest_max_s, self._limits.rest_s * 2 ** (seat.barren - 2))
+        self.deadlines.set((DeadlineKind.REST, seat.number, -1), now + rest_s)
+
+    def no_more_rest(self, seat: Seat) -> None:
+        self.deadlines.clear((DeadlineKind.REST, seat.number, -1))
+
+    def _loss(
+        self, seat: Seat, life: Life, kind: FaultKind, ending: Ending | None, now: float
+    ) -> Loss:
+        tickets = tuple(ticket for ticket, _ in life.held.values())
+        innocent = life.state is LifeState.STARTING or life.epoch != self.epoch
+        seconds = now - life.working_since
+        return Loss(seat, life, life.state, tickets, innocent, kind, ending, seconds)
+
+    def _bury(self, seat: Seat, life: Life) -> None:
+        """Free all that a life held; it can touch nothing any more."""
+        for lease in life.leases():
+            self._leases.free(lease)
+        self._part(seat, life)
+
+    def _abandon(self, seat: Seat, life: Life, out: Out) -> None:
+        """Go on without a life that the kernel cannot end, and without the room it may write to."""
+        for lease in life.leases():
+            self._leases.retire(lease)
+        self.dying.pop((seat.number, life.number), None)
+        if seat.life is life:
+            seat.life = None
+        self._part(seat, life)
+        out.append(do.AbandonLife(seat.number, life.number))
+
+    def _part(self, seat: Seat, life: Life) -> None:
+        life.move(LifeCue.END)
+        for kind in LIFE_DEADLINES:
+            self._clear(kind, seat, life)
+
+    def _kill(self, seat: Seat, life: Life, now: float, out: Out) -> None:
+        self._set(DeadlineKind.KILL, seat, life, now + self._limits.kill_s)
+        out.append(do.KillLife(seat.number, life.number, do.Force.KILL))
+
+    def _set(self, kind: DeadlineKind, seat: Seat, life: Life, at: float) -> None:
+        self.deadlines.set((kind, seat.number, life.number), at)
+
+    def _clear(self, kind: DeadlineKind, seat: Seat, life: Life) -> None:
+        self.deadlines.clear((kind, seat.number, life.number))

@@ -1,0 +1,64 @@
+"""Every argument, checked once, where it is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+
+SHOWN = 80  # characters of a value in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an argument must be, beyond what torch checks itself."""
+
+    kinds: tuple[type, ...]
+    words: str
+
+
+# torch takes these as they come and fails later, in a worker or in the middle of an epoch.
+RULES: Mapping[str, Rule] = {
+    "num_workers": Rule((Integral,), "a whole number"),
+    "timeout": Rule((Real,), "a number of seconds"),
+    "prefetch_factor": Rule((Integral, type(None)), "a whole number or None"),
+    "generator": Rule((torch.Generator, type(None)), "a torch.Generator or None"),
+}
+CALLABLES = ("collate_fn", "worker_init_fn")
+
+
+def check(arguments: Mapping[str, Any]) -> None:
+    """Refuse what cannot work. Raises TypeError or ValueError that names argument and value."""
+    for name, rule in RULES.items():
+        if not isinstance(arguments[name], rule.kinds):
+            raise TypeError(
+                f"{name} option should be {rule.words}, but got {_shown(name, arguments)}"
+            )
+    for name in CALLABLES:
+        if arguments[name] is not None and not callable(arguments[name]):
+            raise TypeError(f"{name} option should be callable, but got {_shown(name, arguments)}")
+    if arguments["prefetch_factor"] == 0 and arguments["num_workers"] > 0:
+        raise ValueError(
+            "prefetch_factor option should be positive: with no batch under way a worker has"
+            f" nothing to do; got {_shown('prefetch_factor', arguments)}"
+        )
+
+
+def name_values(error: Exception, arguments: Mapping[str, Any]) -> None:
+    """Add to torch's message the values of the arguments it speaks of, where it leaves them out."""
+    if len(error.args) != 1 or not isinstance(error.args[0], str):
+        return
+    message: str = error.args[0]
+    spoken_of = [name for name in arguments if re.search(rf"\b{name}\b", message)]
+    missing = [name for name in spoken_of if f"got {name}=" not in message]
+    if missing:
+        error.args = (f"{message}\n  got {', '.join(_shown(name, arguments) for name in missing)}",)
+
+
+def _shown(name: str, arguments: Mapping[str, Any]) -> str:
+    text = repr(arguments[name])
+    return f"{name}={text if len(text) <= SHOWN else text[:SHOWN] + ' ...'}"

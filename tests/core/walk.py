@@ -1,0 +1,172 @@
+"""Random walks through the world from a seed: shallow in choice, deep in number.
+
+The state machine of `test_machine.py` shrinks what it finds; a walk is thirty times as quick, and
+so finds what happens once in a thousand runs.
+"""
+
+from __future__ import annotations
+
+import random
+
+from antifreeze._core.events import Outcome
+from antifreeze._core.plan import Drawing, Limits, Plan, Source, Tenure
+from antifreeze._core.reorder import Order
+
+from .world import FOR_EVER, Worker, World
+
+STEPS = {  # how often, relative to each other
+    "ask": 8,
+    "come_up": 6,
+    "work": 8,
+    "work_on": 3,
+    "end_stream": 2,
+    "leave": 3,
+    "begin_epoch": 1.5,
+    "settle": 0.5,
+    "die": 2,
+    "die_young": 2,
+    "get_stuck": 1,
+    "fail_starts": 0.5,
+    "answer_out_of_turn": 1,
+    "pass_time": 1,
+    "ring": 3,
+    "lie": 3,
+    "close": 0.2,
+}
+
+
+def random_plan(rng: random.Random) -> Plan:
+    drawing = rng.choice([Drawing.AHEAD, Drawing.AHEAD, Drawing.AHEAD, Drawing.ON_DEMAND])
+    return Plan(
+        seats=rng.choice([1, 1, 2, 2, 3, 4]),
+        window=1 if drawing is Drawing.ON_DEMAND else rng.choice([1, 2, 3, 4, 6, 8]),
+        order=rng.choice(list(Order)),
+        source=rng.choice(list(Source)),
+        drawing=drawing,
+        tenure=rng.choice(list(Tenure)),
+        timeout_s=rng.choice([0.0, 3.0]),
+        limits=Limits(
+            attempts=rng.randint(1, 3),
+            failed_starts=rng.randint(1, 3),
+            barren_lives=rng.randint(1, 5),
+            start_s=10.0,
+            ticket_s=rng.choice([None, 5.0]),
+        ),
+    )
+
+
+class Walk:
+    """One walk. The same seed takes the same way, as long as the supervisor decides the same."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self._rng = random.Random(seed)
+        self.world = World(plan or random_plan(self._rng))
+        self._begin_epoch()
+
+    def go(self, steps: int) -> None:
+        for name in self._rng.choices(list(STEPS), list(STEPS.values()), k=steps):
+            getattr(self, f"_{name}")()
+
+    def arrive(self) -> None:
+        """Stop all faults: the epoch ends, a further one runs through, and everything goes."""
+        world = self.world
+        if not world.closed:
+            world.settle()
+            if not world.broken:
+                self._begin_epoch()
+                world.settle()
+            world.close()
+        world.settle_closed()
+
+    def _pick(self, *, ready: bool | None = None, busy: bool = False) -> list[Worker]:
+        fit = [
+            worker
+            for worker in self.world.workers.values()
+            if (ready is None or worker.ready is ready) and (worker.inbox or not busy)
+        ]
+        return [self._rng.choice(fit)] if fit else []
+
+    def _outcome(self) -> Outcome:
+        return self._rng.choice([Outcome.LOADED, Outcome.LOADED, Outcome.LOADED, Outcome.FAILED])
+
+    def _ask(self) -> None:
+        if not self.world.closed:
+            self.world.ask()
+
+    def _come_up(self) -> None:
+        for worker in self._pick(ready=False):
+            self.world.come_up(worker)
+
+    def _work(self, count: int = 1) -> None:
+        for worker in self._pick(ready=True, busy=True):
+            for _ in range(count):
+                if worker.inbox and worker.key in self.world.workers:
+                    self.world.work(worker, self._outcome())
+
+    def _work_on(self) -> None:
+        self._work(self._rng.randint(2, 6))
+
+    def _end_stream(self) -> None:
+        if self.world.plan.source is Source.STREAMS:
+            for worker in self._pick(ready=True, busy=True):
+                self.world.work(worker, Outcome.ENDED)
+
+    def _leave(self) -> None:
+        leaving = [w for w in self.world.workers.values() if not w.counts and not w.stuck]
+        if leaving:
+            self.world.die(self._rng.choice(leaving))
+
+    def _begin_epoch(self) -> None:
+        if self.world.closed:
+            return
+        for _ in range(self._rng.choice([1, 1, 1, 3])):
+            if self.world.plan.source is Source.STREAMS and self._rng.random() < 0.8:
+                self.world.begin_epoch(FOR_EVER)
+            else:
+                failures = {self._rng.randint(0, 11) for _ in range(self._rng.choice([0, 0, 2]))}
+                self.world.begin_epoch(self._rng.randint(0, 12), failures)
+
+    def _settle(self) -> None:
+        if not self.world.over:
+            self.world.settle()
+
+    def _die(self) -> None:
+        for worker in self._pick():
+            self.world.die(worker)
+
+    def _die_young(self) -> None:
+        for worker in self._pick(ready=False):
+            self.world.die(worker)
+
+    def _get_stuck(self) -> None:
+        for worker in self._pick():
+            worker.stuck = True
+
+    def _fail_starts(self) -> None:
+        self.world.failing_starts = self._rng.randint(1, 4)
+
+    def _answer_out_of_turn(self) -> None:
+        for worker in self._pick(ready=True, busy=True):
+            place = self._rng.randint(1, 3)
+            if place < len(worker.tickets(self.world.epoch)) == len(worker.inbox):
+                self.world.work(worker, self._outcome(), place)
+
+    def _pass_time(self) -> None:
+        self.world.pass_time(self._rng.choice([0.01, 0.3, 2.0, 7.0, 500.0]))
+
+    def _ring(self) -> None:
+        self.world.ring(self._rng.choice([0.0, 0.0, 0.01, 4.0, 1000.0]))
+
+    def _lie(self) -> None:
+        """Let the living, the departed or a stranger say what is not so."""
+        world, rng = self.world, self._rng
+        strangers = [(rng.randrange(world.plan.seats), rng.randint(1, 4))]
+        seat, life = rng.choice([*world.workers, *world.departed[-8:], *strangers])
+        numbers = [*world.sealed, *list(world.sent)[-12:], rng.randint(1, 99)]
+        world.lie_about_parcel(seat, life, rng.choice(numbers))
+        world.lie_about_epoch(seat, life, world.epoch - rng.randint(0, 2))
+        world.lie_about_life(seat, life)
+
+    def _close(self) -> None:
+        if not self.world.closed:
+            self.world.close()
