@@ -133,15 +133,9 @@ def test_processes_are_made_by_backends_alone() -> None:
             continue
         for name in module.imports():
             about_processes = _in(name, "multiprocessing", "torch.multiprocessing", "subprocess")
-            if about_processes and module.name == "loader":
-                continue  # it chooses the context; the next test looks
             assert not about_processes, f"{module.name} imports {name}"
         for used in _attributes_of(module, "os"):
             assert used not in {"fork", "forkpty", "posix_spawn"}, f"{module.name}: os.{used}"
-
-
-def test_the_loader_only_chooses_the_context() -> None:
-    assert set(_attributes_of(MODULES["loader"], "multiprocessing")) <= {"get_context"}
 
 
 def test_one_file_reads_a_clock() -> None:
