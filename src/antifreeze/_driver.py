@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -75,7 +75,9 @@ class Driver:
         self._sampler: Iterator[Any] = iter(())
         self._sampler_errors: deque[Exception] = deque()
         self._brief = EpochBrief(0)
+        self._failed_starts: list[do.StartLife] = []
         self._answer: Answer | None = None
+        self._answer_number = 0
         self._epochs = 0
         self._phase = Phase.OPEN
         self._whole = True  # no step is half done
@@ -145,8 +147,12 @@ class Driver:
         with self._lock:
             if self._supervisor.closed:
                 return
+            never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
+            for start in never_started + self._failed_starts:
+                event = ev.LifeEnded(start.seat, start.life, Ending(words="it never started"))
+                self._perform_all(self._supervisor.handle(event, self._clock.now()))
             give_up = self._clock.now() + CLOSE_S
             while not self._supervisor.at_rest and self._clock.now() < give_up:
                 self._turn()
@@ -215,7 +221,7 @@ class Driver:
                 self._parcels[event.number] = parcel
                 self.work.add(parcel.timings)
 
-    def _perform_all(self, commands: list[do.Command]) -> None:
+    def _perform_all(self, commands: Sequence[do.Command]) -> None:
         todo = self._todo
         todo.extend(commands)
         while todo:
@@ -229,6 +235,7 @@ class Driver:
                 self._draw()
             case do.Deliver():
                 self._answer = self._parcels.pop(command.number)
+                self._answer_number = command.number
             case do.RaiseFault():
                 self._answer = command.fault
             case do.FinishEpoch():
@@ -236,7 +243,7 @@ class Driver:
             case do.DropParcel():
                 self._drop(command.number)
             case do.StartLife():
-                self._start(command.seat, command.life)
+                self._start(command)
             case do.BeginEpoch():
                 self._backend.begin_epoch(command.seat, command.life, self._brief)
             case do.StopLife():
@@ -248,15 +255,16 @@ class Driver:
             case _:
                 assert_never(command)
 
-    def _start(self, seat: int, life: int) -> None:
+    def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
         try:
-            self._backend.start(seat, life, self._brief)
+            self._backend.start(command.seat, command.life, self._brief)
         except Exception as error:
-            if life == 1:
+            if command.life == 1:
+                self._failed_starts.append(command)
                 raise
             ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
-            event = ev.LifeEnded(seat, life, ending)
+            event = ev.LifeEnded(command.seat, command.life, ending)
             self._todo.extend(self._supervisor.handle(event, self._clock.now()))
 
     def _draw(self) -> None:
@@ -293,4 +301,19 @@ class Driver:
         try:
             return parcel.open()
         except Exception as error:
-            raise TransportFailed.cannot_unpack(error) from error
+            raise TransportFailed.cannot_unpack(error, self._sent_as()) from error
+
+    def _sent_as(self) -> str:
+        """Say from the story which samples the batch in hand holds, and who loaded it."""
+        for entry in self._supervisor.story:
+            for command in entry.commands:
+                if (
+                    isinstance(command, do.SendTicket)
+                    and command.ticket.number == self._answer_number
+                ):
+                    ticket, label = command.ticket, self._backend.label(command.seat, command.life)
+                    return (
+                        f"batch {ticket.position} (samples {ticket.indices!r}),"
+                        f" loaded by worker {command.seat} ({label})"
+                    )
+        return "a batch"

@@ -62,7 +62,7 @@ class TransportFailed(AntifreezeError, RuntimeError):
         )
 
     @classmethod
-    def cannot_unpack(cls, error: BaseException) -> TransportFailed:
+    def cannot_unpack(cls, error: BaseException, which: str) -> TransportFailed:
         if isinstance(error, OSError):
             return cls(
                 report(
@@ -71,14 +71,14 @@ class TransportFailed(AntifreezeError, RuntimeError):
                     " sharing strategy by calling"
                     " `torch.multiprocessing.set_sharing_strategy('file_system')`"
                     " at the beginning of your code",
-                    did=f"gave up the batch that was on its way ({error})",
+                    did=f"gave up {which} ({error})",
                     remedy="close files you no longer need; antifreeze itself needs four"
                     " descriptors a worker, whatever you keep of the batches",
                 )
             )
         return cls(
             report(
-                "a batch could not be rebuilt in the main process:"
+                f"{which}, could not be rebuilt in the main process:"
                 f" {type(error).__name__}: {error}",
                 cause="an object in the batch pickles in the worker and fails to unpickle here",
                 remedy="the chained exception above names the object's class",

@@ -24,6 +24,7 @@ from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _DatasetKind,
     _sharding_worker_init_fn,
+    _share_dist_seed,
 )
 from torch.utils.data.graph_settings import apply_sharding
 
@@ -147,8 +148,17 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
-        if self._num_workers == 0 and isinstance(self._dataset, IterDataPipe | MapDataPipe):
-            apply_sharding(self._dataset, self._world_size, self._rank)
+        if self._num_workers == 0:
+            if self._timeout:
+                raise AssertionError(
+                    f"timeout needs workers: num_workers=0 requires timeout == 0,"
+                    f" got timeout={self._timeout}"
+                )
+            if isinstance(self._dataset, IterDataPipe | MapDataPipe):
+                apply_sharding(self._dataset, self._world_size, self._rank)
+        elif isinstance(self._dataset, IterDataPipe):
+            # torch draws a seed once more here; later draws of the program must not move.
+            _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
         clock = loader._clock()
         backend = self._with_pinning(loader._backend(self._job(loader)))
         self._driver = Driver(_plan(loader), backend, clock, story_limit=STORY_LIMIT)

@@ -32,7 +32,7 @@ CALLABLES = ("collate_fn", "worker_init_fn")
 
 
 def check(arguments: Mapping[str, Any]) -> None:
-    """Refuse what cannot work. Raises TypeError or ValueError that names argument and value."""
+    """Refuse what cannot work, with torch's type of error; name the argument and its value."""
     for name, rule in RULES.items():
         if not isinstance(arguments[name], rule.kinds):
             raise TypeError(
@@ -40,10 +40,10 @@ def check(arguments: Mapping[str, Any]) -> None:
             )
     for name in CALLABLES:
         if arguments[name] is not None and not callable(arguments[name]):
-            raise TypeError(f"{name} option should be callable, but got {_shown(name, arguments)}")
+            raise TypeError(f"{name} option is not callable: got {_shown(name, arguments)}")
     if arguments["prefetch_factor"] == 0 and arguments["num_workers"] > 0:
-        raise ValueError(
-            "prefetch_factor option should be positive: with no batch under way a worker has"
+        raise AssertionError(  # torch's type, which it raises at the first loop
+            "prefetch_factor must be greater than 0: with no batch under way a worker has"
             f" nothing to do; got {_shown('prefetch_factor', arguments)}"
         )
 

@@ -82,8 +82,10 @@ class Script:
         return self
 
     def ready(self, *seats: int, life: int = 1) -> Script:
+        """Let lives come up and begin the epoch."""
         for seat in seats:
             self.tell(ev.LifeReady(seat, life))
+            self.tell(ev.EpochBegun(seat, life, self.sup.progress.epoch))
         return self
 
     def loaded(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:

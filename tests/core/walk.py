@@ -1,6 +1,6 @@
 """Random walks through the world from a seed: shallow in choice, deep in number.
 
-The state machine of `test_machine.py` shrinks what it finds; a walk is thirty times as quick, and
+The state machine of `test_machine.py` shrinks what it finds; a walk is several times as quick, and
 so finds what happens once in a thousand runs.
 """
 

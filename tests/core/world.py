@@ -27,7 +27,7 @@ from antifreeze._core.tickets import Ticket
 STOPPING_KINDS = (FaultKind.NEVER_STARTED, FaultKind.BUDGET_SPENT)
 KILLED = Ending(signal=9)
 LEFT = Ending(exit_code=0)
-ROUNDS = 400  # of a fair world until an epoch has ended; the longest one seen needs about 60
+ROUNDS = 400  # of a fair world until an epoch has ended; the longest one seen needs 26
 FOR_EVER = 10**6  # batches: what an iterable dataset's sampler gives
 
 LifeKey = tuple[int, int]  # seat, life
@@ -39,6 +39,7 @@ class Worker:
 
     seat: int
     life: int
+    first_epoch: int  # the one it was started for
     ready: bool = False
     stopping: bool = False  # was told to leave
     killed: do.Force | None = None
@@ -131,8 +132,11 @@ class World:
         self._feed(ev.CloseAsked())
 
     def come_up(self, worker: Worker) -> None:
+        """Let a life come up and begin the epoch it was started for."""
         worker.ready = True
         self._feed(ev.LifeReady(*worker.key))
+        if worker.key in self.workers:
+            self._feed(ev.EpochBegun(*worker.key, worker.first_epoch))
 
     def work(self, worker: Worker, outcome: ev.Outcome, place: int = 0) -> None:
         """Let a life do what it was sent; with `place`, out of turn."""
@@ -249,10 +253,10 @@ class World:
 
     @property
     def broken(self) -> bool:
-        return self.sup.snapshot().run == "broken"
+        return self.sup.snapshot().run.value == "broken"
 
     def _running(self) -> bool:
-        return self.sup.snapshot().run == "running"
+        return self.sup.snapshot().run.value == "running"
 
     def _handle(self, event: ev.Event) -> list[do.Command]:
         self.was_running = self._running()
@@ -334,7 +338,7 @@ class World:
         for other in self.workers.values():
             if other.seat == command.seat:
                 assert other.killed is do.Force.KILL, f"{command}, but {other} is there"
-        worker = Worker(command.seat, command.life)
+        worker = Worker(command.seat, command.life, command.epoch)
         self.workers[worker.key] = worker
         if self.failing_starts and not any(isinstance(c, do.KillLife) for c in todo):
             self.failing_starts -= 1

@@ -79,12 +79,11 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("slow_from", [100_000, 16], ids=["in_the_step", "while_waiting"])
 @pytest.mark.parametrize("persistent", ["", "persistent_workers=True"], ids=["plain", "persistent"])
 def test_ctrl_c_is_one_traceback_and_nothing_left(
-    slow_from: int, persistent: str, which: str, tmp_path: Path
+    slow_from: int, persistent: str, ours: LoaderClass, tmp_path: Path
 ) -> None:
-    if persistent and which == "torch":
-        pytest.skip("one look at torch's behaviour is enough")
+    # Ours only: torch's program mostly does the same, and now and then stays for ever.
     body = INTERRUPTED.replace("SLOW_FROM", str(slow_from)).replace("PERSISTENT", persistent)
-    with start_script(tmp_path, which, body) as script:
+    with start_script(tmp_path, "antifreeze", body) as script:
         assert script.read_line() == "ready"
         script.signal_group(signal.SIGINT)
         code, _, err = script.finish(within_s=60)

@@ -439,10 +439,12 @@ def make_pipe(kind: str) -> Any:
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was set, but the datapipe")
 @pytest.mark.parametrize("kind", ["plain", "shuffled", "sharded", "map"])
-@pytest.mark.parametrize("shuffle", [None, True, False])
-@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("workers", "persistent", "shuffle"),
+    [(0, False, None), (0, False, True), (2, False, False), (2, False, True), (2, True, None)],
+)
 def test_data_pipes_give_what_they_give_with_torch(
-    kind: str, shuffle: bool | None, workers: int, persistent: bool, loader_class: LoaderClass
+    kind: str, shuffle: bool | None, workers: int, persistent: bool, ours: LoaderClass
 ) -> None:
     def epochs(which: LoaderClass) -> list[Any]:
         torch.manual_seed(3)
@@ -455,7 +457,7 @@ def test_data_pipes_give_what_they_give_with_torch(
         )
         return watch(loader, 2, see=describe)
 
-    assert epochs(loader_class) == epochs(LOADERS["torch"])
+    assert epochs(ours) == epochs(LOADERS["torch"])
 
 
 # --- pinned memory -----------------------------------------------------------------------------

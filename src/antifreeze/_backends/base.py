@@ -72,7 +72,8 @@ class EpochBrief:
 
 class Backend(Protocol):
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
-        """Begin a life. Raises what starting raised; else `LifeReady` or `LifeEnded` follows."""
+        """Begin a life. Raises what starting raised; else `LifeReady` and then `EpochBegun`
+        follow, or `LifeEnded`."""
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None: ...
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._core.accounts import Timings
 from .._core.commands import Force
-from .._core.events import LifeEnded, LifeReady, Outcome, ParcelArrived
+from .._core.events import EpochBegun, LifeEnded, LifeReady, Outcome, ParcelArrived
 from .._core.faults import Ending
 from .._core.leases import Lease
 from .._core.tickets import Ticket
@@ -29,6 +29,7 @@ class InlineBackend:
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         self._notices.append(Notice(LifeReady(seat, life)))
+        self._notices.append(Notice(EpochBegun(seat, life, brief.epoch)))
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
         raise AssertionError("an inline life serves one epoch")

@@ -238,6 +238,7 @@ class ProcessBackend:
             job=self._job,
             seat=seat,
             life=life,
+            epoch=brief.epoch,
             shared_seed=brief.shared_seed,
             main_pid=os.getpid(),
             dies_with_parent=by_server or threading.current_thread() is threading.main_thread(),

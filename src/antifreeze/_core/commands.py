@@ -24,7 +24,7 @@ class DrawTicket:
 
 @message
 class StartLife:
-    """Bring up a worker in a seat; answer `LifeReady` or `LifeEnded`."""
+    """Bring up a worker in a seat; answer `LifeReady`, then `EpochBegun`; or `LifeEnded`."""
 
     seat: int
     life: int

@@ -53,7 +53,7 @@ class Crew:
         if seat.lives:
             self.restarts += 1
         seat.lives += 1
-        seat.life = Life(seat.lives, self.epoch)
+        seat.life = Life(seat.lives)
         self._set(DeadlineKind.START, seat, seat.life, now + self._limits.start_s)
         out.append(do.StartLife(seat.number, seat.lives, self.epoch))
 
@@ -61,7 +61,6 @@ class Crew:
         life.move(LifeCue.READY)
         self._clear(DeadlineKind.START, seat, life)
         if life.state is LifeState.SERVING:
-            seat.failed_starts = 0
             self.begin_work(seat, life, now)
 
     def begin_work(self, seat: Seat, life: Life, now: float) -> None:
@@ -154,7 +153,7 @@ class Crew:
         self, seat: Seat, life: Life, kind: FaultKind, ending: Ending | None, now: float
     ) -> Loss:
         tickets = tuple(ticket for ticket, _ in life.held.values())
-        innocent = life.state is LifeState.STARTING or life.epoch != self.epoch
+        innocent = life.epoch != self.epoch
         seconds = now - life.working_since
         return Loss(seat, life, life.state, tickets, innocent, kind, ending, seconds)
 

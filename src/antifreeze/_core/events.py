@@ -57,7 +57,10 @@ class LifeReady:
 
 @message
 class EpochBegun:
-    """A life has dropped what it held of earlier epochs; nothing of them follows."""
+    """A life is prepared for an epoch; nothing of earlier ones follows.
+
+    The first time, the user's own preparations are behind it: init function, `iter(dataset)`.
+    """
 
     seat: int
     life: int

@@ -6,7 +6,7 @@
    if it never goes, the slot is retired and a new one takes its place.
 
     free --lend--> lent --seal--> sealed --free--> free
-                    |  \\--free--> free
+                    |  \\--free--> free; \\--retire--> retired
                     \\--quarantine--> quarantined --free--> free
                                              \\--retire--> retired
 """

@@ -34,7 +34,7 @@ class Ledger:
         life.held[ticket.number] = (ticket, lease)
         seat.undelivered += 1
 
-    def hand_out_again(self, ticket: Ticket, *, attempt: int) -> None:
+    def reclaim(self, ticket: Ticket, *, attempt: int) -> None:
         """Take a ticket back under a new number, so that no late parcel of it can count."""
         self._numbers += 1
         again = Ticket(self._numbers, ticket.epoch, ticket.position, ticket.indices, attempt)
@@ -53,7 +53,7 @@ class Ledger:
         else:
             number, position = ticket.number, ticket.position
         self._faults[number] = fault
-        self.window.arrive(position, number)
+        self.window.arrive(position, number, in_turn=ticket is None)
 
     def release(self) -> int | None:
         """Give the number of the ticket that is due, or None if the loop must wait."""

@@ -36,7 +36,7 @@ class Limits:
     # A ticket whose worker dies is tried once more: an out-of-memory kill or a cosmic ray does
     # not come back, a poisonous sample does, and a third try would only cost another worker.
     attempts: int = 2
-    # Lives of a seat, in a row, that end before they are ready. Twice can be bad luck.
+    # Lives of a seat, in a row, that end before they have begun an epoch. Twice can be bad luck.
     failed_starts: int = 3
     # Lives of a seat, in a row, that bring no batch. Stops a restart loop that makes no progress.
     barren_lives: int = 8
@@ -44,7 +44,7 @@ class Limits:
     start_s: float = 120.0
     # How long a life may work on one ticket. None: as long as it likes.
     ticket_s: float | None = None
-    # Rest before the second barren life in a row; doubles up to `rest_max_s`.
+    # Rest after the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
     rest_max_s: float = 2.0
     # A busy worker is not waited for: leaving a loop early takes less than half a second in all.

@@ -18,13 +18,14 @@ class ReorderWindow:
     Each position is drawn once and leaves once: released to the loop, or void (it held nothing).
     """
 
-    __slots__ = ("_arrived", "_drawn", "_next", "_order", "_ready", "_waiting", "count")
+    __slots__ = ("_arrived", "_drawn", "_in_turn", "_next", "_order", "_ready", "_waiting", "count")
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._waiting: set[int] = set()  # drawn, not arrived
         self._arrived: dict[int, int] = {}  # position -> number of the ticket that arrived
         self._ready: deque[int] = deque()  # positions in order of arrival (OVERTAKE)
+        self._in_turn: set[int] = set()  # arrived, and kept from overtaking
         self._drawn = 0
         self._next = 0  # no position before this one is in the window
         self.count = 0  # positions in the window
@@ -41,10 +42,13 @@ class ReorderWindow:
         self._waiting.add(position)
         return position
 
-    def arrive(self, position: int, number: int) -> None:
+    def arrive(self, position: int, number: int, *, in_turn: bool = False) -> None:
+        """Take what came for a position. `in_turn`: it overtakes nothing that was drawn before."""
         self._waiting.remove(position)
         self._arrived[position] = number
-        if self._order is Order.OVERTAKE:
+        if in_turn:
+            self._in_turn.add(position)
+        elif self._order is Order.OVERTAKE:
             self._ready.append(position)
 
     def void(self, position: int) -> None:
@@ -59,18 +63,19 @@ class ReorderWindow:
         due = self.due()
         if due not in self._arrived:
             return None
-        if self._order is Order.OVERTAKE:
+        if due in self._in_turn:
+            self._in_turn.remove(due)
+        elif self._ready:
             self._ready.popleft()
         self.count -= 1
         return self._arrived.pop(due)
 
     def due(self) -> int | None:
         """Say which position the loop receives next, or None if the window is empty."""
-        if self._ready:
-            return self._ready[0]
         while self._next < self._drawn:
-            if self._next in self._arrived or self._next in self._waiting:
-                return self._next
+            if self._next in self._waiting or self._next in self._arrived:
+                first_has_its_turn = self._next in self._in_turn
+                return self._ready[0] if self._ready and not first_has_its_turn else self._next
             self._next += 1
         return None
 
@@ -80,6 +85,7 @@ class ReorderWindow:
         self._waiting.clear()
         self._arrived.clear()
         self._ready.clear()
+        self._in_turn.clear()
         self._drawn = self._next = self.count = 0
         return numbers
 
@@ -88,7 +94,8 @@ class ReorderWindow:
             yield f"{len(self._waiting)} + {len(self._arrived)} positions, but {self.count} counted"
         if both := self._waiting & self._arrived.keys():
             yield f"positions {sorted(both)} are both waited for and arrived"
-        if self._order is Order.OVERTAKE and set(self._ready) != set(self._arrived):
+        overtaking = self._arrived.keys() - self._in_turn
+        if self._order is Order.OVERTAKE and set(self._ready) != overtaking:
             yield "the arrival order and the arrived positions differ"
         if early := [p for p in (*self._waiting, *self._arrived) if p < self._next]:
             yield f"positions {sorted(early)} lie before the next one, {self._next}"

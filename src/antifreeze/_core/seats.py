@@ -76,6 +76,7 @@ SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
     (SeatState.LOST, SeatCue.CLOSE): SeatState.CLOSED,
 }
 
+NEVER = -1  # epochs are counted from 0
 MAY_LOAD = frozenset({SeatState.OPEN, SeatState.RESTING})
 LIVE = frozenset({LifeState.STARTING, LifeState.SERVING, LifeState.STOPPING, LifeState.CONDEMNED})
 EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
@@ -86,7 +87,7 @@ class Life:
     """One worker in a seat, and the tickets it has been given, oldest first."""
 
     number: int
-    epoch: int  # the latest it has begun
+    epoch: int = NEVER  # the latest it has begun
     state: LifeState = LifeState.STARTING
     held: dict[int, tuple[Ticket, Lease]] = field(default_factory=dict)  # by ticket number
     # Leases of tickets that no longer count but are still with the life, by ticket number.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .faults import Fault
 from .seats import LifeState, Seat, SeatState
+from .states import State
 from .tickets import Progress
 
 
@@ -23,8 +24,8 @@ class SeatSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorSnapshot:
-    run: str
-    loop: str
+    run: State
+    loop: State
     progress: Progress
     in_window: int
     window: int

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from .faults import Fault, FaultKind
 from .ledger import Ledger
 from .plan import Drawing, Plan, Source, Tenure
 from .reorder import Order
-from .seats import EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
+from .seats import EMPLOYED, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_seat
 from .states import State
 from .story import KEPT, Story
@@ -98,8 +98,11 @@ class Supervisor:
 
     # ---- seen from outside ------------------------------------------------------------------
 
-    def handle(self, event: ev.Event, now: float) -> list[do.Command]:
-        """Take one event; give the commands it leads to, in the order to perform them."""
+    def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
+        """Take one event; give the commands it leads to, in the order to perform them.
+
+        The story keeps the same list: it is not the caller's to change.
+        """
         out: Out = []
         self._on[type(event)](event, now, out)
         self._record((now, event, out))
@@ -133,8 +136,8 @@ class Supervisor:
 
     def snapshot(self) -> SupervisorSnapshot:
         return SupervisorSnapshot(
-            run=self._run.value,
-            loop=self._loop.value,
+            run=self._run,
+            loop=self._loop,
             progress=self.progress,
             in_window=self._ledger.window.count,
             window=self.plan.window,
@@ -312,13 +315,12 @@ class Supervisor:
         seat = self._seats.all[event.seat]
         life = seat.life
         if life is None or life.number != event.life or event.number not in life.held:
-            self._drop_late(event, out)
+            self._drop_late(event, now, out)
         else:
             life.brought += 1
-            seat.barren = 0
             if event.outcome is ev.Outcome.ENDED:
                 self._end_stream(seat, life, now, out)
-                self._drop_late(event, out)
+                self._drop_late(event, now, out)
             else:
                 ticket, lease = life.held.pop(event.number)
                 self._ledger.arrive(ticket, seat, lease)
@@ -335,13 +337,15 @@ class Supervisor:
                     )
         self._go_on(now, out)
 
-    def _drop_late(self, event: ev.ParcelArrived, out: Out) -> None:
+    def _drop_late(self, event: ev.ParcelArrived, now: float, out: Out) -> None:
         """Throw away a parcel that counts for nothing, and free the room it came in."""
-        life = self._seats.all[event.seat].life
+        seat = self._seats.all[event.seat]
+        life = seat.life
         if life is not None and life.number == event.life and life.state in EMPLOYED:
             lease = life.orphans.pop(event.number, None)
             if lease is not None:
                 self._ledger.leases.free(lease)
+                self._crew.begin_work(seat, life, now)
         if event.number not in self._ledger.arrived:  # else it came twice; the first one counts
             out.append(do.DropParcel(event.number))
 
@@ -372,12 +376,15 @@ class Supervisor:
             self._crew.ready(seat, life, now)
 
     def _on_epoch_begun(self, event: ev.EpochBegun, now: float, out: Out) -> None:
-        life = self._seats.all[event.seat].life
-        if life is None or life.number != event.life or event.epoch != self._epoch:
+        seat = self._seats.all[event.seat]
+        life = seat.life
+        if life is None or life.number != event.life or life.state not in EMPLOYED:
             return
-        if life.state not in EMPLOYED:
+        if event.epoch != self._epoch:
             return
         life.epoch = event.epoch
+        seat.failed_starts = 0
+        self._crew.begin_work(seat, life, now)
         for lease in life.orphans.values():
             self._ledger.leases.free(lease)
         life.orphans.clear()
@@ -400,23 +407,28 @@ class Supervisor:
         self._last_loss = loss
         seat.undelivered -= len(loss.tickets)
         seat.barren = 0 if life.brought else seat.barren + 1
-        if loss.was is LifeState.STARTING:
+        if life.epoch == NEVER:
             seat.failed_starts += 1
         if seat.state is not SeatState.OPEN:
             return
         if self.plan.source is Source.STREAMS:
             self._lose_stream(loss)
             return
-        for place, ticket in enumerate(loss.tickets):
-            if place > 0 or loss.innocent:  # a life works on its oldest ticket
-                self._ledger.hand_out_again(ticket, attempt=ticket.attempt)
-                continue
-            fault = self._fault(loss, loss.kind, ticket)
-            self._note(fault)
-            verdict = judge(loss.kind, ticket.attempt, self.plan.limits.attempts)
-            if verdict is Verdict.RETRY:
-                self._ledger.hand_out_again(ticket, attempt=ticket.attempt + 1)
+        # A life works on its oldest ticket; before it has begun the epoch, on none of them.
+        suspect = loss.tickets[0] if loss.tickets and not loss.innocent else None
+        fault = self._fault(loss, loss.kind, suspect)
+        self._note(fault)
+        for ticket in loss.tickets:
+            if ticket is suspect:
+                self._judge(fault, ticket)
             else:
+                self._ledger.reclaim(ticket, attempt=ticket.attempt)
+
+    def _judge(self, fault: Fault, ticket: Ticket) -> None:
+        match judge(fault.kind, ticket.attempt, self.plan.limits.attempts):
+            case Verdict.RETRY:
+                self._ledger.reclaim(ticket, attempt=ticket.attempt + 1)
+            case Verdict.RAISE:
                 self._ledger.fail(ticket, fault)
 
     def _lose_stream(self, loss: Loss) -> None:
@@ -464,10 +476,12 @@ class Supervisor:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
         self._seats.move(seat, SeatCue.LOSE)
         loss = self._last_loss
-        if loss is None or self._seats.loadable:
+        if loss is None:
             return
         fault = self._fault(loss, why, None)
         self._note(fault)
+        if self._seats.loadable:
+            return
         self._run = Run.BROKEN
         self._stopped_by = fault
         self._crew.stop_all(now, out)

@@ -21,7 +21,7 @@ class Progress:
     """Say how far a run has come: all that a later run needs to go on from here."""
 
     epoch: int
-    delivered: int  # batches the loop has received in this epoch
+    delivered: int  # positions of this epoch the loop is past: received, or raised as a fault
     seed_base: int
 
     def sample(self, position: int, slot: int) -> SampleId:

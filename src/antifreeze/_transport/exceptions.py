@@ -79,12 +79,13 @@ def _pickle(error: BaseException) -> bytes:
     try:
         data = pickle.dumps(error, protocol=5)
         again = pickle.loads(data)
-        if type(again) is type(error) and str(again) == str(error):
+        same = type(again) is type(error) and str(again) == str(error)
+        if same and not _slots(error):  # an exception's own pickling forgets its slots
             return data
     except Exception:
         pass
     state = {}
-    for name, value in getattr(error, "__dict__", {}).items():
+    for name, value in {**getattr(error, "__dict__", {}), **_slots(error)}.items():
         if name != "__notes__" and _survives(value):
             state[name] = value
     args = error.args if _survives(error.args) else None
@@ -95,6 +96,11 @@ def _pickle(error: BaseException) -> bytes:
         if _survives(remains) and _can_be_revived(remains):
             return pickle.dumps(remains, protocol=5)
     return pickle.dumps(Remains(RuntimeError, None, state), protocol=5)
+
+
+def _slots(error: BaseException) -> dict[str, Any]:
+    names = [name for kind in type(error).__mro__ for name in vars(kind).get("__slots__", ())]
+    return {name: getattr(error, name) for name in names if hasattr(error, name)}
 
 
 def _survives(value: Any) -> bool:
@@ -116,5 +122,9 @@ def _can_be_revived(remains: Remains) -> bool:
 def _revive(remains: Remains, message: str) -> BaseException:
     error = remains.kind.__new__(remains.kind)
     error.args = (message,) if remains.args is None else remains.args
-    error.__dict__.update(remains.state)
+    for name, value in remains.state.items():
+        if hasattr(type(error), name):
+            setattr(error, name, value)  # a slot
+        else:
+            error.__dict__[name] = value
     return error

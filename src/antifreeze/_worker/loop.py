@@ -25,6 +25,7 @@ def serve(spec: WorkerSpec, channel: Channel) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
     desk = Desk(spec)
     desk.open(spec.shared_seed, first=True)
+    channel.say(Kind.EPOCH_BEGUN, spec.epoch)
     while True:
         kind, body = channel.receive()
         if kind is Kind.STOP:

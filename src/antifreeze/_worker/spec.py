@@ -28,6 +28,7 @@ class WorkerSpec:
     job: Job
     seat: int
     life: int
-    shared_seed: int | None  # of the epoch, for data pipes
+    epoch: int  # it begins with
+    shared_seed: int | None  # of that epoch, for data pipes
     main_pid: int
     dies_with_parent: bool  # the parent thread lives as long as the program (see guard)

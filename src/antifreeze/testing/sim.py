@@ -74,7 +74,7 @@ class SimulatedBackend:
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         it = self._lives[seat, life] = SimulatedLife(seat, life)
-        self._later(self._world.start_s, lambda: self._come_up(it))
+        self._later(self._world.start_s, lambda: self._come_up(it, brief.epoch))
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
         it = self._lives.get((seat, life))
@@ -144,9 +144,10 @@ class SimulatedBackend:
         if not life.gone:
             self._notices.append(notice)
 
-    def _come_up(self, life: SimulatedLife) -> None:
+    def _come_up(self, life: SimulatedLife, epoch: int) -> None:
         life.up = True
         self._tell(life, Notice(LifeReady(life.seat, life.number)))
+        self._tell(life, Notice(EpochBegun(life.seat, life.number, epoch)))
         self._work(life)
 
     def _work(self, life: SimulatedLife) -> None:
