@@ -30,8 +30,8 @@ check: $(READY)  ## format, lint, strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: $(READY)  ## measure against torch's loader
-	@$(BIN)/python benchmarks/compare.py
+bench: $(READY)  ## measure against torch's loader (ARGS=--quick for a first look)
+	@$(BIN)/python benchmarks/compare.py $(ARGS)
 
 gallery: $(READY)  ## run every scenario through torch's loader and ours
 	@$(BIN)/python examples/scenarios/gallery.py

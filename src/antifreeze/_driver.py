@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -27,9 +28,15 @@ from ._core.snapshots import SupervisorSnapshot
 from ._core.states import State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
+from ._transport.words import shown
 from .errors import LoaderClosed, TransportFailed, error_for
 
-CLOSE_S = 10.0  # longer than every stage of ending a life together; then its process is abandoned
+logger = logging.getLogger("antifreeze")
+
+SNAPSHOT_TRIES = 8
+CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
+MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
+LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
 
 _LOOP_ASKED = ev.LoopAsked()
 _CLOCK_RANG = ev.ClockRang()
@@ -76,6 +83,7 @@ class Driver:
         self._sampler_errors: deque[Exception] = deque()
         self._brief = EpochBrief(0)
         self._failed_starts: list[do.StartLife] = []
+        self._faults_told = 0
         self._answer: Answer | None = None
         self._answer_number = 0
         self._epochs = 0
@@ -108,6 +116,7 @@ class Driver:
 
     def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
         """Begin an epoch: start what is not running, draw ahead. Raises what starting raised."""
+        self._check_owner()
         with self._lock:
             self._enter()
             self._sampler = sampler
@@ -125,6 +134,7 @@ class Driver:
 
     def next(self) -> Any:
         """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
+        self._check_owner()
         with self._lock:
             self._enter()
             now = self._clock.now()
@@ -136,36 +146,71 @@ class Driver:
                     raise LoaderClosed("the loader was closed while its loop was waiting")
                 self._turn()
             self.loop.leave(self._clock.now())
-        return self._give(answer)
+            self._whole = False  # an interrupted opening would lose this batch without a word
+            try:
+                batch = self._give(answer)
+            except Exception:
+                self._whole = True
+                raise
+            self._whole = True
+            return batch
 
     def close(self) -> None:
-        """End all lives, by force if need be; bounded. May be called twice, and from any thread."""
+        """End all lives, by force if need be; bounded. May be called again, from any thread."""
         if self._phase is Phase.CLOSED or os.getpid() != self._owner:
             return
         self._phase = Phase.CLOSING
         self._backend.wake()
-        with self._lock:
-            if self._supervisor.closed:
-                return
+        if not self._lock.acquire(timeout=LOCK_S):
+            return  # whoever is inside leaves when it comes back; the workers go with the program
+        interrupt: KeyboardInterrupt | None = None
+        try:
+            for _ in range(CLOSE_TRIES):
+                try:
+                    if self._phase is not Phase.CLOSED:
+                        self._finish_closing()
+                    break
+                except KeyboardInterrupt as error:  # nobody else will end the workers: go on
+                    interrupt = error
+            else:
+                self._backend.close()
+        finally:
+            self._lock.release()
+        if interrupt is not None:
+            raise interrupt
+
+    def _finish_closing(self) -> None:
+        if not self._supervisor.closed:
             never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
             for start in never_started + self._failed_starts:
                 event = ev.LifeEnded(start.seat, start.life, Ending(words="it never started"))
                 self._perform_all(self._supervisor.handle(event, self._clock.now()))
-            give_up = self._clock.now() + CLOSE_S
-            while not self._supervisor.at_rest and self._clock.now() < give_up:
-                self._turn()
-            for parcel in self._parcels.values():
-                parcel.drop()
-            self._parcels.clear()
-            self._backend.close()
-            self._sampler = iter(())
-            self._phase = Phase.CLOSED
+        limits = self._supervisor.plan.limits
+        longest_s = limits.stop_idle_s + limits.terminate_s + limits.kill_s + MARGIN_S
+        give_up = self._clock.now() + longest_s
+        while not self._supervisor.at_rest and self._clock.now() < give_up:
+            self._turn()
+        for parcel in self._parcels.values():
+            parcel.drop()
+        self._parcels.clear()
+        self._backend.close()
+        self._sampler = iter(())
+        self._phase = Phase.CLOSED
 
     def snapshot(self) -> DriverSnapshot:
+        """Give the state as frozen data; from any thread, without waiting for the loop."""
+        for _ in range(SNAPSHOT_TRIES):
+            try:
+                supervisor = self._supervisor.snapshot()
+                break
+            except RuntimeError:  # a collection changed while it was copied
+                continue
+        else:
+            supervisor = self._supervisor.snapshot()
         return DriverSnapshot(
-            supervisor=self._supervisor.snapshot(),
+            supervisor=supervisor,
             waited_s=self.loop.waited_s,
             away_s=self.loop.away_s,
             asks=self.loop.asks,
@@ -180,12 +225,15 @@ class Driver:
     def _answered(self) -> Answer | None:
         return self._answer
 
-    def _enter(self) -> None:
+    def _check_owner(self) -> None:
+        """Refuse a forked child. Before any lock: another thread may have held it at the fork."""
         if os.getpid() != self._owner:
             raise LoaderClosed(
                 "this iterator belongs to another process (it was made before a fork); call"
                 " iter() on the loader in this process"
             )
+
+    def _enter(self) -> None:
         if self.closed:
             raise LoaderClosed("this iterator was closed; call iter() on the loader for a new one")
         if not self._whole:
@@ -211,6 +259,22 @@ class Driver:
         if wakeup is not None and now >= wakeup:
             self._perform_all(self._supervisor.handle(_CLOCK_RANG, now))
         self._whole = True
+        if self._supervisor.faults_seen != self._faults_told:
+            self._tell_faults()
+
+    def _tell_faults(self) -> None:
+        """Log each worker that was lost: the run goes on, but nobody should have to guess."""
+        new = self._supervisor.faults_seen - self._faults_told
+        self._faults_told = self._supervisor.faults_seen
+        for fault in self._supervisor.snapshot().faults[-new:]:
+            if fault.kind in (FaultKind.CRASH, FaultKind.HANG) and not self.closed:
+                error = error_for(fault, self._label(fault))
+                logger.warning("%s", str(error).splitlines()[0] + " The worker is replaced.")
+
+    def _label(self, fault: Fault) -> str:
+        if fault.seat is None or fault.life is None:
+            return "pid unknown"
+        return self._backend.label(fault.seat, fault.life)
 
     def _take(self, notice: Notice) -> None:
         event, parcel = notice.event, notice.parcel
@@ -259,8 +323,8 @@ class Driver:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
         try:
             self._backend.start(command.seat, command.life, self._brief)
-        except Exception as error:
-            if command.life == 1:
+        except BaseException as error:
+            if command.life == 1 or not isinstance(error, Exception):
                 self._failed_starts.append(command)
                 raise
             ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
@@ -283,21 +347,22 @@ class Driver:
             parcel.drop()
 
     def _give(self, answer: Answer) -> Any:
-        """Open what the loop was given. Runs outside the lock: it may raise user errors."""
+        """Open what the loop was given, or raise what is due."""
         if isinstance(answer, do.FinishEpoch):
             raise StopIteration
         if not isinstance(answer, Fault):
             return self._open(answer)
         if answer.kind is FaultKind.SAMPLER:
             raise self._sampler_errors.popleft()
-        label = "pid unknown"
-        if answer.seat is not None and answer.life is not None:
-            label = self._backend.label(answer.seat, answer.life)
-        raise error_for(answer, label, timeout_s=self._supervisor.plan.timeout_s)
+        timeout_s = self._supervisor.plan.timeout_s
+        raise error_for(answer, self._label(answer), timeout_s=timeout_s)
 
     def _open(self, parcel: Parcel) -> Any:
         if parcel.outcome is ev.Outcome.FAILED:
-            return parcel.open()
+            try:
+                return parcel.open()
+            except StopIteration as error:  # it would end the caller's loop without a word
+                raise RuntimeError(f"StopIteration was raised: {error}") from error
         try:
             return parcel.open()
         except Exception as error:
@@ -313,7 +378,7 @@ class Driver:
                 ):
                     ticket, label = command.ticket, self._backend.label(command.seat, command.life)
                     return (
-                        f"batch {ticket.position} (samples {ticket.indices!r}),"
+                        f"batch {ticket.position} (samples {shown(ticket.indices)}),"
                         f" loaded by worker {command.seat} ({label})"
                     )
         return "a batch"

@@ -9,6 +9,7 @@ import signal
 from typing import Any
 
 from ._core.faults import Ending, Fault, FaultKind
+from ._transport.words import shown
 
 __all__ = [
     "AntifreezeError",
@@ -178,9 +179,7 @@ def _was_loading(fault: Fault) -> str:
     elif indices is None:
         what = "the next sample of its stream"
     else:
-        text = repr(indices)
-        shown = text if len(text) <= 200 else f"{text[:200]} ..."
-        what = f"batch {fault.ticket.position}: samples {shown}"
+        what = f"batch {fault.ticket.position}: samples {shown(indices)}"
     return f"{worker} was loading {what}."
 
 

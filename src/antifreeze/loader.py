@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import inspect
 import os
+import signal
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
@@ -92,7 +95,8 @@ class DataLoader(torch_data.DataLoader[T]):
         in_order: bool = True,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
-        options.check(arguments)
+        if not _platform.switched_off():
+            options.check(arguments)
         try:
             super().__init__(**arguments)
         except (TypeError, ValueError) as error:
@@ -128,7 +132,7 @@ class DataLoader(torch_data.DataLoader[T]):
             persistent_workers=self.persistent_workers,
             in_order=self.in_order,
             ranks=ranks(),
-            iterators=tuple(it.snapshot() for it in list(_iterators) if it.serves(self)),
+            iterators=tuple(it.snapshot() for it in _iterators.copy() if it.serves(self)),
         )
 
     def _clock(self) -> Clock:
@@ -149,11 +153,6 @@ class LoaderIterator(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
         if self._num_workers == 0:
-            if self._timeout:
-                raise AssertionError(
-                    f"timeout needs workers: num_workers=0 requires timeout == 0,"
-                    f" got timeout={self._timeout}"
-                )
             if isinstance(self._dataset, IterDataPipe | MapDataPipe):
                 apply_sharding(self._dataset, self._world_size, self._rank)
         elif isinstance(self._dataset, IterDataPipe):
@@ -294,9 +293,14 @@ def _supported() -> bool:
 
 
 def _close_in(owner: int, driver: Driver) -> None:
-    if os.getpid() == owner:
+    if os.getpid() != owner:
+        return
+    try:
         driver.close()
-        _drivers.discard(driver)
+    except KeyboardInterrupt:
+        # Raised in a finalizer it would be lost; it comes again when we are out of here.
+        threading.Timer(0.01, os.kill, (owner, signal.SIGINT)).start()
+    _drivers.discard(driver)
 
 
 @functools.cache
@@ -306,5 +310,6 @@ def _close_all_at_exit() -> None:
 
 
 def _close_all() -> None:
-    for driver in list(_drivers):
-        driver.close()
+    for driver in _drivers.copy():
+        with contextlib.suppress(Exception):  # one that fails must not keep the others alive
+            driver.close()

@@ -41,6 +41,11 @@ def check(arguments: Mapping[str, Any]) -> None:
     for name in CALLABLES:
         if arguments[name] is not None and not callable(arguments[name]):
             raise TypeError(f"{name} option is not callable: got {_shown(name, arguments)}")
+    if arguments["timeout"] > 0 and arguments["num_workers"] == 0:
+        raise AssertionError(  # torch's type, which it raises at the first loop
+            "timeout needs workers: num_workers=0 requires timeout == 0;"
+            f" got {_shown('timeout', arguments)}"
+        )
     if arguments["prefetch_factor"] == 0 and arguments["num_workers"] > 0:
         raise AssertionError(  # torch's type, which it raises at the first loop
             "prefetch_factor must be greater than 0: with no batch under way a worker has"

@@ -9,6 +9,7 @@ from antifreeze._core.events import (
     EpochBegun,
     LifeEnded,
     LifeReady,
+    LifeSilent,
     Outcome,
     ParcelArrived,
     SamplerEnded,
@@ -990,3 +991,26 @@ def test_the_end_of_an_epoch_gets_harder_too_if_a_life_does_not_leave() -> None:
     s.at(1.125).tell(RING, kill(0))
     s.at(5.125).tell(RING, abandon(0))
     assert s.sup.at_rest
+
+
+# ---- a channel that closes ------------------------------------------------------------------
+
+
+def test_a_life_that_closes_its_channel_and_ends_is_told_by_its_end() -> None:
+    s = Script(Plan(seats=1, window=1), batches=1).begin().ready(0)
+    s.tell(LifeSilent(0, 1))
+    s.dies(0, start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
+
+
+def test_a_life_that_lives_on_without_its_channel_is_replaced() -> None:
+    s = Script(Plan(seats=1, window=1, limits=Limits(silent_s=1.0)), batches=1).begin().ready(0)
+    s.tell(LifeSilent(0, 1))
+    s.at(1.0).tell(RING, kill(0), start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
+
+
+def test_a_life_that_closes_its_channel_while_it_leaves_is_left_alone() -> None:
+    s = Script(Plan(seats=1, window=1), batches=0).begin().ready(0)
+    s.tell(ASK, stop(0), FINISH)
+    s.tell(LifeSilent(0, 1))
+    s.tell(LifeSilent(0, 7))  # a stranger
+    s.dies(0, ending=LEFT)

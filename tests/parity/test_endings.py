@@ -56,6 +56,30 @@ def test_a_healthy_program_writes_nothing_to_stderr(which: str, tmp_path: Path) 
     assert run_script(tmp_path, which, HEALTHY) == (0, "done\n", "")
 
 
+TALKING = """
+import sys
+
+class Rows:
+    def __len__(self):
+        return 3
+    def __getitem__(self, index):
+        print("sample", index)
+        print("warning", index, file=sys.stderr)
+        return index
+
+if __name__ == "__main__":
+    print(len(list(DataLoader(Rows(), num_workers=1))))
+"""
+
+
+def test_what_a_worker_prints_is_printed(which: str, tmp_path: Path) -> None:
+    # Into a pipe, so that it sits in the worker's buffer until the worker ends.
+    code, out, err = run_script(tmp_path, which, TALKING)
+    assert code == 0
+    assert sorted(out.splitlines()) == ["3", "sample 0", "sample 1", "sample 2"]
+    assert err.splitlines() == ["warning 0", "warning 1", "warning 2"]
+
+
 INTERRUPTED = """
 import time
 

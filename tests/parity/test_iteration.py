@@ -1,4 +1,4 @@
-"""Iterating: many loops, many epochs, threads, order, timeout, iterable datasets."""
+"""Iterating: many loops, many epochs, threads, order, timeout, pinned memory."""
 
 import gc
 import multiprocessing
@@ -12,19 +12,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DistributedSampler, IterableDataset
-from torch.utils.data.datapipes.iter import IterableWrapper
-from torch.utils.data.datapipes.map import SequenceWrapper
+from torch.utils.data import DistributedSampler
 
 from .observe import (
     LOADERS,
     LoaderClass,
     caught_warnings,
-    describe,
     error_of,
     first_line,
     wait_until,
-    watch,
     whole_text,
 )
 from .programs import PAIRS, MapRows, SlowAt, as_list, pairs
@@ -164,6 +160,15 @@ def test_an_iterator_may_move_to_another_thread_and_back(
 
 
 @WORKERS
+def test_an_iterator_outlives_the_thread_that_made_it(
+    workers: int, loader_class: LoaderClass
+) -> None:
+    # A parent-death signal follows the thread that forked, not its process.
+    iterator = in_thread(lambda: iter(pairs(loader_class, workers)))
+    assert list(iterator) == PAIRS
+
+
+@WORKERS
 def test_threads_may_iterate_one_loader_at_the_same_time(
     workers: int, loader_class: LoaderClass
 ) -> None:
@@ -180,6 +185,52 @@ def test_threads_may_iterate_one_loader_at_the_same_time(
 @WORKERS
 def test_an_empty_dataset_is_an_empty_loop(workers: int, loader_class: LoaderClass) -> None:
     assert list(loader_class(MapRows(0), num_workers=workers)) == []
+
+
+@WORKERS
+def test_an_index_may_be_anything_the_dataset_takes(
+    workers: int, loader_class: LoaderClass
+) -> None:
+    dataset = {"a": 1, ("t", 2): 2, 7: 3}
+    loader = loader_class(
+        dataset, sampler=[7, "a", ("t", 2)], batch_size=2, num_workers=workers, collate_fn=as_list
+    )
+    assert list(loader) == [[3, 1], [2]]
+    tensors = loader_class(
+        [10, 20, 30], sampler=torch.tensor([2, 0]), num_workers=workers, collate_fn=as_list
+    )
+    assert list(tensors) == [[30], [10]]
+
+
+@WORKERS
+def test_a_batch_may_be_empty(workers: int, loader_class: LoaderClass) -> None:
+    loader = loader_class(
+        [10, 20], batch_sampler=[[], [0, 1], []], num_workers=workers, collate_fn=as_list
+    )
+    assert list(loader) == [[], [10, 20], []]
+
+
+@WORKERS
+def test_functions_without_a_name_may_be_arguments(workers: int, loader_class: LoaderClass) -> None:
+    loader = loader_class(
+        MapRows(3),
+        batch_size=3,
+        num_workers=workers,
+        collate_fn=lambda samples: [-sample for sample in samples],
+        worker_init_fn=lambda worker: None,
+    )
+    assert list(loader) == [[0, -1, -2]]
+
+
+@WORKERS
+def test_a_dataset_may_say_that_it_has_no_many_at_a_time_method(
+    workers: int, loader_class: LoaderClass
+) -> None:
+    class Plain(MapRows):
+        __getitems__ = None
+
+    loader = loader_class(Plain(2), batch_size=2, num_workers=workers, collate_fn=as_list)
+    assert list(loader) == [[0, 1]]
 
 
 def test_more_workers_than_batches_is_fine(loader_class: LoaderClass) -> None:
@@ -361,103 +412,6 @@ def test_after_a_timeout_the_loader_is_dropped_quickly(
 
 def test_a_timeout_that_is_never_reached_changes_nothing(loader_class: LoaderClass) -> None:
     assert list(pairs(loader_class, 2, timeout=100)) == PAIRS
-
-
-# --- iterable datasets -------------------------------------------------------------------------
-
-
-class OwnIterator(IterableDataset):
-    """An iterable dataset that is its own iterator: one pass in all, unless it is copied."""
-
-    def __init__(self, length: int) -> None:
-        self.left = length
-
-    def __iter__(self) -> "OwnIterator":
-        return self
-
-    def __next__(self) -> int:
-        if not self.left:
-            raise StopIteration
-        self.left -= 1
-        return self.left
-
-
-@WORKERS
-@pytest.mark.parametrize("batch_size", [None, 2])
-def test_a_dataset_that_is_its_own_iterator_is_used_as_torch_does(
-    workers: int, batch_size: int | None, loader_class: LoaderClass
-) -> None:
-    def epochs(which: LoaderClass) -> list[Any]:
-        loader = which(
-            OwnIterator(5), batch_size=batch_size, num_workers=workers, collate_fn=as_list
-        )
-        return watch(loader, 2, see=as_list)
-
-    seen = epochs(loader_class)
-    assert seen == epochs(LOADERS["torch"])
-    assert len(seen[0]) > 3
-
-
-class TwoAtATime(IterableDataset):
-    """An iterable dataset whose one generator feeds every loop."""
-
-    def __iter__(self) -> Iterator[int]:
-        yield from range(6)
-
-
-def test_two_loops_over_an_iterable_dataset_do_not_mix(loader_class: LoaderClass) -> None:
-    loader = loader_class(TwoAtATime(), batch_size=3, num_workers=1, collate_fn=as_list)
-    assert list(zip(loader, loader, strict=True)) == [([0, 1, 2],) * 2, ([3, 4, 5],) * 2]
-
-
-def double(number: int) -> int:
-    """Map of the pipe."""
-    return 2 * number
-
-
-def not_six(number: int) -> bool:
-    """Filter of the pipe."""
-    return number != 6
-
-
-def make_pipe(kind: str) -> Any:
-    """Make a data pipe of the kind named."""
-    pipe = IterableWrapper(list(range(12)))
-    match kind:
-        case "plain":
-            return pipe.map(double).filter(not_six)
-        case "shuffled":
-            return pipe.shuffle().map(double)
-        case "sharded":
-            return pipe.shuffle().sharding_filter().map(double).batch(2)
-        case "map":
-            return SequenceWrapper(list(range(12))).map(double)
-    raise AssertionError(kind)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.filterwarnings("ignore:`shuffle=True` was set, but the datapipe")
-@pytest.mark.parametrize("kind", ["plain", "shuffled", "sharded", "map"])
-@pytest.mark.parametrize(
-    ("workers", "persistent", "shuffle"),
-    [(0, False, None), (0, False, True), (2, False, False), (2, False, True), (2, True, None)],
-)
-def test_data_pipes_give_what_they_give_with_torch(
-    kind: str, shuffle: bool | None, workers: int, persistent: bool, ours: LoaderClass
-) -> None:
-    def epochs(which: LoaderClass) -> list[Any]:
-        torch.manual_seed(3)
-        loader = which(
-            make_pipe(kind),
-            batch_size=2,
-            shuffle=shuffle,
-            num_workers=workers,
-            persistent_workers=persistent,
-        )
-        return watch(loader, 2, see=describe)
-
-    assert epochs(ours) == epochs(LOADERS["torch"])
 
 
 # --- pinned memory -----------------------------------------------------------------------------

@@ -374,21 +374,16 @@ def loader_of_slow_pairs(loader_class: LoaderClass) -> Any:
 
 
 def test_a_worker_may_be_terminated_by_hand_before_the_shutdown(
-    loader_class: LoaderClass, no_new_children: Callable[[], None]
+    ours: LoaderClass, no_new_children: Callable[[], None]
 ) -> None:
-    iterator = iter(loader_of_slow_pairs(loader_class))
+    # Ours only: torch raises from a signal handler here, or waits for a lock the worker held.
+    iterator = iter(loader_of_slow_pairs(ours))
     next(iterator)
     for worker in iterator._workers:
         worker.terminate()
-        try:
-            worker.join(30)
-        except RuntimeError as error:
-            # torch raises from its signal handler wherever the main thread is.
-            assert "is killed by signal: Terminated" in str(error)
-    try:
-        iterator._shutdown_workers()
-    except RuntimeError as error:
-        assert "is killed by signal: Terminated" in str(error)
+        worker.join(30)
+        assert not worker.is_alive()
+    iterator._shutdown_workers()
     del iterator
     no_new_children()
 

@@ -60,11 +60,16 @@ WAYS = ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT", "os._exit", "sys.exit"]
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("how", WAYS)
-def test_a_worker_that_dies_once_costs_nothing(how: str, persistent: bool, tmp_path: Path) -> None:
+def test_a_worker_that_dies_once_costs_nothing_and_is_reported_once(
+    how: str, persistent: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     dataset = DiesAt(123, how, once=tmp_path / "mark")
     loader = DataLoader(dataset, batch_size=10, num_workers=2, persistent_workers=persistent)
     for _ in range(2):
         assert torch.cat(list(loader)).tolist() == list(range(400))
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
+    assert line.startswith("DataLoader worker (pid ")
+    assert "batch 12: samples [120, 121, 122, 123" in line
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,38 @@ def test_the_program_ends_although_workers_hold_the_gil_for_ever(tmp_path: Path)
         returned, _, err = finish(process)
         assert (returned, err) == (0, "")
         assert time.monotonic() - before < 30
+
+
+def test_a_worker_that_closes_every_descriptor_is_replaced(tmp_path: Path) -> None:
+    code = """
+        class ClosesAll(Numbers):
+            def __getitem__(self, index):
+                if index == 7 and not os.path.exists(sys.argv[0] + ".done"):
+                    open(sys.argv[0] + ".done", "w").close()
+                    os.closerange(3, 4096)
+                    time.sleep(60)
+                return index
+        got = [int(i) for i in DataLoader(ClosesAll(40), num_workers=2)]
+        assert got == list(range(40)), got
+        say("all")
+    """
+    with program(tmp_path, code) as process:
+        returned, out, err = finish(process)
+    assert (returned, out) == (0, "all\n")
+    assert err.count("\n") == 1  # one line says what happened
+    assert err.startswith("DataLoader worker (pid ") and err.endswith("The worker is replaced.\n")
+
+
+def test_keeping_every_batch_costs_no_descriptors(tmp_path: Path) -> None:
+    code = """
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        class Large(Numbers):
+            def __getitem__(self, index):
+                return torch.full((40_000,), index)
+        kept = list(DataLoader(Large(200), batch_size=1, num_workers=2))
+        assert [int(batch[0, 0]) for batch in kept] == list(range(200))
+        say("kept")
+    """
+    with program(tmp_path, code) as process:
+        assert finish(process) == (0, "kept\n", "")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antifreeze._transport.descriptors import Descriptor
 from antifreeze._transport.framing import Frame, FrameReader, Kind, prefix
 
 KINDS = st.sampled_from(list(Kind))
@@ -44,24 +46,42 @@ def test_an_empty_body_is_a_frame() -> None:
 
 
 def test_descriptors_go_to_the_frames_that_announce_them() -> None:
-    reader = FrameReader()
+    read, write = os.pipe()
+    mine = Descriptor(read)
     stream = prefix(Kind.READY, 1) + b"x" + prefix(Kind.PARCEL, 2, 1) + b"ab"
-    frames = list(reader.feed(stream, [77]))
-    assert [frame.descriptor for frame in frames] == [None, 77]
+    frames = list(FrameReader().feed(stream, [mine]))
+    assert [frame.descriptor for frame in frames] == [None, mine]
+    assert not any(frame.lost for frame in frames)
+    mine.close()
+    os.close(write)
 
 
 def test_a_descriptor_that_could_not_be_received_is_told() -> None:
     frames = list(FrameReader().feed(prefix(Kind.PARCEL, 1, 1) + b"a", []))
-    assert frames[0].descriptor == -1
+    assert frames[0].descriptor is None and frames[0].lost
 
 
-def test_closing_gives_back_descriptors_nobody_took() -> None:
+def test_descriptors_nobody_took_are_closed_with_the_reader() -> None:
     read, write = os.pipe()
     reader = FrameReader()
-    list(reader.feed(prefix(Kind.PARCEL, 10, 1), [read]))
-    reader.close()
-    try:
+    list(reader.feed(prefix(Kind.PARCEL, 10, 1), [Descriptor(read)]))
+    del reader
+    with pytest.raises(OSError):
         os.fstat(read)
-        raise AssertionError("still open")
-    except OSError:
-        os.close(write)
+    os.close(write)
+
+
+def test_descriptors_are_closed_in_a_forked_child() -> None:
+    read, write = os.pipe()
+    mine = Descriptor(read)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.fstat(read)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    os.fstat(read)
+    mine.close()
+    os.close(write)

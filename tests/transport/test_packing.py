@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from antifreeze._core.accounts import Timings
 from antifreeze._core.events import Outcome
 from antifreeze._transport import parcels
+from antifreeze._transport.descriptors import Descriptor
 from antifreeze._transport.framing import FrameReader
 from antifreeze._transport.memory import map_buffers, write_buffers
 from antifreeze._transport.packing import (
@@ -32,11 +33,15 @@ from antifreeze._transport.packing import (
 Point = namedtuple("Point", "x y")
 
 
+def _received(descriptor: int | None) -> list[Descriptor]:
+    return [] if descriptor is None else [Descriptor(os.dup(descriptor))]
+
+
 def travel(batch: Any) -> Any:
     """Send a batch through a real frame and real memory."""
     parts, descriptor = parcels.encode(7, Outcome.LOADED, Timings(1, 2, 3, 4, 5), pack(batch))
     stream = b"".join(parts)
-    (frame,) = FrameReader().feed(stream, [] if descriptor is None else [os.dup(descriptor)])
+    (frame,) = FrameReader().feed(stream, _received(descriptor))
     with parcels.closing(descriptor):
         parcel = parcels.ReceivedParcel.decode(frame)
     assert (parcel.number, parcel.outcome) == (7, Outcome.LOADED)
@@ -119,9 +124,32 @@ def test_many_buffers_are_more_than_one_call_can_write() -> None:
     assert all(torch.equal(a, b) for a, b in zip(arrived, batch, strict=True))
 
 
+def test_more_small_tensors_than_one_call_can_send() -> None:
+    batch = [torch.tensor(i) for i in range(3000)]
+    assert [int(t) for t in travel(batch)] == list(range(3000))
+
+
+def test_a_large_pickle_does_not_travel_in_the_message() -> None:
+    batch = {"text": "x" * 1_000_000, "more": [torch.zeros(100_000), b"y" * 500_000]}
+    parts, descriptor = parcels.encode(1, Outcome.LOADED, Timings(), pack(batch))
+    with parcels.closing(descriptor):
+        assert sum(memoryview(part).nbytes for part in parts) < 10_000
+    arrived = travel(batch)
+    assert arrived["text"] == batch["text"] and arrived["more"][1] == batch["more"][1]
+
+
+def test_kept_batches_cost_no_descriptors() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    kept = [travel(torch.full((50_000,), i)) for i in range(20)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert [int(t[0]) for t in kept] == list(range(20))
+
+
 def test_buffers_start_at_cache_lines() -> None:
     buffers = [memoryview(bytes([i]) * n) for i, n in enumerate((1, 63, 64, 65, 4096))]
-    views = map_buffers(write_buffers(buffers), [buffer.nbytes for buffer in buffers])
+    descriptor = write_buffers(buffers)
+    views = map_buffers(descriptor, [buffer.nbytes for buffer in buffers])
+    os.close(descriptor)  # the views live on
     assert [bytes(view) for view in views] == [bytes(buffer) for buffer in buffers]
     starts = [torch.frombuffer(view, dtype=torch.uint8).data_ptr() % 64 for view in views]
     assert starts == [0] * len(buffers)

@@ -48,9 +48,12 @@ class LocalParcel:
 
     def open(self) -> Any:
         content, self._content = self._content, None
-        if self.outcome is Outcome.FAILED:
+        if self.outcome is not Outcome.FAILED:
+            return content
+        try:
             raise content
-        return content
+        finally:
+            del content  # its traceback holds this frame: no cycle, or the iterator stays alive
 
     def drop(self) -> None:
         self._content = None

@@ -14,6 +14,7 @@ from .._core.events import EpochBegun, LifeEnded, LifeReady, Outcome, ParcelArri
 from .._core.faults import Ending
 from .._core.leases import Lease
 from .._core.tickets import Ticket
+from .._transport.exceptions import add_note
 from .._worker.fetch import Fetcher, StreamOver
 from .base import EpochBrief, LocalParcel, Notice
 
@@ -38,6 +39,7 @@ class InlineBackend:
         self._ticket = (seat, life, ticket)
 
     def stop(self, seat: int, life: int) -> None:
+        self._ticket = None
         self._notices.append(Notice(LifeEnded(seat, life, Ending(exit_code=0))))
 
     def kill(self, seat: int, life: int, force: Force) -> None:
@@ -81,7 +83,8 @@ class InlineBackend:
         except StreamOver:
             content, outcome = None, Outcome.ENDED
         except BaseException as error:  # Ctrl-C too: it is raised in the loop, in turn
-            error.add_note(f"antifreeze: raised while {fetcher.doing()} (batch {ticket.position})")
+            note = f"antifreeze: raised while {fetcher.doing()} (batch {ticket.position})"
+            add_note(error, note)
             content, outcome = error, Outcome.FAILED
         timings = Timings(
             fetcher.fetch_s, fetcher.collate_s, 0.0, fetcher.began_at, fetcher.done_at

@@ -17,29 +17,37 @@ import multiprocessing.process
 import os
 import pickle
 import select
+import signal
 import socket
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._core.accounts import Timings
 from .._core.commands import Force
-from .._core.events import EpochBegun, LifeEnded, LifeReady, Outcome, ParcelArrived
+from .._core.events import (
+    EpochBegun,
+    LifeEnded,
+    LifeReady,
+    LifeSilent,
+    Outcome,
+    ParcelArrived,
+)
 from .._core.faults import Ending
 from .._core.leases import Lease
 from .._core.tickets import Ticket
+from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, FrameReader, Kind, prefix
 from .._transport.parcels import ReceivedParcel
+from .._transport.tickets import encode_ticket
 from .._worker.main import run
 from .._worker.spec import Job, WorkerSpec
 from .base import EpochBrief, LocalParcel, Notice
 
 CHUNK = 256 * 1024  # bytes a read
-REAP_S = 1.0  # a pidfd tells death before the exit status can be had from a fork server
-
-_lines: weakref.WeakSet[Line] = weakref.WeakSet()  # of this process, to close after a fork
+REAP_S = 1.0  # from a fork server the exit status comes a little later than the death
+LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
 
 
 class Line:
@@ -55,12 +63,11 @@ class Line:
         self.seat, self.life, self.process, self.sock = seat, life, process, sock
         self.reader = FrameReader()
         self.outbox: deque[memoryview] = deque()
-        self.pidfd = os.pidfd_open(process.pid or 0)
+        self.pidfd = Descriptor(os.pidfd_open(process.pid or 0))
         sock.setblocking(False)
-        _lines.add(self)
+        keep_from_children(self)
 
-    def put(self, kind: Kind, body: Any) -> None:
-        data = pickle.dumps(body, protocol=5)
+    def put(self, kind: Kind, data: bytes) -> None:
         self.outbox.append(memoryview(prefix(kind, len(data)) + data))
         self.flush()
 
@@ -69,10 +76,10 @@ class Line:
         while self.outbox:
             try:
                 sent = self.sock.send(self.outbox[0])
-            except BlockingIOError:
+            except (BrokenPipeError, ConnectionResetError):
+                self.outbox.clear()  # the other end is gone; its death is about to be told
                 return
-            except OSError:  # the other end is gone; its death is about to be told
-                self.outbox.clear()
+            except OSError:  # full, or the kernel is short of memory: later
                 return
             if sent < self.outbox[0].nbytes:
                 self.outbox[0] = self.outbox[0][sent:]
@@ -90,15 +97,12 @@ class Line:
                         raise EOFError
                     yield from self.reader.advance(count)
                     continue
-                data, descriptors, flags, _ = socket.recv_fds(
-                    self.sock, CHUNK, 1, socket.MSG_CMSG_CLOEXEC
-                )
+                data, numbers, _, _ = socket.recv_fds(self.sock, CHUNK, 1, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
             except OSError as error:
                 raise EOFError from error
-            if flags & socket.MSG_CTRUNC and not descriptors:
-                descriptors = [-1]  # it could not be installed: too many open files
+            descriptors = [Descriptor(number) for number in numbers]
             if not data:
                 raise EOFError
             yield from self.reader.feed(data, descriptors)
@@ -106,20 +110,24 @@ class Line:
                 return
 
     def close(self) -> None:
+        """Let go of the life. In a child of the user's too, where multiprocessing would end at
+        exit what it takes for the child's own processes."""
         self.sock.close()
-        self.reader.close()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
-        _lines.discard(self)
+        self.pidfd.close()
+        multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
 
 
-def _close_lines_after_fork() -> None:
-    for line in list(_lines):
-        line.close()
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C waiting for a moment: in the middle of a fork it would be lost, or hit the child.
 
-
-os.register_at_fork(after_in_child=_close_lines_after_fork)
+    The worker starts with SIGINT blocked and unblocks it when it knows what to do with it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ProcessBackend:
@@ -130,47 +138,56 @@ class ProcessBackend:
         self._context = multiprocessing.get_context() if context is None else context
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
+        self._pids: dict[tuple[int, int], int | None] = {}  # of all lives; bounded by restarts
         self._by_fd: dict[int, Line] = {}
         self._notices: list[Notice] = []
         self._polled: list[tuple[int, int]] = []
         self._poller = select.poll()
-        self._waker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._poller.register(self._waker, select.POLLIN)
+        self._waker = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        self._waker_lock = threading.Lock()  # held for a write or a close, never longer
+        self._closed = False
+        self._poller.register(self._waker.number, select.POLLIN)
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         ours, theirs = socket.socketpair()
+        keep_from_children(ours)  # before the fork, so that the worker itself does not hold it
+        process = self._context.Process(
+            target=run,
+            args=(self._spec(seat, life, brief), theirs),
+            name=f"antifreeze worker {seat}",
+            daemon=True,
+        )
         try:
-            process = self._context.Process(
-                target=run,
-                args=(self._spec(seat, life, brief), theirs),
-                name=f"antifreeze worker {seat}",
-                daemon=True,
-            )
-            process.start()
+            with _without_interrupts():
+                process.start()
             line = Line(seat, life, process, ours)
         except BaseException:
             ours.close()
+            if process.pid is not None:  # it runs, and nobody would ever hear of it
+                process.kill()
+                process.join(REAP_S)
             raise
         finally:
             theirs.close()
         self._lines[seat, life] = self._latest[seat] = line
-        for fd in (line.sock.fileno(), line.pidfd):
+        self._pids[seat, life] = process.pid
+        for fd in (line.sock.fileno(), line.pidfd.number):
             self._by_fd[fd] = line
             self._poller.register(fd, select.POLLIN)
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
-        self._put(seat, life, Kind.BEGIN_EPOCH, (brief.epoch, brief.shared_seed))
+        self._put(seat, life, Kind.BEGIN_EPOCH, pickle.dumps((brief.epoch, brief.shared_seed)))
 
     def send(self, seat: int, life: int, ticket: Ticket, lease: Lease) -> None:
         try:
-            self._put(seat, life, Kind.TICKET, (ticket.number, ticket.position, ticket.indices))
+            self._put(seat, life, Kind.TICKET, encode_ticket(ticket))
         except Exception as error:  # indices of the user's own making that cannot be pickled
             parcel = LocalParcel(Outcome.FAILED, Timings(), error)
             event = ParcelArrived(seat, life, ticket.number, Outcome.FAILED)
             self._notices.append(Notice(event, parcel))
 
     def stop(self, seat: int, life: int) -> None:
-        self._put(seat, life, Kind.STOP, None)
+        self._put(seat, life, Kind.STOP, b"")
 
     def kill(self, seat: int, life: int, force: Force) -> None:
         line = self._lines.get((seat, life))
@@ -182,25 +199,24 @@ class ProcessBackend:
         line = self._lines.get((seat, life))
         if line is not None:
             self._forget(line)
-            # multiprocessing would join it at exit, for ever.
-            multiprocessing.process._children.discard(line.process)  # type: ignore[attr-defined]
 
     def wait(self, timeout_s: float | None) -> None:
         if self._notices:
             timeout_s = 0.0
-        self._polled = self._poller.poll(None if timeout_s is None else 1000 * timeout_s)
+        longest = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
+        self._polled = self._poller.poll(1000 * longest)
 
     def collect(self) -> Sequence[Notice]:
         ended: list[Line] = []
         polled, self._polled = self._polled, []
         for fd, mask in polled:
-            if fd == self._waker:
-                os.eventfd_read(self._waker)
+            if fd == self._waker.number:
+                os.eventfd_read(fd)
                 continue
             line = self._by_fd.get(fd)
             if line is None:
                 continue
-            if fd == line.pidfd:
+            if fd == line.pidfd.number:
                 ended.append(line)
                 continue
             if mask & select.POLLOUT:
@@ -214,23 +230,27 @@ class ProcessBackend:
         return notices
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._waker, 1)
+        with self._waker_lock:
+            if not self._closed:
+                os.eventfd_write(self._waker.number, 1)
 
     def label(self, seat: int, life: int) -> str:
-        line = self._lines.get((seat, life)) or self._latest.get(seat)
-        return "pid unknown" if line is None else f"pid {line.process.pid}"
+        pid = self._pids.get((seat, life))
+        return "pid unknown" if pid is None else f"pid {pid}"
 
     def workers(self) -> list[Any]:
         return [self._latest[seat].process for seat in sorted(self._latest)]
 
     def close(self) -> None:
-        for line in list(self._lines.values()):
-            self._forget(line)
-        if self._waker >= 0:
-            self._poller.unregister(self._waker)
-            os.close(self._waker)
-            self._waker = -1
+        for seat, life in list(self._lines):
+            self.kill(seat, life, Force.KILL)
+            self.abandon(seat, life)
+        self._notices.clear()
+        with self._waker_lock:
+            if not self._closed:
+                self._closed = True
+                self._poller.unregister(self._waker.number)
+                self._waker.close()
 
     def _spec(self, seat: int, life: int, brief: EpochBrief) -> WorkerSpec:
         by_server = self._context.get_start_method() == "forkserver"
@@ -244,10 +264,10 @@ class ProcessBackend:
             dies_with_parent=by_server or threading.current_thread() is threading.main_thread(),
         )
 
-    def _put(self, seat: int, life: int, kind: Kind, body: Any) -> None:
+    def _put(self, seat: int, life: int, kind: Kind, data: bytes) -> None:
         line = self._lines.get((seat, life))
         if line is not None:
-            line.put(kind, body)
+            line.put(kind, data)
             self._mind_outbox(line)
 
     def _mind_outbox(self, line: Line) -> None:
@@ -260,10 +280,8 @@ class ProcessBackend:
             for frame in line.read():
                 self._notices.append(self._notice(line, frame))
         except EOFError:
-            # A worker that lives on without its channel is of no use; one that died is told by
-            # its pidfd.
             self._silence(line)
-            self.kill(line.seat, line.life, Force.KILL)
+            self._notices.append(Notice(LifeSilent(line.seat, line.life)))
 
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
@@ -278,8 +296,10 @@ class ProcessBackend:
         with contextlib.suppress(EOFError):
             for frame in line.read():
                 self._notices.append(self._notice(line, frame))
-        line.process.join(REAP_S)
         code = line.process.exitcode
+        if code is None:
+            line.process.join(REAP_S)
+            code = line.process.exitcode
         if code is None:
             ending = Ending(words="its exit status was taken by another wait in this program")
         elif code < 0:
@@ -297,6 +317,6 @@ class ProcessBackend:
     def _forget(self, line: Line) -> None:
         self._lines.pop((line.seat, line.life), None)
         self._silence(line)
-        if self._by_fd.pop(line.pidfd, None) is not None:
-            self._poller.unregister(line.pidfd)
+        if self._by_fd.pop(line.pidfd.number, None) is not None:
+            self._poller.unregister(line.pidfd.number)
         line.close()

@@ -15,6 +15,7 @@ from .tickets import Ticket
 LIFE_DEADLINES = (
     DeadlineKind.START,
     DeadlineKind.TICKET,
+    DeadlineKind.SILENT,
     DeadlineKind.STOP,
     DeadlineKind.TERMINATE,
     DeadlineKind.KILL,
@@ -63,6 +64,11 @@ class Crew:
         if life.state is LifeState.SERVING:
             self.begin_work(seat, life, now)
 
+    def silent(self, seat: Seat, life: Life, now: float) -> None:
+        """Give a life that closed its channel a moment to end by itself."""
+        if life.state in EMPLOYED:
+            self._set(DeadlineKind.SILENT, seat, life, now + self._limits.silent_s)
+
     def begin_work(self, seat: Seat, life: Life, now: float) -> None:
         """Note that a life turns to its oldest ticket, and by when it must have brought it."""
         life.working_since = now
@@ -91,6 +97,7 @@ class Crew:
         life.move(LifeCue.STOP)
         self._clear(DeadlineKind.START, seat, life)
         self._clear(DeadlineKind.TICKET, seat, life)
+        self._clear(DeadlineKind.SILENT, seat, life)
         self._set(DeadlineKind.STOP, seat, life, now + stop_s)
         out.append(do.StopLife(seat.number, life.number))
 
@@ -105,6 +112,7 @@ class Crew:
             self._leases.quarantine(lease)
         self.orphan_tickets(seat, life)
         self._clear(DeadlineKind.START, seat, life)
+        self._clear(DeadlineKind.SILENT, seat, life)
         life.move(LifeCue.CONDEMN)
         seat.life = None
         self.dying[seat.number, life.number] = life

@@ -11,6 +11,7 @@ class DeadlineKind(State):
     LOOP = "loop"  # the user's `timeout` for one batch
     START = "start"  # a life must be ready
     TICKET = "ticket"  # a life must have brought the ticket it works on
+    SILENT = "silent"  # a life that closed its channel must be gone
     REST = "rest"  # a seat's back-off is over
     STOP = "stop"  # a life that was asked to leave must be gone
     TERMINATE = "terminate"  # ... that was terminated
@@ -47,10 +48,6 @@ class Deadlines:
 
     def clear(self, key: Key) -> None:
         self._at.pop(key, None)
-
-    def clear_all(self) -> None:
-        self._at.clear()
-        self._heap.clear()
 
     def next(self) -> float | None:
         """Give the earliest deadline, or None."""

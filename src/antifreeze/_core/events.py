@@ -87,6 +87,14 @@ class LifeEnded:
 
 
 @message
+class LifeSilent:
+    """A life closed its channel. Usually its end follows at once; if not, it is of no use."""
+
+    seat: int
+    life: int
+
+
+@message
 class ClockRang:
     """The time asked for by `next_wakeup` has come."""
 
@@ -106,6 +114,7 @@ Event = (
     | EpochBegun
     | ParcelArrived
     | LifeEnded
+    | LifeSilent
     | ClockRang
     | CloseAsked
 )

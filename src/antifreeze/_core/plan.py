@@ -42,6 +42,8 @@ class Limits:
     barren_lives: int = 8
     # A forked worker is up in milliseconds; a spawned one imports the whole program first.
     start_s: float = 120.0
+    # A process that ends closes its channel a moment before its end can be seen.
+    silent_s: float = 1.0
     # How long a life may work on one ticket. None: as long as it likes.
     ticket_s: float | None = None
     # Rest after the second barren life in a row; doubles up to `rest_max_s`.

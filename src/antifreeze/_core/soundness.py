@@ -112,7 +112,7 @@ def _deadlines(sup: Supervisor) -> Iterator[str]:
     waiting = sup._loop.value == "waiting" and sup.plan.timeout_s > 0
     if waiting != has((DeadlineKind.LOOP, -1, -1)):
         yield "the user's timeout does not run while the loop waits, or runs while it does not"
-    most = 1 + 2 * sup.plan.seats + len(sup._dying)
+    most = 1 + 3 * sup.plan.seats + len(sup._dying)
     if len(sup._deadlines) > most:
         yield f"{len(sup._deadlines)} deadlines, at most {most} make sense"
 

@@ -72,7 +72,7 @@ class Supervisor:
         self._seats = self._crew.seats
         self._deadlines = self._crew.deadlines
         self._dying = self._crew.dying
-        self._last_loss: Loss | None = None
+        self._losses: dict[int, Loss] = {}  # the last one of each seat, in this epoch
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
         self._faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
@@ -92,6 +92,7 @@ class Supervisor:
             ev.EpochBegun: self._on_epoch_begun,
             ev.ParcelArrived: self._on_parcel_arrived,
             ev.LifeEnded: self._on_life_ended,
+            ev.LifeSilent: self._on_life_silent,
             ev.ClockRang: self._on_clock_rang,
             ev.CloseAsked: self._on_close_asked,
         }
@@ -129,6 +130,10 @@ class Supervisor:
     def broken(self) -> bool:
         return self._run is Run.BROKEN
 
+    @property
+    def faults_seen(self) -> int:
+        return self._faults_seen
+
     def check(self) -> Iterator[str]:
         from .soundness import unsound
 
@@ -157,7 +162,7 @@ class Supervisor:
         self._epoch, self._delivered, self._seed_base = event.epoch, 0, event.seed_base
         self._crew.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
-        self._last_loss = None
+        self._losses.clear()
         self._loop_leaves()
         self._seats.rewind()
         for seat in self._seats.all:
@@ -399,12 +404,17 @@ class Supervisor:
             self._staff(seat, now, out)
         self._go_on(now, out)
 
+    def _on_life_silent(self, event: ev.LifeSilent, now: float, out: Out) -> None:
+        seat = self._seats.all[event.seat]
+        if seat.life is not None and seat.life.number == event.life:
+            self._crew.silent(seat, seat.life, now)
+
     # ---- recovery ---------------------------------------------------------------------------
 
     def _recover(self, loss: Loss) -> None:
         """Decide about the tickets of a life that will not bring them."""
         seat, life = loss.seat, loss.life
-        self._last_loss = loss
+        self._losses[seat.number] = loss
         seat.undelivered -= len(loss.tickets)
         seat.barren = 0 if life.brought else seat.barren + 1
         if life.epoch == NEVER:
@@ -475,10 +485,7 @@ class Supervisor:
     def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
         self._seats.move(seat, SeatCue.LOSE)
-        loss = self._last_loss
-        if loss is None:
-            return
-        fault = self._fault(loss, why, None)
+        fault = self._fault(self._losses[seat.number], why, None)
         self._note(fault)
         if self._seats.loadable:
             return
@@ -503,7 +510,7 @@ class Supervisor:
                 self._seats.move(seat, SeatCue.REOPEN)
                 if self._run is Run.RUNNING and self._has_work():
                     self._crew.start(seat, now, out)
-            elif kind in (DeadlineKind.START, DeadlineKind.TICKET):
+            elif kind in (DeadlineKind.START, DeadlineKind.TICKET, DeadlineKind.SILENT):
                 self._replace(seat, now, out)
             else:
                 self._crew.press(key, now, out)

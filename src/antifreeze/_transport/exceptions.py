@@ -10,10 +10,13 @@ Tried in this order, and checked in the worker, where a failure can still be han
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import traceback
 from dataclasses import dataclass
 from typing import Any
+
+from .words import said
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,22 @@ class Remains:
 
 def pack_exception(error: BaseException, where: str, notes: tuple[str, ...]) -> PackedException:
     """Prepare an exception for its journey. Never raises."""
-    text = "".join(traceback.format_exception(error))
-    return PackedException(_pickle(error), type(error).__name__, text, where, notes)
+    name = type(error).__name__
+    try:
+        text = "".join(traceback.format_exception(error))
+    except BaseException as trouble:
+        text = f"{name}: {said(error)} (its traceback cannot be formatted: {said(trouble)})"
+    try:
+        pickled = _pickle(error)
+    except BaseException:
+        pickled = pickle.dumps(Remains(RuntimeError, None, {}), protocol=5)
+    return PackedException(pickled, name, text, where, notes)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note, if the exception takes notes."""
+    with contextlib.suppress(Exception):
+        error.add_note(note)
 
 
 def rebuild_exception(packed: PackedException) -> BaseException:
@@ -50,9 +67,9 @@ def rebuild_exception(packed: PackedException) -> BaseException:
     if _is_one_string(error):
         error.args = (message,)  # what torch's users read and match in logs and tests
     else:
-        error.add_note(message.rstrip())
+        add_note(error, message.rstrip())
     for note in packed.notes:
-        error.add_note(note)
+        add_note(error, note)
     return error
 
 
@@ -79,7 +96,7 @@ def _pickle(error: BaseException) -> bytes:
     try:
         data = pickle.dumps(error, protocol=5)
         again = pickle.loads(data)
-        same = type(again) is type(error) and str(again) == str(error)
+        same = type(again) is type(error) and said(again) == said(error)
         if same and not _slots(error):  # an exception's own pickling forgets its slots
             return data
     except Exception:
@@ -99,7 +116,10 @@ def _pickle(error: BaseException) -> bytes:
 
 
 def _slots(error: BaseException) -> dict[str, Any]:
-    names = [name for kind in type(error).__mro__ for name in vars(kind).get("__slots__", ())]
+    names: list[str] = []
+    for kind in type(error).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        names.extend([slots] if isinstance(slots, str) else slots)
     return {name: getattr(error, name) for name in names if hasattr(error, name)}
 
 

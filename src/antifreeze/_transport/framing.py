@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+
+from .descriptors import Descriptor
 
 PREFIX = struct.Struct("<QBB")
 
@@ -32,11 +33,8 @@ class Kind(IntEnum):
 class Frame:
     kind: Kind
     body: memoryview
-    descriptor: int | None = None  # the receiver owns it now
-
-
-class DescriptorLost(OSError):
-    """The kernel could not install a descriptor here (usually: too many open files)."""
+    descriptor: Descriptor | None = None
+    lost: bool = False  # a descriptor was announced and could not be received
 
 
 def prefix(kind: Kind, length: int, descriptors: int = 0) -> bytes:
@@ -52,10 +50,10 @@ class FrameReader:
         self._filled = 0
         self._kind = Kind.STOP
         self._carries = 0
-        self._descriptors: deque[int] = deque()
+        self._descriptors: deque[Descriptor] = deque()
 
     def receive_into(self) -> memoryview | None:
-        """Give the memory where the next bytes belong, if a large body is under way."""
+        """Give the memory where the next bytes belong, if a body is under way."""
         if self._body is None:
             return None
         return memoryview(self._body)[self._filled :]
@@ -65,7 +63,7 @@ class FrameReader:
         self._filled += count
         yield from self._complete()
 
-    def feed(self, data: bytes, descriptors: list[int]) -> Iterator[Frame]:
+    def feed(self, data: bytes, descriptors: list[Descriptor]) -> Iterator[Frame]:
         """Take bytes as they came and yield every frame that is now whole."""
         self._descriptors.extend(descriptors)
         view = memoryview(data)
@@ -86,16 +84,12 @@ class FrameReader:
             view = view[taken:]
             yield from self._complete()
 
-    def close(self) -> None:
-        """Close descriptors whose frames never came."""
-        while self._descriptors:
-            os.close(self._descriptors.popleft())
-
     def _complete(self) -> Iterator[Frame]:
         if self._body is None or self._filled < len(self._body):
             return
         body, self._body = memoryview(self._body), None
         descriptor = None
-        if self._carries:
-            descriptor = self._descriptors.popleft() if self._descriptors else -1
-        yield Frame(self._kind, body, descriptor)
+        if self._carries and self._descriptors:
+            descriptor = self._descriptors.popleft()
+        lost = bool(self._carries) and descriptor is None
+        yield Frame(self._kind, body, descriptor, lost)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from .tensors import reduce_storage, reduce_tensor
+from .words import said, shown
 
 INLINE_BUFFER_BYTES = 64 * 1024  # a smaller buffer is copied: a view would keep the whole parcel
 INLINE_TOTAL_BYTES = 192 * 1024  # what a socket takes without blocking (net.core.wmem_default)
@@ -42,6 +43,12 @@ class Packed:
 
     def keep_all_inside(self) -> None:
         self.inline = [True] * len(self.buffers)
+
+    def put_pickle_outside(self) -> None:
+        """Let the pickle travel like a buffer, the first one; an empty pickle says so."""
+        self.buffers.insert(0, memoryview(self.pickled))
+        self.inline.insert(0, False)
+        self.pickled = b""
 
     def message(self) -> list[bytes | memoryview]:
         """Give the parts of the message, to be joined or sent one after the other."""
@@ -76,14 +83,17 @@ def pack(obj: Any) -> Packed:
         packer.dump(obj)
         raw = [buffer.raw() for buffer in buffers]
     except Exception as error:
-        raise Unpackable(str(error)) from error
+        raise Unpackable(said(error)) from error
     inline = [view.nbytes < INLINE_BUFFER_BYTES for view in raw]
     if (
         sum(view.nbytes for view, here in zip(raw, inline, strict=True) if here)
         > INLINE_TOTAL_BYTES
     ):
         inline = [view.nbytes == 0 for view in raw]
-    return Packed(stream.getvalue(), packer.history_cut, raw, inline)
+    packed = Packed(stream.getvalue(), packer.history_cut, raw, inline)
+    if len(packed.pickled) > INLINE_TOTAL_BYTES:
+        packed.put_pickle_outside()
+    return packed
 
 
 def unpack(message: memoryview, outside: Sequence[memoryview] = ()) -> Any:
@@ -91,7 +101,7 @@ def unpack(message: memoryview, outside: Sequence[memoryview] = ()) -> Any:
     pickled_size, count = COUNTS.unpack_from(message)
     sizes, inline = _read_table(message, count)
     at = COUNTS.size + 9 * count
-    pickled = message[at : at + pickled_size]
+    pickled: memoryview = message[at : at + pickled_size]
     at += pickled_size
     rest = iter(outside)
     buffers: list[memoryview] = []
@@ -102,6 +112,8 @@ def unpack(message: memoryview, outside: Sequence[memoryview] = ()) -> Any:
             at += size
         else:
             buffers.append(next(rest))
+    if not pickled_size:
+        pickled = buffers.pop(0)
     return pickle.loads(pickled, buffers=buffers)
 
 
@@ -149,7 +161,7 @@ def find_grad(obj: Any, path: str = "batch", *, depth: int = 8) -> str | None:
 
 def _parts(obj: Any) -> list[tuple[str, Any]]:
     if isinstance(obj, dict):
-        return [(f"[{key!r}]".replace("'", '"'), value) for key, value in obj.items()]
+        return [(f"[{shown(key)}]".replace("'", '"'), value) for key, value in obj.items()]
     if isinstance(obj, tuple) and hasattr(obj, "_fields"):
         return [(f".{name}", getattr(obj, name)) for name in obj._fields]
     if isinstance(obj, list | tuple | set | frozenset):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import warnings
@@ -12,6 +13,7 @@ from typing import Any
 
 from .._core.accounts import Timings
 from .._core.events import Outcome
+from .descriptors import Descriptor
 from .exceptions import PackedException, rebuild_exception
 from .framing import Frame, Kind, prefix
 from .memory import map_buffers, write_buffers
@@ -69,21 +71,23 @@ class ReceivedParcel:
     timings: Timings
     history_cut: bool
     _message: memoryview
-    _descriptor: int | None
+    _descriptor: Descriptor | None
+    _lost: bool
 
     @classmethod
     def decode(cls, frame: Frame) -> ReceivedParcel:
         number, outcome, cut, *seconds = HEADER.unpack_from(frame.body)
         message = frame.body[HEADER.size :]
-        return cls(number, OUTCOMES[outcome], Timings(*seconds), cut, message, frame.descriptor)
+        timings = Timings(*seconds)
+        return cls(number, OUTCOMES[outcome], timings, cut, message, frame.descriptor, frame.lost)
 
     def open(self) -> Any:
+        if self._lost:
+            raise OSError(errno.EMFILE, "the memory of this batch could not be received")
         outside: list[memoryview] = []
         if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            if descriptor < 0:
-                raise OSError("the memory of this batch could not be received")
-            outside = map_buffers(descriptor, outside_sizes(self._message))
+            outside = map_buffers(self._descriptor.number, outside_sizes(self._message))
+            self.drop()
         content = unpack(self._message, outside)
         if self.outcome is Outcome.FAILED:
             if not isinstance(content, PackedException):
@@ -95,12 +99,12 @@ class ReceivedParcel:
                 " require grad, in a worker. Its values arrived; its autograd history stays in the"
                 " worker, so no gradient flows back through it. Compute it in the training loop, or"
                 " detach() it in the dataset to say that this is meant.",
-                stacklevel=2,
+                stacklevel=7,  # the user's own line: open, _open, _give, next, _next_data, __next__
             )
         return content
 
     def drop(self) -> None:
         """Give back what an unopened parcel holds."""
-        if self._descriptor is not None and self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = None
+        if self._descriptor is not None:
+            self._descriptor.close()
+            self._descriptor = None

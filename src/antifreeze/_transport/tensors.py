@@ -11,6 +11,7 @@ import torch
 
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
+_ONLY_QUANTIZED = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
 _NATIVE_REDUCE = torch.Tensor.__reduce_ex__
 
 
@@ -32,6 +33,8 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
             return None
         # Through host memory: a handle into the worker's own device memory would die with it.
         return _rebuild_on_device, (tensor.detach().cpu(), tensor.device, tensor.requires_grad)
+    if tensor.dtype in _ONLY_QUANTIZED:
+        return None  # a bare view with such a dtype: torch itself cannot rebuild it from a buffer
     if kind is torch.Tensor and not tensor.__dict__:
         return _reduce_strided(tensor)
     if hasattr(tensor, "__tensor_flatten__") or isinstance(tensor, torch.nn.Parameter):

@@ -15,10 +15,15 @@ from .._transport.framing import Frame, FrameReader, Kind, prefix
 from .._transport.packing import Packed
 
 CHUNK = 256 * 1024  # bytes a read
+JOINED = 1024 * 1024  # bytes; a longer message is sent piece by piece
 
 
 class MainGone(Exception):
     """The main process closed the channel."""
+
+
+class NothingSent(Exception):
+    """The kernel refused a descriptor: too many of them are under way (ETOOMANYREFS)."""
 
 
 class Channel:
@@ -31,7 +36,7 @@ class Channel:
         self._poller = select.poll()
         self._poller.register(sock, select.POLLIN)
 
-    def receive(self) -> tuple[Kind, Any]:
+    def receive(self) -> tuple[Kind, memoryview]:
         """Wait for the next message. A new epoch makes earlier tickets void: they are skipped."""
         while not self._inbox:
             self._read()
@@ -43,8 +48,7 @@ class Channel:
         for _ in range(newest):
             self._inbox.popleft()
         frame = self._inbox.popleft()
-        body = pickle.loads(frame.body) if frame.body else None
-        return frame.kind, body
+        return frame.kind, frame.body
 
     def say(self, kind: Kind, body: Any = None) -> None:
         data = pickle.dumps(body, protocol=5)
@@ -55,33 +59,44 @@ class Channel:
     ) -> None:
         parts, descriptor = parcels.encode(number, outcome, timings, packed)
         with parcels.closing(descriptor):
-            self._send(parts, descriptor)
+            try:
+                self._send(parts, descriptor)
+            except NothingSent:
+                assert packed is not None
+                packed.keep_all_inside()
+                parts, _ = parcels.encode(number, outcome, timings, packed)
+                self._send(parts)
 
     def _read(self) -> None:
-        large = self._reader.receive_into()
-        if large is not None:
-            count = self._sock.recv_into(large)
-            if not count:
-                raise MainGone
-            self._inbox.extend(self._reader.advance(count))
-            return
-        data = self._sock.recv(CHUNK)
-        if not data:
+        try:
+            large = self._reader.receive_into()
+            count = self._sock.recv_into(large) if large else 0
+            data = b"" if large else self._sock.recv(CHUNK)
+        except ConnectionResetError as error:
+            raise MainGone from error
+        if not (count or data):
             raise MainGone
-        self._inbox.extend(self._reader.feed(data, []))
+        frames = self._reader.advance(count) if large else self._reader.feed(data, [])
+        self._inbox.extend(frames)
 
     def _send(self, parts: list[bytes | memoryview], descriptor: int | None = None) -> None:
+        """Send one frame, and a descriptor with its first byte."""
+        size = sum(memoryview(part).nbytes for part in parts)
+        # One piece where that is cheap: a call takes 1024 of them, and a batch may have more.
+        joined = [b"".join(parts)] if size <= JOINED else parts
+        pieces = [memoryview(part) for part in joined]
         try:
-            views = [memoryview(part).cast("B") for part in parts if len(part)]
             if descriptor is not None:
-                sent = socket.send_fds(self._sock, views, [descriptor])
-            else:
-                sent = self._sock.sendmsg(views)
-            for view in views:
-                if sent >= view.nbytes:
-                    sent -= view.nbytes
-                    continue
-                self._sock.sendall(view[sent:])
-                sent = 0
+                pieces[0] = pieces[0][self._send_with(descriptor, pieces[0]) :]
+            for piece in pieces:
+                self._sock.sendall(piece)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise MainGone from error
+
+    def _send_with(self, descriptor: int, piece: memoryview) -> int:
+        try:
+            return socket.send_fds(self._sock, [piece], [descriptor])
+        except (BrokenPipeError, ConnectionResetError):
+            raise
+        except OSError as error:
+            raise NothingSent from error

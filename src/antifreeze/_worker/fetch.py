@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._clock import monotonic
+from .._transport.words import shown
 from .spec import Job
 
 NAMED = 16  # samples listed in a note, at most
@@ -76,7 +77,7 @@ class Fetcher:
             for index in indices:
                 samples.append(dataset[index])
         except BaseException:
-            self._phase, self._about = f"loading sample {index!r}", None
+            self._phase, self._about = f"loading sample {shown(index)}", None
             raise
         return samples
 
@@ -104,9 +105,8 @@ class Fetcher:
     def _names(self, indices: Any) -> str:
         if self._stream is not None:
             return "samples of the stream"
-        try:
-            listed = list(indices)
-        except TypeError:
-            return f"sample {indices!r}"
+        if not self._job.auto_collation or not isinstance(indices, list | tuple):
+            return f"sample {shown(indices)}"
+        listed = indices
         more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-        return f"samples {', '.join(repr(index) for index in listed[:NAMED])}{more}"
+        return f"samples {', '.join(shown(index) for index in listed[:NAMED])}{more}"

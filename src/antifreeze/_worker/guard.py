@@ -38,6 +38,7 @@ def leave_signals_to_main() -> None:
     with contextlib.suppress(ValueError):  # not in the main thread: there is no handler to keep
         signal.signal(signal.SIGINT, lambda signum, frame: None)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since before the start
 
 
 def _is_gone(pid: int, *, wait: bool = False) -> bool:

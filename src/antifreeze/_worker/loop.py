@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from typing import Any
 
 import torch
@@ -12,9 +13,10 @@ from torch.utils.data.graph_settings import apply_random_seed
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .._transport.exceptions import pack_exception
+from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
 from .._transport.packing import Packed, Unpackable, find_unpackable, pack
+from .._transport.tickets import decode_ticket
 from ..errors import TransportFailed
 from .channel import Channel
 from .fetch import Fetcher, StreamOver
@@ -31,13 +33,15 @@ def serve(spec: WorkerSpec, channel: Channel) -> None:
         if kind is Kind.STOP:
             return
         if kind is Kind.BEGIN_EPOCH:
-            epoch, shared_seed = body
+            epoch, shared_seed = pickle.loads(body)
             desk.open(shared_seed, first=False)
             channel.say(Kind.EPOCH_BEGUN, epoch)
         elif kind is Kind.TICKET:
-            number, position, indices = body
-            del body
-            channel.send_parcel(number, *desk.load(position, indices))
+            number, position, indices, unreadable = decode_ticket(body)
+            if unreadable is None:
+                channel.send_parcel(number, *desk.load(position, indices))
+            else:
+                channel.send_parcel(number, *desk.cannot_read(position, unreadable))
 
 
 class Desk:
@@ -62,8 +66,11 @@ class Desk:
                 spec.job.init_fn(spec.seat)
             doing = "calling iter() on the dataset"
             self._fetcher = Fetcher(spec.job)
+        except StopIteration as error:
+            self._broken = RuntimeError(f"StopIteration was raised while {doing}")
+            self._broken.__cause__ = error
         except Exception as error:
-            error.add_note(self._note(doing))
+            add_note(error, self._note(doing))
             self._broken = error
 
     def load(self, position: int, indices: Any) -> tuple[Outcome, Timings, Packed | None]:
@@ -75,7 +82,9 @@ class Desk:
             batch = fetcher.load(indices)
         except StreamOver:
             return Outcome.ENDED, Timings(begun_at=begun_at, sealed_at=monotonic()), None
-        except Exception as error:
+        except SystemExit:
+            raise  # the user's code ends this process
+        except BaseException as error:  # a KeyboardInterrupt of its own making, say
             packed = self._pack_error(error, fetcher.doing(), position)
             return Outcome.FAILED, self._timings(fetcher, begun_at, monotonic()), packed
         loaded_at = monotonic()
@@ -83,10 +92,18 @@ class Desk:
             packed = pack(batch)
         except Unpackable as error:
             packed = self._pack_error(
-                self._explain(batch, error), f"handing over {fetcher.doing()}", position
+                self._explain(batch, error),
+                f"handing over what came of {fetcher.doing()}",
+                position,
             )
             return Outcome.FAILED, self._timings(fetcher, begun_at, loaded_at), packed
         return Outcome.LOADED, self._timings(fetcher, begun_at, loaded_at), packed
+
+    def cannot_read(
+        self, position: int, error: Exception
+    ) -> tuple[Outcome, Timings, Packed | None]:
+        """Answer a ticket whose indices pickle in the main process and fail to unpickle here."""
+        return Outcome.FAILED, Timings(), self._pack_error(error, "reading the indices", position)
 
     def _refuse(self, begun_at: float) -> tuple[Outcome, Timings, Packed | None]:
         timings = Timings(begun_at=begun_at, sealed_at=monotonic())
@@ -108,7 +125,10 @@ class Desk:
         )
 
     def _explain(self, batch: Any, error: Unpackable) -> TransportFailed:
-        path, thing = find_unpackable(batch)
+        try:
+            path, thing = find_unpackable(batch)
+        except Exception:  # objects that cannot even be looked at
+            path, thing = "batch", batch
         return TransportFailed.cannot_pack(path, type(thing).__name__, str(error))
 
     @staticmethod

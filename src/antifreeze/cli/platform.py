@@ -45,7 +45,7 @@ def gather() -> dict[str, Any]:
         else os.cpu_count(),
         "rank": f"{here.rank} of {here.world_size} ({here.local_world_size} on this machine)",
         "missing": list(lacking),
-        f"{_platform.SWITCH}=off": off,
+        "switched off": f"yes, by {_platform.SWITCH}" if off else "no",
         "workers": "torch" if lacking or off else "antifreeze",
     }
 

@@ -1,0 +1,26 @@
+"""Words about things that may not want to be described."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 80  # characters
+_short.maxlist = _short.maxtuple = 16
+
+
+def shown(thing: Any) -> str:
+    """Give a short repr. Never raises."""
+    try:
+        return _short.repr(thing)
+    except Exception:
+        return f"<{type(thing).__name__} without a repr>"
+
+
+def said(error: BaseException) -> str:
+    """Give an exception's message. Never raises."""
+    try:
+        return str(error)
+    except Exception:
+        return f"<{type(error).__name__} without a message>"
