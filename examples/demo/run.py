@@ -183,7 +183,8 @@ def panel(progress: Progress) -> Panel:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("batch", f"{progress.batch} of {progress.batches or '?'}")
     facts.add_row("elapsed", f"{progress.elapsed_s:.1f} s")
-    facts.add_row("last batch", last)
+    if progress.state != "finished":
+        facts.add_row("last batch", last)
     facts.add_row("loss", "-" if progress.loss is None else f"{progress.loss:.3f}")
     bar = ProgressBar(
         total=max(1, progress.batches),

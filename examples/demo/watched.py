@@ -160,12 +160,13 @@ class WatchedRun:
         return "running" if self._batches else "starting"
 
     def last_words(self) -> str:
-        """Return the last line the child or one of its workers wrote to stderr."""
+        """Return what the child said last on stderr: a warning's text, else the last line."""
         size = os.fstat(self._stderr.fileno()).st_size
         # pread: the child writes through the same open file, so its offset must stay alone.
         tail = os.pread(self._stderr.fileno(), 4096, max(0, size - 4096))
         lines = [line for line in tail.decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip() if lines else ""
+        warned = [line.split("Warning: ", 1)[1] for line in lines if "Warning: " in line]
+        return (warned or [line.strip() for line in lines] or [""])[-1]
 
 
 def _since(moment: float | None, now: float) -> float:

@@ -121,13 +121,25 @@ class Line:
 def _without_interrupts() -> Iterator[None]:
     """Keep Ctrl-C waiting for a moment: in the middle of a fork it would be lost, or hit the child.
 
-    The worker starts with SIGINT blocked and unblocks it when it knows what to do with it.
+    The worker starts with SIGINT blocked and unblocks it when it knows what to do with it. The
+    mask is of this thread alone; what another thread receives, Python runs in the main thread, so
+    there the handler only takes note as well.
     """
+    waiting: list[Any] = []
+    handler = None
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        signal.signal(signal.SIGINT, lambda *received: waiting.append(received))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
+            if waiting:
+                handler(*waiting[0])
 
 
 class ProcessBackend:

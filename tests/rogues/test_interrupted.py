@@ -1,0 +1,125 @@
+"""Ctrl-C at awkward moments, and forks in the middle of everything."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from .programs import all_gone, finish, line, program
+
+STUBBORN = """
+    class Stubborn(Numbers):
+        def __getitem__(self, index):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if index > 1:
+                time.sleep(100)
+            return index
+    iterator = iter(DataLoader(Stubborn(), num_workers=2))
+    next(iterator)
+    time.sleep(0.3)
+    pids = [worker.pid for worker in iterator._workers]
+    threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+"""
+
+
+@pytest.mark.parametrize("leaving", ["del iterator", "iterator._shutdown_workers()"])
+def test_an_interrupt_while_workers_are_being_ended_ends_them_and_is_not_lost(
+    leaving: str, tmp_path: Path
+) -> None:
+    code = f"""
+    {STUBBORN.strip()}
+    try:
+        {leaving}
+        time.sleep(10)
+        say("never interrupted")
+    except KeyboardInterrupt:
+        say("interrupted", *[pid for pid in pids if os.path.exists(f"/proc/{{pid}}")])
+    """
+    with program(tmp_path, code) as process:
+        returned, out, err = finish(process)
+    assert (returned, out, err) == (0, "interrupted\n", "")
+
+
+def test_a_child_that_exits_leaves_the_parents_workers_alone(tmp_path: Path) -> None:
+    code = """
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                info = torch.utils.data.get_worker_info()
+                for number in range(info.id, 200, info.num_workers):
+                    time.sleep(0.002)
+                    yield number
+        iterator = iter(DataLoader(Stream(), batch_size=None, num_workers=2))
+        got = [next(iterator)]
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)
+        os.waitpid(child, 0)
+        got += list(iterator)
+        assert sorted(got) == list(range(200))
+        say("all")
+    """
+    with program(tmp_path, code) as process:
+        assert finish(process) == (0, "all\n", "")
+
+
+def test_a_child_and_its_parent_can_both_go_on(tmp_path: Path) -> None:
+    code = """
+        loader = DataLoader(Numbers(100), batch_size=10, num_workers=2, persistent_workers=True)
+        iterator = iter(loader)
+        next(iterator)
+        child = os.fork()
+        if child == 0:
+            from antifreeze.errors import LoaderClosed
+            try:
+                next(iterator)
+            except LoaderClosed:
+                got = torch.cat(list(loader)).tolist()      # workers of its own
+                os._exit(0 if got == list(range(100)) else 1)
+            os._exit(2)
+        rest = torch.cat(list(iterator)).tolist()
+        assert rest == list(range(10, 100))
+        say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    with program(tmp_path, code) as process:
+        assert finish(process) == (0, "0\n", "")
+
+
+def test_interrupts_while_workers_are_being_started_are_never_lost(tmp_path: Path) -> None:
+    code = """
+        import random
+        dice = random.Random(5)
+        caught = 0
+        for _ in range(20):
+            timer = threading.Timer(dice.uniform(0, 0.02), os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                for _ in range(200):
+                    next(iter(DataLoader(Numbers(8), num_workers=2)))
+            except KeyboardInterrupt:
+                caught += 1
+            timer.join()
+        say(caught)
+    """
+    with program(tmp_path, code) as process:
+        returned, out, err = finish(process)
+    assert (returned, out) == (0, "20\n"), err
+
+
+def test_ctrl_c_ends_a_program_with_one_traceback_and_nothing_left(tmp_path: Path) -> None:
+    code = """
+        iterator = iter(DataLoader(Numbers(nap_s=0.05), num_workers=2))
+        next(iterator)
+        say(*[worker.pid for worker in iterator._workers])
+        for _ in iterator:
+            pass
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        os.killpg(process.pid, signal.SIGINT)
+        returned, _, err = finish(process)
+        assert returned == -signal.SIGINT
+        assert err.count("Traceback") == 1 and err.strip().endswith("KeyboardInterrupt")
+        assert all_gone(pids)
