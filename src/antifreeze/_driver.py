@@ -220,6 +220,9 @@ class Driver:
             pack_s=self.work.pack_s,
         )
 
+    def __repr__(self) -> str:
+        return f"<Driver {self._phase.value}, {self._supervisor!r}>"
+
     # ---- one step ---------------------------------------------------------------------------
 
     def _answered(self) -> Answer | None:

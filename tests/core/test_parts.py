@@ -26,9 +26,8 @@ from antifreeze._core.leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.plan import Limits, Plan
 from antifreeze._core.reorder import Order, ReorderWindow
 from antifreeze._core.seats import LifeCue, LifeState, SeatCue, Seats, SeatState
-from antifreeze._core.states import State
+from antifreeze._core.states import Loop, Run, Sampling, State
 from antifreeze._core.story import KEPT, Story
-from antifreeze._core.supervisor import Loop, Run, Sampling
 from antifreeze._core.tickets import Progress, SampleId, Ticket
 from antifreeze._core.verdicts import VERDICTS, Verdict, judge
 

@@ -264,6 +264,10 @@ class ProcessBackend:
                 self._poller.unregister(self._waker.number)
                 self._waker.close()
 
+    def __repr__(self) -> str:
+        lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
+        return f"<ProcessBackend {self._context.get_start_method()}, {lives or 'no lives'}>"
+
     def _spec(self, seat: int, life: int, brief: EpochBrief) -> WorkerSpec:
         by_server = self._context.get_start_method() == "forkserver"
         return WorkerSpec(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from . import commands as do
 from .deadlines import DeadlineKind, Deadlines, Key
-from .faults import Ending, FaultKind
+from .faults import Ending, Fault, FaultKind
 from .leases import LeaseTable
 from .plan import Limits
 from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, Seats, SeatState
@@ -36,6 +36,18 @@ class Loss:
     kind: FaultKind
     ending: Ending | None
     seconds: float  # it had worked on the oldest ticket
+
+    def as_fault(self, kind: FaultKind, ticket: Ticket | None, delivered: int) -> Fault:
+        """Say what this loss means for a ticket, or for the run."""
+        return Fault(
+            kind=kind,
+            seat=self.seat.number,
+            life=self.life.number,
+            ticket=ticket,
+            ending=self.ending,
+            delivered=delivered,
+            seconds=self.seconds if kind is FaultKind.HANG else 0.0,
+        )
 
 
 class Crew:

@@ -55,6 +55,12 @@ class Ledger:
         self._faults[number] = fault
         self.window.arrive(position, number, in_turn=ticket is None)
 
+    def void_pending(self) -> None:
+        """Give up the tickets that waited for a stream: the last one is over."""
+        for ticket in self.pending:
+            self.window.void(ticket.position)
+        self.pending.clear()
+
     def release(self) -> int | None:
         """Give the number of the ticket that is due, or None if the loop must wait."""
         number = self.window.release()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .faults import Fault
 from .seats import LifeState, Seat, SeatState
-from .states import State
+from .states import Loop, Run
 from .tickets import Progress
+
+if TYPE_CHECKING:
+    from .supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,8 @@ class SeatSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorSnapshot:
-    run: State
-    loop: State
+    run: Run
+    loop: Loop
     progress: Progress
     in_window: int
     window: int
@@ -47,4 +51,19 @@ def snapshot_seat(seat: Seat) -> SeatSnapshot:
         undelivered=seat.undelivered,
         working_on=() if life is None else tuple(t.position for t, _ in life.held.values()),
         brought=0 if life is None else life.brought,
+    )
+
+
+def snapshot_supervisor(sup: Supervisor) -> SupervisorSnapshot:
+    return SupervisorSnapshot(
+        run=sup._run,
+        loop=sup._loop,
+        progress=sup.progress,
+        in_window=sup._ledger.window.count,
+        window=sup.plan.window,
+        pending=len(sup._ledger.pending),
+        restarts=sup._crew.restarts,
+        seats=tuple(snapshot_seat(seat) for seat in sup._seats.all),
+        faults=tuple(sup._faults),
+        faults_seen=sup._faults_seen,
     )

@@ -10,6 +10,7 @@ from .deadlines import DeadlineKind
 from .leases import LeaseState
 from .plan import Drawing, Source
 from .seats import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
+from .states import Loop, Run, Sampling
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -109,7 +110,7 @@ def _deadlines(sup: Supervisor) -> Iterator[str]:
     for number, life in sup._dying:
         if not has((DeadlineKind.KILL, number, life)):
             yield f"seat {number}, life {life} is dying without a deadline"
-    waiting = sup._loop.value == "waiting" and sup.plan.timeout_s > 0
+    waiting = sup._loop is Loop.WAITING and sup.plan.timeout_s > 0
     if waiting != has((DeadlineKind.LOOP, -1, -1)):
         yield "the user's timeout does not run while the loop waits, or runs while it does not"
     most = 1 + 3 * sup.plan.seats + len(sup._dying)
@@ -133,13 +134,13 @@ def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
 
 def _progress(sup: Supervisor) -> Iterator[str]:
     """While the loop waits, somebody is on the way to an answer."""
-    if sup._loop.value != "waiting" or sup._run.value != "running":
+    if sup._loop is not Loop.WAITING or sup._run is not Run.RUNNING:
         return
-    if sup._sampling.value == "asked":
+    if sup._sampling is Sampling.ASKED:
         return
-    employed = any(s.life is not None and s.life.state in LIVE for s in sup._seats.all)
+    alive = any(s.life is not None and s.life.state in LIVE for s in sup._seats.all)
     resting = any(s.state is SeatState.RESTING for s in sup._seats.all)
-    if not employed and not resting and not sup._dying:
+    if not alive and not resting and not sup._dying:
         yield "the loop waits, and nobody is left to bring anything"
 
 

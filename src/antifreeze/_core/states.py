@@ -1,4 +1,4 @@
-"""What all states and cues have in common."""
+"""What all states have in common, and those of a whole run."""
 
 from __future__ import annotations
 
@@ -12,3 +12,22 @@ class State(Enum):
     """
 
     __hash__ = object.__hash__
+
+
+class Run(State):
+    IDLE = "idle"  # no epoch yet
+    RUNNING = "running"
+    FINISHED = "finished"  # the epoch is over
+    BROKEN = "broken"  # a fault ended the run; what is loaded is still delivered
+    CLOSED = "closed"
+
+
+class Loop(State):
+    AWAY = "away"  # busy with its own work
+    WAITING = "waiting"  # inside `next`
+
+
+class Sampling(State):
+    MORE = "more"
+    ASKED = "asked"  # a draw is on its way
+    ENDED = "ended"

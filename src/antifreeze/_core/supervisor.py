@@ -24,8 +24,8 @@ from .ledger import Ledger
 from .plan import Drawing, Plan, Source, Tenure
 from .reorder import Order
 from .seats import EMPLOYED, NEVER, Life, LifeState, Seat, SeatCue, SeatState
-from .snapshots import SupervisorSnapshot, snapshot_seat
-from .states import State
+from .snapshots import SupervisorSnapshot, snapshot_supervisor
+from .states import Loop, Run, Sampling
 from .story import KEPT, Story
 from .tickets import Progress, Ticket
 from .verdicts import Verdict, judge
@@ -33,25 +33,6 @@ from .verdicts import Verdict, judge
 FAULTS_KEPT = 64  # for reports; the count goes on
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
 DRAW_TICKET = do.DrawTicket()
-
-
-class Run(State):
-    IDLE = "idle"  # no epoch yet
-    RUNNING = "running"
-    FINISHED = "finished"  # the epoch is over
-    BROKEN = "broken"  # a fault ended the run; what is loaded is still delivered
-    CLOSED = "closed"
-
-
-class Loop(State):
-    AWAY = "away"  # busy with its own work
-    WAITING = "waiting"  # inside `next`
-
-
-class Sampling(State):
-    MORE = "more"
-    ASKED = "asked"  # a draw is on its way
-    ENDED = "ended"
 
 
 class Supervisor:
@@ -100,10 +81,7 @@ class Supervisor:
     # ---- seen from outside ------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
-        """Take one event; give the commands it leads to, in the order to perform them.
-
-        The story keeps the same list: it is not the caller's to change.
-        """
+        """Take one event; give the commands it leads to, in order. The story keeps the same list."""
         out: Out = []
         self._on[type(event)](event, now, out)
         self._record((now, event, out))
@@ -140,17 +118,13 @@ class Supervisor:
         return unsound(self)
 
     def snapshot(self) -> SupervisorSnapshot:
-        return SupervisorSnapshot(
-            run=self._run,
-            loop=self._loop,
-            progress=self.progress,
-            in_window=self._ledger.window.count,
-            window=self.plan.window,
-            pending=len(self._ledger.pending),
-            restarts=self._crew.restarts,
-            seats=tuple(snapshot_seat(seat) for seat in self._seats.all),
-            faults=tuple(self._faults),
-            faults_seen=self._faults_seen,
+        return snapshot_supervisor(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Supervisor {self._run.value}, loop {self._loop.value}, epoch {self._epoch},"
+            f" {self._delivered} delivered, {self._ledger.window.count} in the window,"
+            f" {self._faults_seen} faults>"
         )
 
     # ---- the loop ---------------------------------------------------------------------------
@@ -225,7 +199,8 @@ class Supervisor:
         elif self._run is not Run.RUNNING:
             self._loop_leaves()
             out.append(do.FinishEpoch())
-        elif self._epoch_is_over():
+        elif not self._ledger.window.count:
+            # Nothing is under way, and (see `_must_wait`) nothing will be.
             self._loop_leaves()
             self._run = Run.FINISHED
             if self.plan.tenure is Tenure.EPOCH:
@@ -236,11 +211,6 @@ class Supervisor:
         self._loop = Loop.AWAY
         if self.plan.timeout_s > 0:
             self._deadlines.clear(LOOP_KEY)
-
-    def _epoch_is_over(self) -> bool:
-        if self._ledger.window.count:
-            return False
-        return self._sampling is Sampling.ENDED or not self._seats.loadable
 
     def _forget_epoch(self, out: Out) -> None:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
@@ -361,16 +331,10 @@ class Supervisor:
             self._ledger.window.void(ticket.position)
         self._crew.orphan_tickets(seat, life)
         self._seats.move(seat, SeatCue.SPEND)
-        self._void_pending()
+        if not self._seats.loadable:
+            self._ledger.void_pending()
         if self.plan.tenure is Tenure.EPOCH:
             self._crew.stop(seat, now, out)
-
-    def _void_pending(self) -> None:
-        """Give up tickets that waited for a stream when the last stream is over."""
-        if not self._seats.loadable:
-            for ticket in self._ledger.pending:
-                self._ledger.window.void(ticket.position)
-            self._ledger.pending.clear()
 
     # ---- lives ------------------------------------------------------------------------------
 
@@ -426,7 +390,7 @@ class Supervisor:
             return
         # A life works on its oldest ticket; before it has begun the epoch, on none of them.
         suspect = loss.tickets[0] if loss.tickets and not loss.innocent else None
-        fault = self._fault(loss, loss.kind, suspect)
+        fault = loss.as_fault(loss.kind, suspect, self._delivered)
         self._note(fault)
         for ticket in loss.tickets:
             if ticket is suspect:
@@ -444,24 +408,14 @@ class Supervisor:
     def _lose_stream(self, loss: Loss) -> None:
         """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""
         first = loss.tickets[0] if loss.tickets else None
-        fault = self._fault(loss, FaultKind.STREAM_LOST, first)
+        fault = loss.as_fault(FaultKind.STREAM_LOST, first, self._delivered)
         self._note(fault)
         self._ledger.fail(first, fault)
         for ticket in loss.tickets[1:]:
             self._ledger.window.void(ticket.position)
         self._seats.move(loss.seat, SeatCue.LOSE)
-        self._void_pending()
-
-    def _fault(self, loss: Loss, kind: FaultKind, ticket: Ticket | None) -> Fault:
-        return Fault(
-            kind=kind,
-            seat=loss.seat.number,
-            life=loss.life.number,
-            ticket=ticket,
-            ending=loss.ending,
-            delivered=self._delivered,
-            seconds=loss.seconds if kind is FaultKind.HANG else 0.0,
-        )
+        if not self._seats.loadable:
+            self._ledger.void_pending()
 
     def _staff(self, seat: Seat, now: float, out: Out) -> None:
         """Give an open seat without a life a new one, if there is work and budget for it."""
@@ -485,7 +439,7 @@ class Supervisor:
     def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
         self._seats.move(seat, SeatCue.LOSE)
-        fault = self._fault(self._losses[seat.number], why, None)
+        fault = self._losses[seat.number].as_fault(why, None, self._delivered)
         self._note(fault)
         if self._seats.loadable:
             return
