@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -367,9 +368,14 @@ class Driver:
             except StopIteration as error:  # it would end the caller's loop without a word
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
         try:
-            return parcel.open()
+            batch = parcel.open()
         except Exception as error:
             raise TransportFailed.cannot_unpack(error, self._sent_as()) from error
+        remark = parcel.remark(batch)
+        if remark is not None:
+            # At the user's own line: above _open, _give, next, _next_data and __next__.
+            warnings.warn(remark, stacklevel=6)
+        return batch
 
     def _sent_as(self) -> str:
         """Say from the story which samples the batch in hand holds, and who loaded it."""

@@ -95,13 +95,16 @@ class DataLoader(torch_data.DataLoader[T]):
         in_order: bool = True,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
-        if not _platform.switched_off():
-            options.check(arguments)
+        strict = not _platform.switched_off()
+        if strict:
+            options.check_types(arguments)
         try:
             super().__init__(**arguments)
         except (TypeError, ValueError) as error:
             options.name_values(error, arguments)
             raise
+        if strict:
+            options.check_together(arguments)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         kept = self._iterator

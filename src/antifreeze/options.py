@@ -31,8 +31,8 @@ RULES: Mapping[str, Rule] = {
 CALLABLES = ("collate_fn", "worker_init_fn")
 
 
-def check(arguments: Mapping[str, Any]) -> None:
-    """Refuse what cannot work, with torch's type of error; name the argument and its value."""
+def check_types(arguments: Mapping[str, Any]) -> None:
+    """Refuse what torch would take and stumble over later; name the argument and its value."""
     for name, rule in RULES.items():
         if not isinstance(arguments[name], rule.kinds):
             raise TypeError(
@@ -41,6 +41,10 @@ def check(arguments: Mapping[str, Any]) -> None:
     for name in CALLABLES:
         if arguments[name] is not None and not callable(arguments[name]):
             raise TypeError(f"{name} option is not callable: got {_shown(name, arguments)}")
+
+
+def check_together(arguments: Mapping[str, Any]) -> None:
+    """Refuse what is fine by itself but not together, after torch's own checks of that kind."""
     if arguments["timeout"] > 0 and arguments["num_workers"] == 0:
         raise AssertionError(  # torch's type, which it raises at the first loop
             "timeout needs workers: num_workers=0 requires timeout == 0;"

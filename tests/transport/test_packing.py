@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import threading
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antifreeze import DataLoader
 from antifreeze._core.accounts import Timings
 from antifreeze._core.events import Outcome
 from antifreeze._transport import parcels
@@ -203,7 +205,15 @@ def test_the_search_for_the_culprit_is_bounded() -> None:
 
 
 def test_a_tensor_with_a_history_arrives_as_data_and_says_so() -> None:
-    scale = torch.ones(3, requires_grad=True)
-    with pytest.warns(UserWarning, match=r'batch\["x"\] was computed from tensors that require'):
-        arrived = travel({"x": scale * 2})
+    def collate(samples: list[int]) -> dict[str, torch.Tensor]:
+        return {"x": torch.ones(3, requires_grad=True) * 2}
+
+    said = r'batch\["x"\] was computed from tensors that require'
+    with pytest.warns(UserWarning, match=said) as caught:
+        (arrived,) = DataLoader([1], num_workers=1, collate_fn=collate)
     assert arrived["x"].requires_grad and arrived["x"].is_leaf
+    assert caught[0].filename == __file__  # at the line that asked for the batch
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match=said):
+            list(DataLoader([1], num_workers=1, collate_fn=collate))

@@ -34,6 +34,9 @@ class Parcel(Protocol):
     def open(self) -> Any:
         """Give the batch, or raise the error the user's code raised. Called once."""
 
+    def remark(self, batch: Any) -> str | None:
+        """Say what the user should know about this batch, once it is open, or None."""
+
     def drop(self) -> None:
         """Give back what an unopened parcel holds."""
 
@@ -45,6 +48,10 @@ class LocalParcel:
     outcome: Outcome
     timings: Timings
     _content: Any
+    _remark: str | None = None
+
+    def remark(self, batch: Any) -> str | None:
+        return self._remark
 
     def open(self) -> Any:
         content, self._content = self._content, None

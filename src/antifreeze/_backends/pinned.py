@@ -130,9 +130,10 @@ class PinnedBackend:
         try:
             if self._cannot is not None:
                 raise self._cannot
-            batch = self._pinner.pin(parcel.open())
+            opened = parcel.open()
+            batch, remark = self._pinner.pin(opened), parcel.remark(opened)
         except BaseException as error:
             where = f"in pin memory thread for device {self._pinner.device}"
             failed = rebuild_exception(pack_exception(error, where, ()))
             return LocalParcel(Outcome.FAILED, parcel.timings, failed)
-        return LocalParcel(Outcome.LOADED, parcel.timings, batch)
+        return LocalParcel(Outcome.LOADED, parcel.timings, batch, remark)

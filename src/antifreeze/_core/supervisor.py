@@ -81,7 +81,7 @@ class Supervisor:
     # ---- seen from outside ------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
-        """Take one event; give the commands it leads to, in order. The story keeps the same list."""
+        """Take one event; give the commands it leads to, in order (the story's own list)."""
         out: Out = []
         self._on[type(event)](event, now, out)
         self._record((now, event, out))

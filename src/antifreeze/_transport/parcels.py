@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import struct
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,15 +92,18 @@ class ReceivedParcel:
             if not isinstance(content, PackedException):
                 raise TypeError(f"a failed parcel holds {type(content)}")
             raise rebuild_exception(content)
-        if self.history_cut:
-            warnings.warn(
-                f"antifreeze: {find_grad(content) or 'the batch'} was computed from tensors that"
-                " require grad, in a worker. Its values arrived; its autograd history stays in the"
-                " worker, so no gradient flows back through it. Compute it in the training loop, or"
-                " detach() it in the dataset to say that this is meant.",
-                stacklevel=7,  # the user's own line: open, _open, _give, next, _next_data, __next__
-            )
         return content
+
+    def remark(self, batch: Any) -> str | None:
+        """Say what the user should know about this batch, or None."""
+        if not self.history_cut:
+            return None
+        return (
+            f"antifreeze: {find_grad(batch) or 'the batch'} was computed from tensors that"
+            " require grad, in a worker. Its values arrived; its autograd history stays in the"
+            " worker, so no gradient flows back through it. Compute it in the training loop, or"
+            " detach() it in the dataset to say that this is meant."
+        )
 
     def drop(self) -> None:
         """Give back what an unopened parcel holds."""
