@@ -28,14 +28,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", [True, False])
-def test_the_training_script_finishes_with_antifreeze_and_writes_nothing_to_stderr(
+def test_the_training_script_finishes_with_antifreeze_and_says_no_more_than_it_should(
     data: Path, broken: bool
 ) -> None:
     command = [sys.executable, str(DEMO / "train.py"), "--loader", "antifreeze"]
     command += ["--data", str(data), "--epochs", "4"] + ["--broken"] * broken
     run = run_bounded(command, BOUND_S)
     assert run.ended == "finished", run.stderr
-    assert run.stderr == ""
+    if broken:  # one warning, at the script's own line: the history of a tensor stays in its worker
+        assert run.stderr.count("Warning") == 1 and "batch[0] was computed from" in run.stderr
+    else:
+        assert run.stderr == ""
     events = [json.loads(line) for line in run.stdout.splitlines()]
     assert events[0] == {
         "event": "started",
