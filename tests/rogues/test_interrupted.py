@@ -92,7 +92,7 @@ def test_interrupts_while_workers_are_being_started_are_never_lost(tmp_path: Pat
         import random
         dice = random.Random(5)
         caught = 0
-        for _ in range(20):
+        for _ in range(10):
             timer = threading.Timer(dice.uniform(0, 0.02), os.kill, (os.getpid(), signal.SIGINT))
             try:
                 timer.start()
@@ -105,7 +105,7 @@ def test_interrupts_while_workers_are_being_started_are_never_lost(tmp_path: Pat
     """
     with program(tmp_path, code) as process:
         returned, out, err = finish(process)
-    assert (returned, out) == (0, "20\n"), err
+    assert (returned, out) == (0, "10\n"), err
 
 
 def test_ctrl_c_ends_a_program_with_one_traceback_and_nothing_left(tmp_path: Path) -> None:
