@@ -20,7 +20,7 @@ from antifreeze._backends import processes
 from antifreeze._core import commands as do
 from antifreeze._core.story import Entry
 from antifreeze._core.supervisor import Supervisor
-from antifreeze.loader import LoaderIterator
+from antifreeze.iteration import LoaderIterator
 
 
 class Numbers:
@@ -75,7 +75,7 @@ class Recorder:
                 super().stop(seat, life)
 
         monkeypatch.setattr(processes, "ProcessBackend", Watched)
-        monkeypatch.setattr("antifreeze.loader.STORY_LIMIT", None)
+        monkeypatch.setattr("antifreeze.iteration.STORY_LIMIT", None)
 
     def watch(self, iterator: LoaderIterator) -> LoaderIterator:
         self.drivers.append(iterator._driver)
