@@ -15,7 +15,6 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from ._backends.base import Backend, EpochBrief, Notice, Parcel
@@ -24,12 +23,14 @@ from ._core import commands as do
 from ._core import events as ev
 from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Ending, Fault, FaultKind
+from ._core.messages import frozen
 from ._core.plan import Plan
 from ._core.snapshots import SupervisorSnapshot
 from ._core.states import State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from ._transport.words import shown
+from ._watchdog import TICK_S, Watchdog
 from .errors import LoaderClosed, TransportFailed, error_for
 
 logger = logging.getLogger("antifreeze")
@@ -49,11 +50,11 @@ class Phase(State):
     CLOSED = "closed"
 
 
-# What the loop gets from one `next`: a batch or its error, a fault, the end of the epoch.
-Answer = Parcel | Fault | do.FinishEpoch
+# What the loop gets instead of a batch.
+Answer = Fault | do.FinishEpoch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverSnapshot:
     """One iterator, for outside eyes."""
 
@@ -65,6 +66,21 @@ class DriverSnapshot:
     fetch_s: float
     collate_s: float
     pack_s: float
+
+    @classmethod
+    def of(
+        cls, supervisor: SupervisorSnapshot, loop: LoopAccount, work: WorkAccount
+    ) -> DriverSnapshot:
+        return cls(
+            supervisor=supervisor,
+            waited_s=loop.waited_s,
+            away_s=loop.away_s,
+            asks=loop.asks,
+            parcels=work.parcels,
+            fetch_s=work.fetch_s,
+            collate_s=work.collate_s,
+            pack_s=work.pack_s,
+        )
 
 
 class Driver:
@@ -80,13 +96,18 @@ class Driver:
         self._lock = threading.RLock()
         self._todo: deque[do.Command] = deque()
         self._parcels: dict[int, Parcel] = {}  # by ticket number
+        self._ready: deque[Parcel] = deque()  # what the loop gets next, one a `next`
         self._sampler: Iterator[Any] = iter(())
+        self._sampler_says: ev.SamplerEnded | ev.SamplerFailed | None = None  # when asked again
         self._sampler_errors: deque[Exception] = deque()
         self._brief = EpochBrief(0)
         self._failed_starts: list[do.StartLife] = []
+        self._watchdog: Watchdog | None = None
+        self._loop_is_here = True  # it is the loop's thread that runs this, not the watchdog
+        self._late: list[do.Command] = []  # what has to wait until the loop comes back
+        self._late_lives: set[tuple[int, int]] = set()
         self._faults_told = 0
         self._answer: Answer | None = None
-        self._answer_number = 0
         self._epochs = 0
         self._phase = Phase.OPEN
         self._whole = True  # no step is half done
@@ -100,6 +121,10 @@ class Driver:
     @property
     def backend(self) -> Backend:
         return self._backend
+
+    def workers(self) -> list[Any]:
+        """Give the latest life of each seat, for others to look at."""
+        return self._backend.workers()
 
     @property
     def closed(self) -> bool:
@@ -120,15 +145,18 @@ class Driver:
         self._check_owner()
         with self._lock:
             self._enter()
-            self._sampler = sampler
+            self._sampler, self._sampler_says = sampler, None
             self._sampler_errors.clear()
             self._answer = None
+            self._ready.clear()
             self._brief = EpochBrief(self._epochs, shared_seed)
             self.loop.pause()
             event = ev.EpochAsked(self._epochs, seed_base)
             self._epochs += 1
             try:
                 self._step(event, self._clock.now())
+                if self._watchdog is None and (watch := self._backend.watch()) is not None:
+                    self._watchdog = Watchdog(self, watch)
             except BaseException:
                 self.close()
                 raise
@@ -141,20 +169,44 @@ class Driver:
             now = self._clock.now()
             self.loop.come(now)
             self._answer = None
-            self._step(_LOOP_ASKED, now)
-            while (answer := self._answered()) is None:
-                if self.closed:
-                    raise LoaderClosed("the loader was closed while its loop was waiting")
-                self._turn()
-            self.loop.leave(self._clock.now())
+            if not self._ready:
+                self._ask(now)
+                now = self._clock.now()
+            self.loop.leave(now)
             self._whole = False  # an interrupted opening would lose this batch without a word
             try:
-                batch = self._give(answer)
+                batch = self._open(self._ready.popleft()) if self._ready else self._give()
             except Exception:
                 self._whole = True
                 raise
             self._whole = True
             return batch
+
+    def _ask(self, now: float) -> None:
+        """Ask the core, and pump until there is an answer."""
+        for event in self._backend.returns():
+            self._step(event, now)
+        self._step(_LOOP_ASKED, now)
+        while not self._answered():
+            if self.closed:
+                raise LoaderClosed("the loader was closed while its loop was waiting")
+            self._turn()
+
+    def look_after(self) -> float:
+        """Do what is due while the loop is away (see `_watchdog`). Called in another thread."""
+        if not self._lock.acquire(blocking=False):
+            return TICK_S  # the loop is there
+        try:
+            if not self.can_go_on:
+                return TICK_S
+            self._loop_is_here = False
+            self._backend.poll_urgent()
+            self._act()
+            wakeup = self._supervisor.next_wakeup()
+            return TICK_S if wakeup is None else wakeup - self._clock.now()
+        finally:
+            self._loop_is_here = True
+            self._lock.release()
 
     def close(self) -> None:
         """End all lives, by force if need be; bounded. May be called again, from any thread."""
@@ -162,6 +214,9 @@ class Driver:
             return
         self._phase = Phase.CLOSING
         self._backend.wake()
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.close()
         if not self._lock.acquire(timeout=LOCK_S):
             return  # whoever is inside leaves when it comes back; the workers go with the program
         interrupt: KeyboardInterrupt | None = None
@@ -183,6 +238,9 @@ class Driver:
     def _finish_closing(self) -> None:
         if not self._supervisor.closed:
             never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
+            never_started += [c for c in self._late if isinstance(c, do.StartLife)]
+            self._late.clear()
+            self._late_lives.clear()
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
             for start in never_started + self._failed_starts:
@@ -196,6 +254,7 @@ class Driver:
         for parcel in self._parcels.values():
             parcel.drop()
         self._parcels.clear()
+        self._ready.clear()
         self._backend.close()
         self._sampler = iter(())
         self._phase = Phase.CLOSED
@@ -210,24 +269,15 @@ class Driver:
                 continue
         else:
             supervisor = self._supervisor.snapshot()
-        return DriverSnapshot(
-            supervisor=supervisor,
-            waited_s=self.loop.waited_s,
-            away_s=self.loop.away_s,
-            asks=self.loop.asks,
-            parcels=self.work.parcels,
-            fetch_s=self.work.fetch_s,
-            collate_s=self.work.collate_s,
-            pack_s=self.work.pack_s,
-        )
+        return DriverSnapshot.of(supervisor, self.loop, self.work)
 
     def __repr__(self) -> str:
         return f"<Driver {self._phase.value}, {self._supervisor!r}>"
 
     # ---- one step ---------------------------------------------------------------------------
 
-    def _answered(self) -> Answer | None:
-        return self._answer
+    def _answered(self) -> bool:
+        return bool(self._ready) or self._answer is not None
 
     def _check_owner(self) -> None:
         """Refuse a forked child. Before any lock: another thread may have held it at the fork."""
@@ -243,6 +293,12 @@ class Driver:
         if not self._whole:
             self.close()
             raise LoaderClosed("this iterator was interrupted in the middle of a step")
+        if self._late:
+            late, self._late = self._late, []
+            self._late_lives.clear()
+            self._whole = False
+            self._perform_all(late)
+            self._whole = True
 
     def _step(self, event: ev.Event, now: float) -> None:
         """Tell the core one event and do all it asks for."""
@@ -254,12 +310,20 @@ class Driver:
         """Wait for something to happen, at most until the next deadline, and act on it."""
         wakeup = self._supervisor.next_wakeup()
         self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._clock.now()))
+        self._act()
+
+    def _act(self) -> None:
+        """Tell the core what has happened, and do what it asks for."""
+        wakeup = self._supervisor.next_wakeup()
         self._whole = False
         notices = self._backend.collect()
         now = self._clock.now()
         for notice in notices:
-            self._take(notice)
+            if notice.parcels:
+                self._take(notice)
             self._perform_all(self._supervisor.handle(notice.event, now))
+        for event in self._backend.returns():
+            self._perform_all(self._supervisor.handle(event, now))
         if wakeup is not None and now >= wakeup:
             self._perform_all(self._supervisor.handle(_CLOCK_RANG, now))
         self._whole = True
@@ -281,29 +345,45 @@ class Driver:
         return self._backend.label(fault.seat, fault.life)
 
     def _take(self, notice: Notice) -> None:
-        event, parcel = notice.event, notice.parcel
-        if parcel is not None and type(event) is ev.ParcelArrived:
-            if event.number in self._parcels:
+        if notice.timings is not None:
+            self.work.add(notice.timings, len(notice.parcels))
+        for parcel in notice.parcels:
+            if parcel.number in self._parcels:
                 parcel.drop()  # it came twice; the first one counts
             else:
-                self._parcels[event.number] = parcel
-                self.work.add(parcel.timings)
+                self._parcels[parcel.number] = parcel
 
     def _perform_all(self, commands: Sequence[do.Command]) -> None:
         todo = self._todo
         todo.extend(commands)
         while todo:
-            self._perform(todo.popleft())
+            command = todo.popleft()
+            if self._loop_is_here or not self._must_wait(command):
+                self._perform(command)
+
+    def _must_wait(self, command: do.Command) -> bool:
+        """Keep what only the loop's thread may do: a fork, which copies whatever locks that thread
+        holds; the user's sampler; and all that is meant for a life that is not there yet."""
+        if isinstance(command, do.StartLife):
+            self._late_lives.add((command.seat, command.life))
+        of_life = (getattr(command, "seat", -1), getattr(command, "life", -1))
+        if not isinstance(command, do.DrawTickets) and of_life not in self._late_lives:
+            return False
+        self._late.append(command)
+        return True
 
     def _perform(self, command: do.Command) -> None:
         match command:
-            case do.SendTicket():
-                self._backend.send(command.seat, command.life, command.ticket, command.lease)
-            case do.DrawTicket():
-                self._draw()
+            case do.SendTickets():
+                self._backend.send(command.seat, command.life, command.errands)
+            case do.DrawTickets():
+                self._draw(command.count)
             case do.Deliver():
-                self._answer = self._parcels.pop(command.number)
-                self._answer_number = command.number
+                for number in command.numbers:
+                    parcel = self._parcels.pop(number)
+                    if command.copied:  # at once: the next command may have the slab filled
+                        parcel.copy_out()
+                    self._ready.append(parcel)
             case do.RaiseFault():
                 self._answer = command.fault
             case do.FinishEpoch():
@@ -335,14 +415,26 @@ class Driver:
             event = ev.LifeEnded(command.seat, command.life, ending)
             self._todo.extend(self._supervisor.handle(event, self._clock.now()))
 
-    def _draw(self) -> None:
-        try:
-            event: ev.Event = ev.TicketDrawn(next(self._sampler))
-        except StopIteration:
-            event = ev.SamplerEnded()
-        except Exception as error:
-            self._sampler_errors.append(error)
-            event = ev.SamplerFailed()
+    def _draw(self, count: int) -> None:
+        """Ask the sampler for so many batches. What stops it before is told when it is asked
+        again, if it gave any."""
+        event: ev.Event | None = self._sampler_says
+        self._sampler_says = None
+        if event is None:
+            drawn = []
+            try:
+                for _ in range(count):
+                    drawn.append(next(self._sampler))
+            except StopIteration:
+                self._sampler_says = ev.SamplerEnded()
+            except Exception as error:
+                self._sampler_errors.append(error)
+                self._sampler_says = ev.SamplerFailed()
+            if drawn:
+                event = ev.TicketsDrawn(tuple(drawn))
+            else:
+                event, self._sampler_says = self._sampler_says, None
+                assert event is not None
         self._todo.extend(self._supervisor.handle(event, self._clock.now()))
 
     def _drop(self, number: int) -> None:
@@ -350,12 +442,11 @@ class Driver:
         if parcel is not None:
             parcel.drop()
 
-    def _give(self, answer: Answer) -> Any:
-        """Open what the loop was given, or raise what is due."""
-        if isinstance(answer, do.FinishEpoch):
-            raise StopIteration
+    def _give(self) -> Any:
+        """Raise what is due."""
+        answer = self._answer
         if not isinstance(answer, Fault):
-            return self._open(answer)
+            raise StopIteration
         if answer.kind is FaultKind.SAMPLER:
             raise self._sampler_errors.popleft()
         timeout_s = self._supervisor.plan.timeout_s
@@ -370,24 +461,24 @@ class Driver:
         try:
             batch = parcel.open()
         except Exception as error:
-            raise TransportFailed.cannot_unpack(error, self._sent_as()) from error
+            raise TransportFailed.cannot_unpack(error, self._sent_as(parcel.number)) from error
         remark = parcel.remark(batch)
         if remark is not None:
-            # At the user's own line: above _open, _give, next, _next_data and __next__.
-            warnings.warn(remark, stacklevel=6)
+            # At the user's own line: above _open, next, _next_data and __next__.
+            warnings.warn(remark, stacklevel=5)
         return batch
 
-    def _sent_as(self) -> str:
-        """Say from the story which samples the batch in hand holds, and who loaded it."""
+    def _sent_as(self, number: int) -> str:
+        """Say from the story which samples a ticket's batch holds, and who loaded it."""
         for entry in self._supervisor.story:
             for command in entry.commands:
-                if (
-                    isinstance(command, do.SendTicket)
-                    and command.ticket.number == self._answer_number
-                ):
-                    ticket, label = command.ticket, self._backend.label(command.seat, command.life)
-                    return (
-                        f"batch {ticket.position} (samples {shown(ticket.indices)}),"
-                        f" loaded by worker {command.seat} ({label})"
-                    )
+                if not isinstance(command, do.SendTickets):
+                    continue
+                for ticket in (errand.ticket for errand in command.errands):
+                    if ticket.number == number:
+                        label = self._backend.label(command.seat, command.life)
+                        return (
+                            f"batch {ticket.position} (samples {shown(ticket.indices)}),"
+                            f" loaded by worker {command.seat} ({label})"
+                        )
         return "a batch"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from ._core.messages import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranks:
     rank: int = 0
     world_size: int = 1

@@ -9,6 +9,7 @@ import signal
 from typing import Any
 
 from ._core.faults import Ending, Fault, FaultKind
+from ._transport.available import Available, in_words
 from ._transport.words import shown
 
 __all__ = [
@@ -59,6 +60,19 @@ class TransportFailed(AntifreezeError, RuntimeError):
                 cause="a batch is pickled in the worker; generators, lambdas, locks, open files and"
                 " objects of classes defined inside a function cannot be",
                 remedy=f"make {path} plain data in your dataset or collate_fn, or num_workers=0",
+            )
+        )
+
+    @classmethod
+    def no_memory(cls, needed: int, left: Available, slabs: int, held: int) -> TransportFailed:
+        return cls(
+            report(
+                f"there is no memory to hand over a batch: it needs {in_words(needed)} of shared"
+                f" memory, {in_words(left.bytes)} are {left.source}",
+                did=f"nothing was written; this worker already holds {slabs} slabs,"
+                f" {in_words(held)}",
+                remedy="a smaller batch_size, fewer workers or a smaller prefetch_factor: memory in"
+                " flight is about the size of a batch x (prefetch_factor + 2) x workers",
             )
         )
 

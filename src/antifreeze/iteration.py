@@ -30,12 +30,14 @@ from torch.utils.data.dataloader import (
 from torch.utils.data.graph_settings import apply_sharding
 
 from ._backends.base import Backend
-from ._backends.inline import InlineBackend
-from ._backends.pinned import PinnedBackend
-from ._core.plan import Drawing, Limits, Plan, Source, Tenure
+from ._backends.pinned import PinnedBackend, Pinner
+from ._core.pace import LONGEST
+from ._core.plan import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
 from ._core.story import KEPT
 from ._driver import Driver, DriverSnapshot
+from ._inline import InlineDriver
+from ._worker.fetch import Fetcher
 from ._worker.spec import Job
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 _iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
-_drivers: weakref.WeakSet[Driver] = weakref.WeakSet()  # open ones, for the end of the program
+_drivers: weakref.WeakSet[Driver | InlineDriver] = (
+    weakref.WeakSet()
+)  # open ones, for the end of the program
 
 
 class LoaderIterator(_BaseDataLoaderIter):
@@ -59,8 +63,14 @@ class LoaderIterator(_BaseDataLoaderIter):
             # torch draws a seed once more here; later draws of the program must not move.
             _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
         clock = loader._clock()
-        backend = self._with_pinning(loader._backend(self._job(loader)))
-        self._driver = Driver(_plan(loader), backend, clock, story_limit=STORY_LIMIT)
+        self._driver: Driver | InlineDriver
+        if self._num_workers == 0:
+            pinner = self._pinner()
+            finish = None if pinner is None else pinner.pin
+            self._driver = InlineDriver(Fetcher(self._job(loader)), clock, finish)
+        else:
+            backend = self._with_pinning(loader._backend(self._job(loader)))
+            self._driver = Driver(_plan(loader), backend, clock, story_limit=STORY_LIMIT)
         self._finished = False
         _drivers.add(self._driver)
         _close_all_at_exit()
@@ -108,11 +118,12 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     @property
     def _workers(self) -> list[Any]:
-        return self._driver.backend.workers()
+        return self._driver.workers()
 
     @property
     def _pin_memory_thread(self) -> Any:
-        return getattr(self._driver.backend, "thread")  # noqa: B009
+        backend = getattr(self._driver, "backend", None)
+        return getattr(backend, "thread")  # noqa: B009
 
     def _shutdown_workers(self) -> None:
         self._driver.close()
@@ -139,15 +150,15 @@ class LoaderIterator(_BaseDataLoaderIter):
         )
 
     def _with_pinning(self, backend: Backend) -> Backend:
+        pinner = self._pinner()
+        return backend if pinner is None else PinnedBackend(backend, pinner)
+
+    def _pinner(self) -> Pinner | None:
         if not self._pin_memory:
-            return backend
+            return None
         from ._pinning import AcceleratorPinner
 
-        pinner = AcceleratorPinner(self._pin_memory_device)
-        if isinstance(backend, InlineBackend):
-            backend.finish = pinner.pin
-            return backend
-        return PinnedBackend(backend, pinner)
+        return AcceleratorPinner(self._pin_memory_device)
 
     def _warn_of_length(self, said: int) -> None:
         message = (
@@ -172,20 +183,21 @@ def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
     streams = loader._dataset_kind == _DatasetKind.Iterable
     source = Source.STREAMS if streams else Source.INDICES
-    if loader.num_workers == 0:
-        return Plan(seats=1, window=1, source=source, drawing=Drawing.ON_DEMAND)
     return Plan(
         seats=loader.num_workers,
         window=loader.num_workers * (loader.prefetch_factor or 2),
         order=Order.STRICT if loader.in_order else Order.OVERTAKE,
         source=source,
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
+        # The default is ours to interpret; any other number is the user's own wish. And who wants
+        # batches to overtake each other wants none of them to queue behind a slow one.
+        longest_bundle=LONGEST if loader.prefetch_factor == 2 and loader.in_order else 1,
         timeout_s=loader.timeout,
         limits=Limits(),
     )
 
 
-def _close_in(owner: int, driver: Driver) -> None:
+def _close_in(owner: int, driver: Driver | InlineDriver) -> None:
     if os.getpid() != owner:
         return
     try:

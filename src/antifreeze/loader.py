@@ -10,7 +10,6 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -19,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from . import _platform, options
 from ._clock import Clock, MonotonicClock
+from ._core.messages import frozen
 from ._ranks import Ranks, ranks
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ T = TypeVar("T", covariant=True)
 _PARAMETERS = frozenset(inspect.signature(torch_data.DataLoader.__init__).parameters) - {"self"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoaderSnapshot:
     """A whole loader, for outside eyes: what it is, where it runs, what its iterators do."""
 
@@ -122,12 +122,7 @@ class DataLoader(torch_data.DataLoader[T]):
         return MonotonicClock()
 
     def _backend(self, job: Job) -> Backend:
-        """Choose who loads. A seam: simulations put their own backend here."""
-        if self.num_workers == 0:
-            from ._backends.inline import InlineBackend
-            from ._worker.fetch import Fetcher
-
-            return InlineBackend(Fetcher(job))
+        """Choose who the workers are. A seam: simulations put their own backend here."""
         from ._backends.processes import ProcessBackend
 
         return ProcessBackend(job, self.multiprocessing_context)

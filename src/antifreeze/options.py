@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import torch
 
+from ._core.messages import frozen
+
 SHOWN = 80  # characters of a value in a message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """What an argument must be, beyond what torch checks itself."""
 

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from antifreeze._backends.base import Backend, EpochBrief, Notice
-from antifreeze._backends.inline import InlineBackend
 from antifreeze._backends.pinned import PinnedBackend
 from antifreeze._backends.processes import ProcessBackend
 from antifreeze._core.commands import Force
-from antifreeze._core.events import LifeEnded, LifeReady, Outcome, ParcelArrived
+from antifreeze._core.events import LifeEnded, LifeReady, Outcome, ParcelsArrived
 from antifreeze._core.leases import Lease
-from antifreeze._core.tickets import Ticket
-from antifreeze._worker.fetch import Fetcher
+from antifreeze._core.tickets import Errand, Ticket
 from antifreeze._worker.spec import Job
 from antifreeze.testing.sim import SimulatedBackend, World
 
@@ -61,7 +59,6 @@ def processes(work: Job) -> Backend:
 
 
 BACKENDS: dict[str, Callable[[Job], Backend]] = {
-    "inline": lambda work: InlineBackend(Fetcher(work)),
     "processes": processes,
     "pinned": lambda work: PinnedBackend(processes(work), NoDevice()),
     "simulated": lambda work: SimulatedBackend(work, World()),
@@ -84,7 +81,7 @@ class Client:
     def send(self, indices: Any, life: int = 1) -> int:
         self._numbers += 1
         ticket = Ticket(self._numbers, 0, self._numbers - 1, indices)
-        self.backend.send(0, life, ticket, Lease(0, self._numbers))
+        self.backend.send(0, life, (Errand(ticket, Lease(0, self._numbers)),))
         return self._numbers
 
     def until(self, kind: type) -> Notice:
@@ -112,19 +109,18 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 def test_a_life_says_that_it_is_ready_and_brings_what_it_is_sent(client: Client) -> None:
     client.start()
     number = client.send([2, 3])
-    notice = client.until(ParcelArrived)
-    assert notice.event == ParcelArrived(0, 1, number, Outcome.LOADED)
-    assert notice.parcel is not None
-    assert notice.parcel.open() == [4, 9]
+    notice = client.until(ParcelsArrived)
+    assert isinstance(notice.event, ParcelsArrived)
+    assert (notice.event.numbers, notice.event.outcome) == ((number,), Outcome.LOADED)
+    assert [parcel.open() for parcel in notice.parcels] == [[4, 9]]
     client.end()
 
 
 def test_parcels_carry_the_time_the_work_took(client: Client) -> None:
     client.start()
     client.send([1])
-    parcel = client.until(ParcelArrived).parcel
-    assert parcel is not None
-    timings = parcel.timings
+    timings = client.until(ParcelsArrived).timings
+    assert timings is not None
     assert timings.begun_at <= timings.sealed_at
     assert timings.fetch_s + timings.collate_s + timings.pack_s <= (
         timings.sealed_at - timings.begun_at + 1e-6
@@ -135,15 +131,14 @@ def test_parcels_carry_the_time_the_work_took(client: Client) -> None:
 def test_what_the_dataset_raises_is_in_the_parcel_and_the_life_goes_on(client: Client) -> None:
     client.start()
     client.send([1, -7])
-    notice = client.until(ParcelArrived)
-    assert isinstance(notice.event, ParcelArrived)
+    notice = client.until(ParcelsArrived)
+    assert isinstance(notice.event, ParcelsArrived)
     assert notice.event.outcome is Outcome.FAILED
-    assert notice.parcel is not None
+    (failed,) = notice.parcels
     with pytest.raises(ValueError, match="no square of -7"):
-        notice.parcel.open()
+        failed.open()
     client.send([5])
-    again = client.until(ParcelArrived).parcel
-    assert again is not None and again.open() == [25]
+    assert [parcel.open() for parcel in client.until(ParcelsArrived).parcels] == [[25]]
     client.end()
 
 
@@ -159,8 +154,7 @@ def test_nothing_is_told_of_a_life_after_its_end(client: Client) -> None:
     client.start()
     client.backend.stop(0, 1)
     client.until(LifeEnded)
-    if not isinstance(client.backend, InlineBackend):
-        client.send([1])  # to nobody
+    client.send([1])  # to nobody
     client.backend.wait(0.0)
     assert list(client.backend.collect()) == []
 
@@ -184,8 +178,7 @@ def test_a_killed_life_is_told_with_its_signal_and_a_new_one_can_take_its_seat(n
     assert ended.ending.signal == 9
     client.start(life=2)
     client.send([3], life=2)
-    parcel = client.until(ParcelArrived).parcel
-    assert parcel is not None and parcel.open() == [9]
+    assert [parcel.open() for parcel in client.until(ParcelsArrived).parcels] == [[9]]
     backend.stop(0, 2)
     client.until(LifeEnded)
     backend.close()

@@ -67,7 +67,7 @@ class Recorder:
                 super().start(seat, life, *rest)
 
             def send(self, seat: int, life: int, *rest: Any) -> None:
-                recorder.done.append(("SendTicket", seat, life))
+                recorder.done.append(("SendTickets", seat, life))
                 super().send(seat, life, *rest)
 
             def stop(self, seat: int, life: int) -> None:
@@ -101,7 +101,7 @@ def replay(supervisor: Supervisor) -> tuple[list[Entry], list[do.Command]]:
 
 
 def assert_done_is_what_was_commanded(recorder: Recorder, commanded: list[do.Command]) -> None:
-    kinds = (do.StartLife, do.SendTicket, do.StopLife)
+    kinds = (do.StartLife, do.SendTickets, do.StopLife)
     asked = [(type(c).__name__, c.seat, c.life) for c in commanded if isinstance(c, kinds)]
     assert recorder.done == asked
 
@@ -113,7 +113,7 @@ def test_a_healthy_epoch(recorder: Recorder) -> None:
     assert got == list(range(60))
     _, commanded = replay(recorder.drivers[0].supervisor)
     assert_done_is_what_was_commanded(recorder, commanded)
-    assert sum(isinstance(c, do.Deliver) for c in commanded) == 15
+    assert sum(len(c.numbers) for c in commanded if isinstance(c, do.Deliver)) == 15
 
 
 def test_an_epoch_in_which_a_worker_is_killed(recorder: Recorder, tmp_path: Any) -> None:
@@ -147,9 +147,21 @@ def test_streams(recorder: Recorder) -> None:
     assert_done_is_what_was_commanded(recorder, commanded)
 
 
-def test_no_workers(recorder: Recorder) -> None:
-    iterator = recorder.watch(iter(DataLoader(Numbers(), batch_size=4)))  # type: ignore[arg-type]
-    assert torch.cat(list(iterator)).tolist() == list(range(60))
+def test_kept_batches_and_a_fork(recorder: Recorder) -> None:
+    rows = torch.arange(60 * 4000).reshape(60, 4000)
+    loader = DataLoader(rows, batch_size=4, num_workers=2, prefetch_factor=1)  # type: ignore[arg-type]
+    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    kept = []
+    for place, batch in enumerate(iterator):
+        kept.append(batch)
+        if place == 5:
+            kept.clear()
+        if place == 8:
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
     _, commanded = replay(recorder.drivers[0].supervisor)
-    assert sum(isinstance(c, do.Deliver) for c in commanded) == 15
-    assert recorder.done == []
+    assert_done_is_what_was_commanded(recorder, commanded)
+    assert any(isinstance(c, do.Deliver) and c.copied for c in commanded)
+    assert torch.equal(torch.cat(kept), rows[24:])

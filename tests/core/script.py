@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.leases import Lease
+from antifreeze._core.pace import BUNDLE_S
 from antifreeze._core.plan import Plan
 from antifreeze._core.supervisor import Supervisor
-from antifreeze._core.tickets import Ticket
+from antifreeze._core.tickets import Errand, Ticket
 
-DRAW = do.DrawTicket()
+DRAW = do.DrawTickets(1)
 FINISH = do.FinishEpoch()
 ASK = ev.LoopAsked()
 RING = ev.ClockRang()
 CLOSE = ev.CloseAsked()
 KILLED = Ending(signal=9)
 LEFT = Ending(exit_code=0)
+FORK = ev.ProgramForked()
 SEED = 7
 
 
@@ -37,7 +40,7 @@ ANY_LEASE = AnyLease(-1, -1)
 class Script:
     """Feed events to one supervisor; compare what it commands; check it after every event.
 
-    With `batches`, a sampler answers `DrawTicket` at once, as a driver does: `[0]`, `[1]`, ... and
+    With `batches`, a sampler answers `DrawTickets` at once, as a driver does: `[0]`, `[1]`, ... and
     then its end. The draws are then left out of what is compared, and what they lead to is in.
     """
 
@@ -64,17 +67,23 @@ class Script:
         commands: list[do.Command] = []
         while told:
             for command in self.sup.handle(told.popleft(), self.now):
-                if command == DRAW and self._sampler is not None:
-                    told.append(self._draw())
+                if isinstance(command, do.DrawTickets) and self._sampler is not None:
+                    told.append(self._draw(command.count))
                 else:
                     commands.append(command)
             assert list(self.sup.check()) == []
         return commands
 
-    def _draw(self) -> ev.Event:
+    def _draw(self, count: int) -> ev.Event:
         assert self._sampler is not None
-        place = next(self._sampler, None)
-        return ev.SamplerEnded() if place is None else ev.TicketDrawn([place])
+        places = list(islice(self._sampler, count))
+        return drawn(*places) if places else ev.SamplerEnded()
+
+    def taught(self, bundle: int) -> Script:
+        """Let the pace be as an earlier epoch of tiny batches has left it."""
+        self.sup._pace._each_s = BUNDLE_S / bundle
+        self.sup._pace.tickets = bundle
+        return self
 
     def begin(self, epoch: int = 0) -> Script:
         """Begin an epoch without a look at the commands; other tests look at them."""
@@ -89,17 +98,55 @@ class Script:
         return self
 
     def loaded(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:
-        self.tell(ev.ParcelArrived(seat, life, number, ev.Outcome.LOADED), *expected)
+        self.tell(loaded(seat, number, life=life), *expected)
 
     def ended(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:
         """Tell that a stream ended. The parcel that says so is dropped; a test of its own looks."""
-        commands = self.perform(ev.ParcelArrived(seat, life, number, ev.Outcome.ENDED))
+        commands = self.perform(ended(seat, number, life=life))
         assert [c for c in commands if c != drop(number)] == list(expected), f"at {self.now}"
 
     def dies(
-        self, seat: int, *expected: do.Command, life: int = 1, ending: Ending = KILLED
+        self,
+        seat: int,
+        *expected: do.Command,
+        life: int = 1,
+        ending: Ending = KILLED,
+        on: int | None = None,
     ) -> None:
-        self.tell(ev.LifeEnded(seat, life, ending), *expected)
+        """Tell of an end; `on` is the ticket that the life left word of."""
+        self.tell(ev.LifeEnded(seat, life, ending, on), *expected)
+
+
+def drawn(*places: int) -> ev.TicketsDrawn:
+    return ev.TicketsDrawn(tuple([place] for place in places))
+
+
+def loaded(
+    seat: int, *numbers: int, life: int = 1, work_s: float | None = None
+) -> ev.ParcelsArrived:
+    return ev.ParcelsArrived(seat, life, numbers, ev.Outcome.LOADED, work_s)
+
+
+def in_slab(
+    seat: int, *numbers: int, life: int = 1, work_s: float | None = None, each: int = 4096
+) -> ev.ParcelsArrived:
+    """Tell of batches in slabs, each with so many bytes."""
+    size = each * len(numbers)
+    return ev.ParcelsArrived(seat, life, numbers, ev.Outcome.LOADED, work_s, True, size)
+
+
+def failed(seat: int, number: int, *, life: int = 1) -> ev.ParcelsArrived:
+    return ev.ParcelsArrived(seat, life, (number,), ev.Outcome.FAILED)
+
+
+def ended(seat: int, number: int, *, life: int = 1) -> ev.ParcelsArrived:
+    return ev.ParcelsArrived(seat, life, (number,), ev.Outcome.ENDED)
+
+
+def returned(
+    seat: int, slot: int, generation: int = 1, *, life: int = 1, renewed: bool = False
+) -> ev.LeaseReturned:
+    return ev.LeaseReturned(seat, life, Lease(slot, generation, renewed))
 
 
 def epoch_asked(epoch: int = 0) -> ev.EpochAsked:
@@ -122,10 +169,21 @@ def begin_epoch(seat: int, epoch: int, life: int = 1) -> do.BeginEpoch:
 
 
 def send(
-    seat: int, what: Ticket, *, life: int = 1, slot: int | None = None, generation: int = 1
-) -> do.SendTicket:
-    lease = ANY_LEASE if slot is None else Lease(slot, generation)
-    return do.SendTicket(seat, life, what, lease)
+    seat: int,
+    *tickets: Ticket,
+    life: int = 1,
+    slot: int | None = None,
+    generation: int = 1,
+    renewed: bool = False,
+) -> do.SendTickets:
+    """Give a bundle, or a single ticket; `slot` and what follows is for a single one."""
+    lease = ANY_LEASE if slot is None else Lease(slot, generation, renewed)
+    assert slot is None or len(tickets) == 1
+    return do.SendTickets(seat, life, tuple(Errand(what, lease) for what in tickets))
+
+
+def draw(count: int) -> do.DrawTickets:
+    return do.DrawTickets(count)
 
 
 def stop(seat: int, life: int = 1) -> do.StopLife:
@@ -144,8 +202,8 @@ def abandon(seat: int, life: int = 1) -> do.AbandonLife:
     return do.AbandonLife(seat, life)
 
 
-def deliver(number: int) -> do.Deliver:
-    return do.Deliver(number)
+def deliver(*numbers: int, copied: bool = False) -> do.Deliver:
+    return do.Deliver(numbers, copied)
 
 
 def drop(number: int) -> do.DropParcel:

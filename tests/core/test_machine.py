@@ -9,15 +9,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Ending
-from antifreeze._core.plan import Drawing, Limits, Plan, Source, Tenure
+from antifreeze._core.leases import Lease
+from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
+from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 
 from .walk import Walk
-from .world import FOR_EVER, Worker, World
+from .workers import Worker
+from .world import FOR_EVER, PAGE, World
 
 picks = st.integers(0, 7)  # which of the lives that a rule can be about
 endings = st.sampled_from([Ending(signal=9), Ending(signal=11), Ending(exit_code=1), Ending()])
+sizes = st.sampled_from([1, PAGE, BUNDLE_BYTES // 3, BUNDLE_BYTES + 1])  # of a slab
+works = st.sampled_from([None, 0.0, 1e-6, 1e-6, 1e-4, 2.0])  # seconds that a message took
 outcomes = st.sampled_from([Outcome.LOADED, Outcome.LOADED, Outcome.LOADED, Outcome.FAILED])
+leases = st.builds(Lease, picks, picks, st.booleans())
 limits = st.builds(
     Limits,
     attempts=st.integers(1, 3),
@@ -30,13 +36,12 @@ limits = st.builds(
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    drawing = draw(st.sampled_from([Drawing.AHEAD, Drawing.AHEAD, Drawing.ON_DEMAND]))
     return Plan(
         seats=draw(st.integers(1, 4)),
-        window=1 if drawing is Drawing.ON_DEMAND else draw(st.integers(1, 8)),
+        window=draw(st.integers(1, 8)),
         order=draw(st.sampled_from(Order)),
         source=draw(st.sampled_from(Source)),
-        drawing=drawing,
+        longest_bundle=draw(st.sampled_from([LONGEST, LONGEST, 2, 1])),
         tenure=draw(st.sampled_from(Tenure)),
         timeout_s=draw(st.sampled_from([0.0, 3.0])),
         limits=draw(limits),
@@ -51,10 +56,13 @@ class SupervisorMachine(RuleBasedStateMachine):
         self.world: World | None = None
 
     @initialize(
-        plan=plans(), batches=st.integers(0, 12), failures=st.sets(st.integers(0, 11), max_size=2)
+        plan=plans(),
+        bundle=st.sampled_from([1, 1, 2, 3, 8]),
+        batches=st.integers(0, 12),
+        failures=st.sets(st.integers(0, 11), max_size=2),
     )
-    def begin(self, plan: Plan, batches: int, failures: set[int]) -> None:
-        self.world = World(plan)
+    def begin(self, plan: Plan, bundle: int, batches: int, failures: set[int]) -> None:
+        self.world = World(plan, bundle)
         self._begin_epoch(batches, failures)
 
     def _begin_epoch(self, batches: int, failures: set[int]) -> None:
@@ -93,12 +101,42 @@ class SupervisorMachine(RuleBasedStateMachine):
         for worker in self._workers(pick, ready=True, busy=True):
             self.w.work(worker, outcome)
 
-    @rule(pick=picks, outcome=outcomes, count=st.integers(2, 6))
-    def a_life_works_on(self, pick: int, outcome: Outcome, count: int) -> None:
+    @rule(pick=picks, outcome=outcomes, times=st.integers(2, 6), work_s=works)
+    def a_life_works_on(self, pick: int, outcome: Outcome, times: int, work_s: float) -> None:
         for worker in self._workers(pick, ready=True, busy=True):
-            for _ in range(count):
+            for _ in range(times):
                 if worker.inbox and worker.key in self.w.workers:
-                    self.w.work(worker, outcome)
+                    self.w.work(worker, outcome, work_s=work_s)
+
+    @rule(pick=picks, count=st.integers(2, 64), work_s=works)
+    def a_life_brings_a_bundle(self, pick: int, count: int, work_s: float | None) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            self.w.work(worker, Outcome.LOADED, count=count, work_s=work_s)
+
+    @rule(pick=picks, times=st.integers(1, 4), count=st.integers(1, 9), work_s=works, size=sizes)
+    def a_life_fills_slabs(
+        self, pick: int, times: int, count: int, work_s: float | None, size: int
+    ) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            for _ in range(times):
+                if worker.inbox and worker.key in self.w.workers:
+                    self.w.work(worker, Outcome.LOADED, count=count, work_s=work_s, slab_bytes=size)
+
+    @precondition(lambda self: self.w.slabs.kept)
+    @rule(pick=picks, count=st.integers(1, 9))
+    def the_loop_lets_go_of_batches(self, pick: int, count: int) -> None:
+        kept = list(self.w.slabs.kept)
+        for place in kept[pick % len(kept) :][:count]:
+            self.w.give_back(place)
+
+    @precondition(lambda self: self.w.slabs.kept)
+    @rule()
+    def the_program_forks(self) -> None:
+        self.w.fork()
+
+    @rule(gift=st.sampled_from([1, 3, 1000]))
+    def the_sampler_gives_so_many_at_a_time(self, gift: int) -> None:
+        self.w.gift = gift
 
     @precondition(lambda self: self.w.plan.source is Source.STREAMS)
     @rule(pick=picks)
@@ -129,10 +167,18 @@ class SupervisorMachine(RuleBasedStateMachine):
 
     # ---- faults -----------------------------------------------------------------------------
 
-    @rule(pick=picks, ending=endings)
-    def a_life_ends(self, pick: int, ending: Ending) -> None:
+    @rule(pick=picks, ending=endings, named=st.integers(-3, 9))
+    def a_life_ends(self, pick: int, ending: Ending, named: int) -> None:
         for worker in self._workers(pick):
-            self.w.die(worker, ending)
+            numbers = [ticket.number for ticket in worker.in_hand()]
+            said = None if named < 0 else ([*numbers, 0] * 10)[named]
+            self.w.die(worker, ending, said)
+
+    @rule(pick=picks, ending=endings, named=st.integers(0, 9))
+    def a_life_ends_at_work(self, pick: int, ending: Ending, named: int) -> None:
+        for worker in self._workers(pick, ready=True, busy=True):
+            numbers = [ticket.number for ticket in worker.in_hand()]
+            self.w.die(worker, ending, numbers[named % len(numbers)] if numbers else None)
 
     @rule(pick=picks, ending=endings)
     def a_starting_life_ends(self, pick: int, ending: Ending) -> None:
@@ -166,14 +212,14 @@ class SupervisorMachine(RuleBasedStateMachine):
 
     @rule(seat=st.integers(0, 3), life=st.integers(1, 4), number=st.integers(1, 30))
     def a_parcel_comes_from_nowhere(self, seat: int, life: int, number: int) -> None:
-        self.w.lie_about_parcel(seat % self.w.plan.seats, life, number)
+        self.w.lie_about_parcels(seat % self.w.plan.seats, life, [number])
 
     @rule(pick=st.integers(0, 30))
     def a_parcel_comes_twice(self, pick: int) -> None:
         waiting = sorted(self.w.sealed)
         for worker in self._workers(pick):
             if waiting:
-                self.w.lie_about_parcel(*worker.key, waiting[pick % len(waiting)])
+                self.w.lie_about_parcels(*worker.key, waiting[pick % len(waiting) :])
 
     @rule(pick=st.integers(0, 30), number=st.integers(1, 30))
     def the_departed_speak(self, pick: int, number: int) -> None:
@@ -181,13 +227,19 @@ class SupervisorMachine(RuleBasedStateMachine):
             seat, life = self.w.departed[pick % len(self.w.departed)]
             self.w.lie_about_life(seat, life)
             self.w.lie_about_epoch(seat, life, self.w.epoch)
-            self.w.lie_about_parcel(seat, life, number)
+            self.w.lie_about_parcels(seat, life, [number])
 
     @rule(pick=picks, back=st.integers(1, 2))
     def an_old_epoch_is_said_to_begin(self, pick: int, back: int) -> None:
         for worker in self._workers(pick):
             self.w.lie_about_epoch(worker.seat, worker.life, self.w.epoch - back)
             self.w.lie_about_life(worker.seat, worker.life)
+
+    @rule(seat=st.integers(0, 3), life=st.integers(1, 3), lease=leases)
+    def a_lease_is_given_back_that_nobody_kept(self, seat: int, life: int, lease: Lease) -> None:
+        self.w.lie_about_lease(seat % self.w.plan.seats, life, lease)
+        for (seat_of, life_of), past in self.w.slabs.past[-3:]:  # twice
+            self.w.lie_about_lease(seat_of, life_of, past)
 
     # ---- the end ----------------------------------------------------------------------------
 
@@ -212,7 +264,7 @@ class SupervisorMachine(RuleBasedStateMachine):
 
 
 SupervisorMachine.TestCase.settings = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=50,
     derandomize=True,
     deadline=None,
@@ -222,10 +274,10 @@ SupervisorMachine.TestCase.settings = settings(
 )
 TestEveryEpochEndsAndNothingIsLost = SupervisorMachine.TestCase
 
-WALKS = 100  # a test
+WALKS = 70  # a test
 
 
-@pytest.mark.parametrize("first", range(0, 1500, WALKS))
+@pytest.mark.parametrize("first", range(0, 700, WALKS))
 def test_every_walk_arrives(first: int) -> None:
     for seed in range(first, first + WALKS):
         walk = Walk(seed)

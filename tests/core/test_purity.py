@@ -96,7 +96,9 @@ def test_the_core_imports_itself_and_pure_parts_of_the_standard_library(module: 
         assert name in PURE or _in(name, "antifreeze._core"), f"{module.name} imports {name}"
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Name):
-            assert node.id not in IMPURE_NAMES, f"{module.name} uses {node.id}"
+            # Classes are made there, as `dataclasses` makes them.
+            allowed = {"exec"} if module.name == "_core.messages" else set()
+            assert node.id not in IMPURE_NAMES - allowed, f"{module.name} uses {node.id}"
 
 
 # who -> what its imports may never lead to

@@ -9,14 +9,16 @@ import pytest
 
 from antifreeze._core.deadlines import DeadlineKind
 from antifreeze._core.events import LifeEnded
-from antifreeze._core.leases import Lease, LeaseState
-from antifreeze._core.plan import Drawing, Limits, Plan, Source
+from antifreeze._core.leases import Lease, LeaseState, LeaseTable
+from antifreeze._core.ledger import Arrival
+from antifreeze._core.pace import LONGEST
+from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.seats import Life, LifeState, SeatState
 from antifreeze._core.supervisor import Supervisor
-from antifreeze._core.tickets import Ticket
+from antifreeze._core.tickets import Errand, Ticket
 
-from .script import ASK, CLOSE, KILLED, RING, Script
+from .script import ASK, CLOSE, KILLED, RING, Script, deliver, in_slab
 
 LIMITS = Limits(attempts=1, ticket_s=5.0, start_s=10.0)
 Damage = Callable[[Supervisor], object]
@@ -25,15 +27,19 @@ Damage = Callable[[Supervisor], object]
 def busy() -> Supervisor:
     """Give a supervisor in the middle of everything, and sound.
 
-    Seat 0 serves and holds positions 0 and 3. Seat 1 brought position 1, lost position 4 in a
-    crash and rests. Seat 2 did not come up: its life 1 is dying, its life 2 is starting and holds
-    positions 2 and 5. The loop waits for position 0.
+    The loop keeps a slab of seat 0 from the epoch before. Seat 0 serves and holds positions 0 and
+    3. Seat 1 brought position 1, lost position 4 in a crash and rests. Seat 2 did not come up: its
+    life 1 is dying, its life 2 is starting and holds positions 2 and 5. The loop waits for
+    position 0.
     """
-    plan = Plan(seats=3, window=6, timeout_s=60.0, limits=LIMITS)
-    s = Script(plan, batches=9).begin()
-    s.at(8.0).ready(0, 1)
+    plan = Plan(seats=3, window=6, timeout_s=60.0, limits=LIMITS, tenure=Tenure.LOADER)
+    s = Script(plan, batches=1).begin().ready(0)
     s.tell(ASK)
-    s.at(9.0).loaded(1, 2)
+    s.tell(in_slab(0, 1), deliver(1))
+    s.refill(9)
+    s.begin(1).at(8.0).ready(0, 1)
+    s.tell(ASK)
+    s.at(9.0).loaded(1, 3)
     s.at(10.0).perform(RING)
     for life in (1, 2, 3):
         s.perform(LifeEnded(1, life, KILLED))
@@ -44,11 +50,12 @@ def busy() -> Supervisor:
     assert _held(two.life) == [2, 5]
     assert list(sup._dying) == [(2, 1)]
     assert sorted(sup._ledger.window._arrived) == [1, 4]
+    assert list(sup._ledger.kept) == [(0, 1, 0)]
     return sup
 
 
 def _held(life: Life | None) -> list[int]:
-    return [ticket.position for ticket, _ in _life(life).held.values()]
+    return [errand.ticket.position for errand in _life(life).held.values()]
 
 
 def _life(life: Life | None) -> Life:
@@ -60,8 +67,14 @@ def _serving(sup: Supervisor) -> Life:
     return _life(sup._seats.all[0].life)
 
 
-def _first(life: Life) -> tuple[Ticket, Lease]:
+def _first(life: Life) -> Errand:
     return next(iter(life.held.values()))
+
+
+def _parcel(sup: Supervisor) -> Arrival:
+    """Give the one parcel that has arrived."""
+    (arrival,) = sup._ledger.arrived.values()
+    return arrival
 
 
 def _dying(sup: Supervisor) -> Life:
@@ -71,10 +84,10 @@ def _dying(sup: Supervisor) -> Life:
 def _take_back(sup: Supervisor) -> list[Ticket]:
     """Take all tickets from seat 0 by the rules: give back the room, settle what it owes."""
     tickets = []
-    for ticket, lease in _serving(sup).held.values():
-        sup._ledger.leases.free(lease)
+    for errand in _serving(sup).held.values():
+        _serving(sup).leases.free(errand.lease)
         sup._seats.all[0].undelivered -= 1
-        tickets.append(ticket)
+        tickets.append(errand.ticket)
     _serving(sup).held.clear()
     sup._deadlines.clear((DeadlineKind.TICKET, 0, 1))
     return tickets
@@ -84,12 +97,12 @@ def _take_back(sup: Supervisor) -> list[Ticket]:
 
 
 def a_ticket_is_with_two_lives(sup: Supervisor) -> None:
-    ticket, lease = _first(_serving(sup))
-    _life(sup._seats.all[2].life).held[ticket.number] = (ticket, lease)
+    errand = _first(_serving(sup))
+    _life(sup._seats.all[2].life).held[errand.ticket.number] = errand
 
 
 def a_ticket_is_with_a_life_and_pending(sup: Supervisor) -> None:
-    sup._ledger.pending.append(_first(_serving(sup))[0])
+    sup._ledger.pending.append(_first(_serving(sup)).ticket)
 
 
 def a_ticket_is_nowhere(sup: Supervisor) -> None:
@@ -97,7 +110,7 @@ def a_ticket_is_nowhere(sup: Supervisor) -> None:
 
 
 def a_ticket_nobody_waits_for(sup: Supervisor) -> None:
-    sup._ledger.pending.append(Ticket(99, 0, 77, [77]))
+    sup._ledger.pending.append(Ticket(99, 1, 77, [77]))
 
 
 def pending_tickets_are_out_of_order(sup: Supervisor) -> None:
@@ -110,8 +123,9 @@ def a_ticket_has_had_too_many_attempts(sup: Supervisor) -> None:
 
 def a_ticket_of_another_epoch_is_held(sup: Supervisor) -> None:
     held = _serving(sup).held
-    number, (ticket, lease) = next(iter(held.items()))
-    held[number] = (replace(ticket, epoch=ticket.epoch - 1), lease)
+    number, errand = next(iter(held.items()))
+    ticket = errand.ticket
+    held[number] = Errand(replace(ticket, epoch=ticket.epoch - 1), errand.lease)
 
 
 def a_seat_owes_more_than_it_has(sup: Supervisor) -> None:
@@ -123,7 +137,8 @@ def a_seat_at_rest_owes_less_than_it_brought(sup: Supervisor) -> None:
 
 
 def more_is_drawn_than_the_window_holds(sup: Supervisor) -> None:
-    sup._ledger.pending.append(sup._ledger.draw(0, [6]))
+    for place in range(6, 6 * LONGEST + 1):
+        sup._ledger.pending.append(sup._ledger.draw(sup._epoch, [place]))
 
 
 def a_fault_is_forgotten(sup: Supervisor) -> None:
@@ -153,41 +168,104 @@ def the_window_miscounts(sup: Supervisor) -> None:
 
 
 def room_that_is_written_to_is_free(sup: Supervisor) -> None:
-    sup._ledger.leases.free(_first(_serving(sup))[1])
+    _serving(sup).leases.free(_first(_serving(sup)).lease)
 
 
 def room_that_a_dying_life_may_write_to_is_free(sup: Supervisor) -> None:
-    sup._ledger.leases.free(_dying(sup).leases()[0])
+    _dying(sup).leases.free(_dying(sup).lent()[0])
 
 
 def room_that_holds_a_parcel_is_free(sup: Supervisor) -> None:
-    ((_, lease),) = sup._ledger.arrived.values()
-    sup._ledger.leases.free(lease)
+    arrival = _parcel(sup)
+    arrival.life.leases.free(arrival.lease)
 
 
 def room_is_lent_to_nobody(sup: Supervisor) -> None:
-    assert sup._ledger.leases.lend() is not None
+    assert _serving(sup).leases.lend() is not None
 
 
-def room_is_lost(sup: Supervisor) -> None:
-    leases = sup._ledger.leases
-    leases._states[leases._free.pop()] = LeaseState.RETIRED
+def room_is_lent_to_nobody_by_a_dying_life(sup: Supervisor) -> None:
+    assert _dying(sup).leases.lend() is not None
+
+
+def a_parcel_is_sealed_that_is_still_written(sup: Supervisor) -> None:
+    _serving(sup).leases.seal(_first(_serving(sup)).lease)
+
+
+def _with_a_free_slot(life: Life) -> LeaseTable:
+    lease = life.leases.lend()
+    assert lease is not None
+    life.leases.free(lease)
+    return life.leases
 
 
 def a_free_slot_is_listed_twice(sup: Supervisor) -> None:
-    free = sup._ledger.leases._free
-    free[0] = free[1]
+    leases = _with_a_free_slot(_serving(sup))
+    leases._free.append(leases._free[0])
+
+
+def a_free_slot_is_forgotten(sup: Supervisor) -> None:
+    _with_a_free_slot(_serving(sup))._free.clear()
 
 
 def a_lent_slot_is_listed_as_free(sup: Supervisor) -> None:
-    leases = sup._ledger.leases
-    leases._free[0] = _first(_serving(sup))[1].slot
+    _serving(sup).leases._free.append(_first(_serving(sup)).lease.slot)
 
 
-def two_lives_hold_one_lease(sup: Supervisor) -> None:
-    other = _life(sup._seats.all[2].life)
-    number, (ticket, _) = next(iter(other.held.items()))
-    other.held[number] = (ticket, _first(_serving(sup))[1])
+def a_life_has_more_slots_than_it_may(sup: Supervisor) -> None:
+    leases = _serving(sup).leases
+    while len(leases._states) <= sup.plan.leases_a_life:
+        leases._free.append(len(leases._states))
+        leases._states.append(LeaseState.FREE)
+        leases._generations.append(0)
+
+
+def a_slot_is_to_be_renewed_that_is_in_use(sup: Supervisor) -> None:
+    _serving(sup).leases._spoiled.add(_first(_serving(sup)).lease.slot)
+
+
+def a_slot_is_to_be_renewed_that_never_was(sup: Supervisor) -> None:
+    _serving(sup).leases._spoiled.add(len(_serving(sup).leases._states))
+
+
+def two_tickets_hold_one_lease(sup: Supervisor) -> None:
+    held = _serving(sup).held
+    first, second = held
+    held[second] = Errand(held[second].ticket, held[first].lease)
+
+
+def an_outdated_lease_is_held(sup: Supervisor) -> None:
+    held = _serving(sup).held
+    number, errand = next(iter(held.items()))
+    lease = errand.lease
+    held[number] = Errand(errand.ticket, Lease(lease.slot, lease.generation + 1))
+
+
+def a_slab_that_the_loop_looks_at_is_free(sup: Supervisor) -> None:
+    life, lease = next(iter(sup._ledger.kept.values()))
+    life.leases.free(lease)
+
+
+def a_slab_that_the_loop_looks_at_is_forgotten(sup: Supervisor) -> None:
+    sup._ledger.kept.clear()
+
+
+def a_slab_is_kept_that_nobody_looks_at(sup: Supervisor) -> None:
+    life = _serving(sup)
+    lease = life.leases.lend()
+    assert lease is not None
+    life.leases.seal(lease)
+    life.leases.keep(lease)
+
+
+def the_loop_keeps_too_many_slabs(sup: Supervisor) -> None:
+    gone = Life(99, LeaseTable(99), state=LifeState.GONE)
+    for _ in range(sup.plan.kept):
+        lease = gone.leases.lend()
+        assert lease is not None
+        gone.leases.seal(lease)
+        gone.leases.keep(lease)
+        sup._ledger.kept[1, 99, lease.slot] = (gone, lease)
 
 
 # ---- lives ----------------------------------------------------------------------------------
@@ -198,7 +276,7 @@ def a_seat_keeps_a_life_that_is_gone(sup: Supervisor) -> None:
 
 
 def a_seat_at_rest_has_a_life(sup: Supervisor) -> None:
-    sup._seats.all[1].life = Life(4, 0)
+    sup._seats.all[1].life = Life(4, LeaseTable(1))
 
 
 def a_lost_seat_has_a_life(sup: Supervisor) -> None:
@@ -210,8 +288,8 @@ def a_dying_life_is_not_condemned(sup: Supervisor) -> None:
 
 
 def a_dying_life_holds_a_ticket(sup: Supervisor) -> None:
-    ticket, lease = _first(_serving(sup))
-    _dying(sup).held[ticket.number] = (ticket, lease)
+    errand = _first(_serving(sup))
+    _dying(sup).held[errand.ticket.number] = errand
 
 
 def the_seats_that_may_load_are_miscounted(sup: Supervisor) -> None:
@@ -227,6 +305,10 @@ def a_seat_failed_to_start_too_often(sup: Supervisor) -> None:
 
 def a_seat_had_too_many_barren_lives(sup: Supervisor) -> None:
     sup._seats.all[0].barren = sup.plan.limits.barren_lives + 1
+
+
+def bundles_are_too_long(sup: Supervisor) -> None:
+    sup._pace.tickets = LONGEST + 1
 
 
 def deadlines_pile_up(sup: Supervisor) -> None:
@@ -274,10 +356,20 @@ DAMAGES: list[Damage] = [
     room_that_a_dying_life_may_write_to_is_free,
     room_that_holds_a_parcel_is_free,
     room_is_lent_to_nobody,
-    room_is_lost,
+    room_is_lent_to_nobody_by_a_dying_life,
+    a_parcel_is_sealed_that_is_still_written,
     a_free_slot_is_listed_twice,
+    a_free_slot_is_forgotten,
     a_lent_slot_is_listed_as_free,
-    two_lives_hold_one_lease,
+    a_life_has_more_slots_than_it_may,
+    a_slot_is_to_be_renewed_that_is_in_use,
+    a_slot_is_to_be_renewed_that_never_was,
+    two_tickets_hold_one_lease,
+    an_outdated_lease_is_held,
+    a_slab_that_the_loop_looks_at_is_free,
+    a_slab_that_the_loop_looks_at_is_forgotten,
+    a_slab_is_kept_that_nobody_looks_at,
+    the_loop_keeps_too_many_slabs,
     a_seat_keeps_a_life_that_is_gone,
     a_seat_at_rest_has_a_life,
     a_lost_seat_has_a_life,
@@ -286,6 +378,7 @@ DAMAGES: list[Damage] = [
     the_seats_that_may_load_are_miscounted,
     a_seat_failed_to_start_too_often,
     a_seat_had_too_many_barren_lives,
+    bundles_are_too_long,
     deadlines_pile_up,
     a_starting_life_has_no_deadline,
     a_working_life_has_no_deadline,
@@ -320,16 +413,15 @@ def test_check_notices_when_the_order_of_arrival_is_lost() -> None:
     assert list(s.sup.check()) != []
 
 
-def test_check_notices_when_something_is_drawn_that_nobody_asked_for() -> None:
-    s = Script(Plan(seats=1, window=1, drawing=Drawing.ON_DEMAND), batches=5).begin().ready(0)
-    s.perform(ASK)
+def test_check_notices_when_more_is_drawn_than_a_window_taken_literally_holds() -> None:
+    s = Script(Plan(seats=1, window=1, longest_bundle=1), batches=5).begin().ready(0)
     s.sup._ledger.pending.append(s.sup._ledger.draw(0, [1]))
     assert list(s.sup.check()) != []
 
 
 def test_check_notices_when_streams_overfill_the_window() -> None:
     s = Script(Plan(seats=1, window=1, source=Source.STREAMS), batches=5).begin().ready(0)
-    for place in (1, 2):  # one more than the fault of a broken stream could be
+    for place in range(1, LONGEST + 2):  # one more than the fault of a broken stream could be
         s.sup._ledger.pending.append(s.sup._ledger.draw(0, [place]))
     assert list(s.sup.check()) != []
 
@@ -339,9 +431,9 @@ def test_check_notices_when_the_loop_waits_and_nobody_is_left_to_bring_anything(
     s.perform(ASK)
     sup = s.sup
     (seat,) = sup._seats.all
-    (ticket, lease) = _first(_life(seat.life))
-    sup._ledger.leases.free(lease)
-    sup._ledger.pending.append(ticket)
+    errand = _first(_life(seat.life))
+    _life(seat.life).leases.free(errand.lease)
+    sup._ledger.pending.append(errand.ticket)
     seat.life, seat.undelivered, seat.state = None, 0, SeatState.LOST
     sup._seats.loadable = False
     assert list(sup.check()) != []

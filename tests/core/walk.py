@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 
 from antifreeze._core.events import Outcome
-from antifreeze._core.plan import Drawing, Limits, Plan, Source, Tenure
+from antifreeze._core.leases import Lease
+from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
+from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 
-from .world import FOR_EVER, Worker, World
+from .workers import Worker
+from .world import FOR_EVER, PAGE, World
 
 STEPS = {  # how often, relative to each other
     "ask": 8,
@@ -24,25 +27,28 @@ STEPS = {  # how often, relative to each other
     "begin_epoch": 1.5,
     "settle": 0.5,
     "die": 2,
-    "die_young": 2,
+    "die_young": 1.5,
+    "die_at_work": 2,
     "get_stuck": 1,
     "fail_starts": 0.5,
     "answer_out_of_turn": 1,
     "pass_time": 1,
     "ring": 3,
     "lie": 3,
+    "give_back": 4,
+    "fork": 2,
+    "change_habits": 0.5,
     "close": 0.2,
 }
 
 
 def random_plan(rng: random.Random) -> Plan:
-    drawing = rng.choice([Drawing.AHEAD, Drawing.AHEAD, Drawing.AHEAD, Drawing.ON_DEMAND])
     return Plan(
         seats=rng.choice([1, 1, 2, 2, 3, 4]),
-        window=1 if drawing is Drawing.ON_DEMAND else rng.choice([1, 2, 3, 4, 6, 8]),
+        window=rng.choice([1, 1, 1, 2, 3, 4, 6, 8]),
         order=rng.choice(list(Order)),
         source=rng.choice(list(Source)),
-        drawing=drawing,
+        longest_bundle=rng.choice([1, 2, LONGEST, LONGEST]),  # short ones: soon no room is left
         tenure=rng.choice(list(Tenure)),
         timeout_s=rng.choice([0.0, 3.0]),
         limits=Limits(
@@ -60,7 +66,7 @@ class Walk:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self._rng = random.Random(seed)
-        self.world = World(plan or random_plan(self._rng))
+        self.world = World(plan or random_plan(self._rng), self._rng.choice([1, 1, 2, 3, 8]))
         self._begin_epoch()
 
     def go(self, steps: int) -> None:
@@ -86,8 +92,23 @@ class Walk:
         ]
         return [self._rng.choice(fit)] if fit else []
 
+    def _said(self, worker: Worker) -> int | None:
+        """Give what a life says it worked on: nothing, something it has, or a lie."""
+        numbers = [ticket.number for ticket in worker.in_hand()]
+        return self._rng.choice([None, 0, *numbers[:8], *numbers[:8], self._rng.randint(1, 99)])
+
+    def _load(self, worker: Worker) -> None:
+        rng = self._rng
+        self.world.work(
+            worker,
+            self._outcome(),
+            count=rng.choice([1, 1, 1, 2, 5, 64]),
+            work_s=rng.choice([None, 0.0, 1e-6, 1e-6, 1e-6, 1e-4, 2.0]),
+            slab_bytes=rng.choice([0, 0, 0, 1, PAGE, BUNDLE_BYTES // 3, BUNDLE_BYTES + 1]),
+        )
+
     def _outcome(self) -> Outcome:
-        return self._rng.choice([Outcome.LOADED, Outcome.LOADED, Outcome.LOADED, Outcome.FAILED])
+        return self._rng.choice([*[Outcome.LOADED] * 7, Outcome.FAILED])
 
     def _ask(self) -> None:
         if not self.world.closed:
@@ -101,7 +122,7 @@ class Walk:
         for worker in self._pick(ready=True, busy=True):
             for _ in range(count):
                 if worker.inbox and worker.key in self.world.workers:
-                    self.world.work(worker, self._outcome())
+                    self._load(worker)
 
     def _work_on(self) -> None:
         self._work(self._rng.randint(2, 6))
@@ -114,7 +135,8 @@ class Walk:
     def _leave(self) -> None:
         leaving = [w for w in self.world.workers.values() if not w.counts and not w.stuck]
         if leaving:
-            self.world.die(self._rng.choice(leaving))
+            worker = self._rng.choice(leaving)
+            self.world.die(worker, said=self._said(worker))
 
     def _begin_epoch(self) -> None:
         if self.world.closed:
@@ -123,8 +145,9 @@ class Walk:
             if self.world.plan.source is Source.STREAMS and self._rng.random() < 0.8:
                 self.world.begin_epoch(FOR_EVER)
             else:
-                failures = {self._rng.randint(0, 11) for _ in range(self._rng.choice([0, 0, 2]))}
-                self.world.begin_epoch(self._rng.randint(0, 12), failures)
+                most = self._rng.choice([12, 12, 12, 12, 60, 200])
+                failures = {self._rng.randrange(most) for _ in range(self._rng.choice([0, 0, 2]))}
+                self.world.begin_epoch(self._rng.randint(0, most), failures)
 
     def _settle(self) -> None:
         if not self.world.over:
@@ -132,11 +155,15 @@ class Walk:
 
     def _die(self) -> None:
         for worker in self._pick():
-            self.world.die(worker)
+            self.world.die(worker, said=self._said(worker))
+
+    def _die_at_work(self) -> None:
+        for worker in self._pick(ready=True, busy=True):
+            self.world.die(worker, said=self._said(worker))
 
     def _die_young(self) -> None:
         for worker in self._pick(ready=False):
-            self.world.die(worker)
+            self.world.die(worker, said=self._said(worker))
 
     def _get_stuck(self) -> None:
         for worker in self._pick():
@@ -163,9 +190,31 @@ class Walk:
         strangers = [(rng.randrange(world.plan.seats), rng.randint(1, 4))]
         seat, life = rng.choice([*world.workers, *world.departed[-8:], *strangers])
         numbers = [*world.sealed, *list(world.sent)[-12:], rng.randint(1, 99)]
-        world.lie_about_parcel(seat, life, rng.choice(numbers))
+        world.lie_about_parcels(seat, life, rng.choices(numbers, k=rng.choice([1, 1, 4])))
+        world.lie_about_lease(
+            seat, life, Lease(rng.randint(0, 3), rng.randint(1, 3), rng.random() < 0.5)
+        )
+        for (seat_of, life_of), lease in world.slabs.past[-3:]:  # twice
+            world.lie_about_lease(seat_of, life_of, lease)
         world.lie_about_epoch(seat, life, world.epoch - rng.randint(0, 2))
         world.lie_about_life(seat, life)
+
+    def _give_back(self) -> None:
+        kept = list(self.world.slabs.kept)
+        for place in self._rng.sample(kept, min(len(kept), self._rng.choice([1, 1, 2, 99]))):
+            self.world.give_back(place)
+
+    def _fork(self) -> None:
+        self.world.fork()
+        if self._rng.random() < 0.5:
+            for place in list(self.world.slabs.kept):
+                self.world.give_back(place)
+
+    def _change_habits(self) -> None:
+        """Let the sampler give more or less at a time from now on, and so forth."""
+        self.world.gift = self._rng.choice([1, 3, 50, 1000])
+        self.world.stream_length = self._rng.choice([3, 3, 30])
+        self.world.looks_back = self._rng.choice([0, 2, 1000])
 
     def _close(self) -> None:
         if not self.world.closed:

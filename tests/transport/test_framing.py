@@ -48,7 +48,7 @@ def test_an_empty_body_is_a_frame() -> None:
 def test_descriptors_go_to_the_frames_that_announce_them() -> None:
     read, write = os.pipe()
     mine = Descriptor(read)
-    stream = prefix(Kind.READY, 1) + b"x" + prefix(Kind.PARCEL, 2, 1) + b"ab"
+    stream = prefix(Kind.READY, 1) + b"x" + prefix(Kind.PARCELS, 2, 1) + b"ab"
     frames = list(FrameReader().feed(stream, [mine]))
     assert [frame.descriptor for frame in frames] == [None, mine]
     assert not any(frame.lost for frame in frames)
@@ -57,14 +57,14 @@ def test_descriptors_go_to_the_frames_that_announce_them() -> None:
 
 
 def test_a_descriptor_that_could_not_be_received_is_told() -> None:
-    frames = list(FrameReader().feed(prefix(Kind.PARCEL, 1, 1) + b"a", []))
+    frames = list(FrameReader().feed(prefix(Kind.PARCELS, 1, 1) + b"a", []))
     assert frames[0].descriptor is None and frames[0].lost
 
 
 def test_descriptors_nobody_took_are_closed_with_the_reader() -> None:
     read, write = os.pipe()
     reader = FrameReader()
-    list(reader.feed(prefix(Kind.PARCEL, 10, 1), [Descriptor(read)]))
+    list(reader.feed(prefix(Kind.PARCELS, 10, 1), [Descriptor(read)]))
     del reader
     with pytest.raises(OSError):
         os.fstat(read)

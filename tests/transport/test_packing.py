@@ -7,9 +7,8 @@ import io
 import os
 import threading
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,33 +20,54 @@ from hypothesis import strategies as st
 from antifreeze import DataLoader
 from antifreeze._core.accounts import Timings
 from antifreeze._core.events import Outcome
-from antifreeze._transport import parcels
-from antifreeze._transport.descriptors import Descriptor
-from antifreeze._transport.framing import FrameReader
-from antifreeze._transport.memory import map_buffers, write_buffers
+from antifreeze._transport.arena import Arena
 from antifreeze._transport.packing import (
-    INLINE_BUFFER_BYTES,
+    SMALL_BYTES,
+    SMALL_TOTAL_BYTES,
+    Packed,
     Unpackable,
+    bring_inside,
     find_unpackable,
     pack,
 )
+from antifreeze._transport.parcels import Bundle, ReceivedParcel, SlabMark
+from antifreeze._transport.shelf import Returns, Shelf
 
 Point = namedtuple("Point", "x y")
 
 
-def _received(descriptor: int | None) -> list[Descriptor]:
-    return [] if descriptor is None else [Descriptor(os.dup(descriptor))]
+def packed_bytes(packed: Packed) -> int:
+    return packed.slab_bytes + len(packed.inline)
 
 
-def travel(batch: Any) -> Any:
-    """Send a batch through a real frame and real memory."""
-    parts, descriptor = parcels.encode(7, Outcome.LOADED, Timings(1, 2, 3, 4, 5), pack(batch))
-    stream = b"".join(parts)
-    (frame,) = FrameReader().feed(stream, _received(descriptor))
-    with parcels.closing(descriptor):
-        parcel = parcels.ReceivedParcel.decode(frame)
-    assert (parcel.number, parcel.outcome) == (7, Outcome.LOADED)
-    assert parcel.timings == Timings(1, 2, 3, 4, 5)
+def sent(packed: Packed, mark: SlabMark | None = None) -> Bundle:
+    """Send a packed batch through a real message."""
+    bundle = Bundle(Outcome.LOADED)
+    bundle.add(7, packed, Timings(1, 2, 3, 4, 5), mark)
+    arrived = Bundle.decode(memoryview(bundle.encode()))
+    assert (arrived.outcome, arrived.timings) == (Outcome.LOADED, Timings(1, 2, 3, 4, 5))
+    return arrived
+
+
+def travel(batch: Any, *, copied: bool = False) -> Any:
+    """Send a batch through a real message and real memory, from a worker's arena to a shelf."""
+    arena, shelf = Arena(), Shelf(0, 1, Returns())
+    arena.begin(0, renewed=False)
+    packed = pack(batch, arena)
+    slab = arena.seal(packed.slab_bytes)
+    mark = None if slab is None else SlabMark(0, 1, slab.memory.size)
+    bundle = sent(packed, mark)
+    view = None
+    if slab is not None:
+        descriptor = slab.take_descriptor()
+        assert descriptor is not None
+        shelf.put(0, descriptor, slab.memory.size)
+        view = shelf.view(0, 1)
+    ((number, arrived),) = bundle.parcels
+    parcel = ReceivedParcel(number, bundle.outcome, arrived, view)
+    assert parcel.number == 7
+    if copied:
+        parcel.copy_out()
     return parcel.open()
 
 
@@ -81,8 +101,7 @@ def test_any_view_of_a_tensor_arrives_with_its_values_shape_and_no_more_memory(
 
 def test_a_small_view_of_a_huge_storage_brings_only_itself() -> None:
     view = torch.zeros(10_000_000)[5:15]
-    packed = pack(view)
-    assert sum(buffer.nbytes for buffer in packed.buffers) == 40
+    assert packed_bytes(pack(view)) < 64
     assert travel(view).untyped_storage().nbytes() == 40
 
 
@@ -102,10 +121,10 @@ def test_memory_layout_survives() -> None:
 
 
 def test_what_arrives_can_be_written_and_small_things_do_not_hold_large_ones() -> None:
-    batch = travel({"large": torch.zeros(INLINE_BUFFER_BYTES), "small": torch.zeros(4)})
+    batch = travel({"large": torch.zeros(SMALL_BYTES), "small": torch.zeros(4)})
     batch["large"] += 1
     batch["small"] += 1
-    assert batch["large"].sum() == INLINE_BUFFER_BYTES
+    assert batch["large"].sum() == SMALL_BYTES
     array = travel(np.zeros(100_000))
     array[0] = 1.0
     assert array.flags.writeable
@@ -120,24 +139,42 @@ def test_containers_and_identity() -> None:
     assert type(arrived["c"]) is OrderedDict
 
 
-def test_many_buffers_are_more_than_one_call_can_write() -> None:
-    batch = [torch.full((INLINE_BUFFER_BYTES // 4 + i,), i) for i in range(600)]
-    arrived = travel(batch)
+@pytest.mark.parametrize("copied", [False, True])
+def test_many_large_buffers(copied: bool) -> None:
+    batch = [torch.full((SMALL_BYTES // 4 + i,), i) for i in range(600)]
+    arrived = travel(batch, copied=copied)
     assert all(torch.equal(a, b) for a, b in zip(arrived, batch, strict=True))
 
 
-def test_more_small_tensors_than_one_call_can_send() -> None:
+def test_many_small_tensors_go_to_the_slab_together() -> None:
     batch = [torch.tensor(i) for i in range(3000)]
+    arena = Arena()
+    arena.begin(0, renewed=False)
+    assert pack(batch, arena).slab_bytes > SMALL_TOTAL_BYTES
     assert [int(t) for t in travel(batch)] == list(range(3000))
+
+
+def test_labels_do_not_hold_the_images_they_came_with() -> None:
+    images, labels = travel([torch.zeros(64, 1000), torch.arange(64)])
+    alive = weakref.ref(images.untyped_storage())
+    del images
+    assert alive() is None
+    assert labels.untyped_storage().nbytes() == 64 * 8
 
 
 def test_a_large_pickle_does_not_travel_in_the_message() -> None:
     batch = {"text": "x" * 1_000_000, "more": [torch.zeros(100_000), b"y" * 500_000]}
-    parts, descriptor = parcels.encode(1, Outcome.LOADED, Timings(), pack(batch))
-    with parcels.closing(descriptor):
-        assert sum(memoryview(part).nbytes for part in parts) < 10_000
+    arena = Arena()
+    arena.begin(0, renewed=False)
+    assert len(sent_bytes(pack(batch, arena))) < 10_000
     arrived = travel(batch)
     assert arrived["text"] == batch["text"] and arrived["more"][1] == batch["more"][1]
+
+
+def sent_bytes(packed: Packed) -> bytes:
+    bundle = Bundle(Outcome.LOADED)
+    bundle.add(1, packed, Timings())
+    return bundle.encode()
 
 
 def test_kept_batches_cost_no_descriptors() -> None:
@@ -147,33 +184,45 @@ def test_kept_batches_cost_no_descriptors() -> None:
     assert [int(t[0]) for t in kept] == list(range(20))
 
 
-def test_buffers_start_at_cache_lines() -> None:
-    buffers = [memoryview(bytes([i]) * n) for i, n in enumerate((1, 63, 64, 65, 4096))]
-    descriptor = write_buffers(buffers)
-    views = map_buffers(descriptor, [buffer.nbytes for buffer in buffers])
-    os.close(descriptor)  # the views live on
-    assert [bytes(view) for view in views] == [bytes(buffer) for buffer in buffers]
-    starts = [torch.frombuffer(view, dtype=torch.uint8).data_ptr() % 64 for view in views]
-    assert starts == [0] * len(buffers)
+def test_tensors_in_a_slab_start_at_cache_lines() -> None:
+    batch = travel([torch.zeros(SMALL_BYTES + n, dtype=torch.uint8) for n in (1, 63, 64, 65)])
+    assert [tensor.data_ptr() % 64 for tensor in batch] == [0] * 4
 
 
-@contextmanager
-def no_memory(monkeypatch: pytest.MonkeyPatch, error: int) -> Iterator[None]:
-    def refuse(*args: Any) -> int:
-        raise OSError(error, os.strerror(error))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "memfd_create", refuse)
-        yield
+def test_tensors_in_a_message_are_aligned_for_what_they_hold() -> None:
+    batch = travel(
+        [torch.zeros(n, dtype=d) for n in (1, 3, 5) for d in (torch.uint8, torch.double)]
+    )
+    assert [tensor.data_ptr() % 16 for tensor in batch] == [0] * 6
 
 
-@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM])
-def test_where_there_is_no_memory_to_share_the_message_carries_everything(
-    monkeypatch: pytest.MonkeyPatch, error: int
+def test_what_the_kernel_did_not_take_travels_in_the_message() -> None:
+    batch = {"x": torch.arange(20_000), "y": torch.arange(3), "z": np.arange(9000.0)}
+    arena = Arena()
+    arena.begin(0, renewed=False)
+    packed = pack(batch, arena)
+    slab = arena.seal(packed.slab_bytes)
+    assert slab is not None
+    inside = bring_inside(packed, slab.memory.view)
+    ((_, arrived),) = sent(inside).parcels
+    opened = ReceivedParcel(1, Outcome.LOADED, arrived).open()
+    assert torch.equal(opened["x"], batch["x"]) and torch.equal(opened["y"], batch["y"])
+    assert np.array_equal(opened["z"], batch["z"])
+
+
+def test_without_a_descriptor_to_give_the_message_carries_everything(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def refuse(*args: Any) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
     batch = torch.arange(100_000)
-    with no_memory(monkeypatch, error):
-        assert torch.equal(travel(batch), batch)
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    arena = Arena()
+    arena.begin(0, renewed=False)
+    packed = pack(batch, arena)
+    assert packed.slab_bytes == 0 and len(packed.inline) == 800_000
+    assert torch.equal(travel(batch), batch)
 
 
 class Holder:

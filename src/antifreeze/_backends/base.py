@@ -10,26 +10,32 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .._core.accounts import Timings
 from .._core.commands import Force
-from .._core.events import Event, Outcome
-from .._core.leases import Lease
-from .._core.messages import message
-from .._core.tickets import Ticket
+from .._core.events import Event, LeaseReturned, Outcome, ProgramForked
+from .._core.messages import message, record
+from .._core.tickets import Errand
 
 
 class Parcel(Protocol):
     """A finished ticket."""
 
     @property
+    def number(self) -> int: ...
+
+    @property
     def outcome(self) -> Outcome: ...
 
     @property
-    def timings(self) -> Timings: ...
+    def in_slab(self) -> bool:
+        """Say whether the batch, opened or not, lies in a slab."""
+
+    def copy_out(self) -> None:
+        """Have the batch in memory of its own, now; called before `open` or not at all."""
 
     def open(self) -> Any:
         """Give the batch, or raise the error the user's code raised. Called once."""
@@ -41,14 +47,22 @@ class Parcel(Protocol):
         """Give back what an unopened parcel holds."""
 
 
-@dataclass(slots=True)
+@record
 class LocalParcel:
     """A parcel that never left this process: the batch, or the exception itself."""
 
+    number: int
     outcome: Outcome
-    timings: Timings
     _content: Any
     _remark: str | None = None
+    in_slab: bool = False
+
+    def copy_out(self) -> None:
+        """Copy the batch if parts of it are in a slab. (Pinned ones that hold arrays; what was
+        pinned is then no longer.)"""
+        if self.in_slab:
+            self._content = copy.deepcopy(self._content)
+            self.in_slab = False
 
     def remark(self, batch: Any) -> str | None:
         return self._remark
@@ -69,7 +83,8 @@ class LocalParcel:
 @message
 class Notice:
     event: Event
-    parcel: Parcel | None = None
+    parcels: Sequence[Parcel] = ()
+    timings: Timings | None = None  # of all these parcels together
 
 
 @message
@@ -80,6 +95,21 @@ class EpochBrief:
     shared_seed: int | None = None
 
 
+class Watch(Protocol):
+    """Where a thread sleeps that looks after a loader while its loop is away."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until something urgent happens, `end` is called, or the time is over."""
+
+    def pause(self, timeout_s: float) -> None:
+        """Sleep until `end` is called or the time is over."""
+
+    def end(self) -> None:
+        """Make both return at once, now and from now on. May be called from any thread."""
+
+    def close(self) -> None: ...
+
+
 class Backend(Protocol):
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         """Begin a life. Raises what starting raised; else `LifeReady` and then `EpochBegun`
@@ -87,7 +117,7 @@ class Backend(Protocol):
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None: ...
 
-    def send(self, seat: int, life: int, ticket: Ticket, lease: Lease) -> None: ...
+    def send(self, seat: int, life: int, errands: Sequence[Errand]) -> None: ...
 
     def stop(self, seat: int, life: int) -> None: ...
 
@@ -103,6 +133,16 @@ class Backend(Protocol):
 
     def collect(self) -> Sequence[Notice]:
         """Tell what has happened, in order. Never waits for anybody else."""
+
+    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+        """Tell which slabs the loop has let go of. Cheap; may be called at any time."""
+
+    def watch(self, *, parcels: bool = False) -> Watch | None:
+        """Give the place where a thread can wait for what should not wait until the loop comes
+        back: deaths, and `parcels` if asked for. None if there is no such thing."""
+
+    def poll_urgent(self) -> None:
+        """Look for that, without waiting; `collect` then tells of it."""
 
     def wake(self) -> None:
         """Make a `wait` in another thread return. May be called from any thread."""

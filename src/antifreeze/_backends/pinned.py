@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from .._core.commands import Force
-from .._core.events import Outcome, ParcelArrived
-from .._core.leases import Lease
-from .._core.tickets import Ticket
+from .._core.events import LeaseReturned, Outcome, ParcelsArrived, ProgramForked
+from .._core.tickets import Errand
 from .._transport.exceptions import pack_exception, rebuild_exception
-from .base import Backend, EpochBrief, LocalParcel, Notice, Parcel
+from .base import Backend, EpochBrief, LocalParcel, Notice, Parcel, Watch
 
 JOIN_S = 5.0  # a pinning call is a memory copy; a thread that needs longer is left behind
 
@@ -54,7 +53,7 @@ class PinnedBackend:
     def collect(self) -> Sequence[Notice]:
         notices: list[Notice] = []
         for notice in self._inner.collect():
-            if self._under_way or notice.parcel is not None:
+            if self._under_way or notice.parcels:
                 self._under_way += 1
                 self._work.put(notice)
             else:  # nothing before it is being pinned: it need not queue
@@ -82,8 +81,8 @@ class PinnedBackend:
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
         self._inner.begin_epoch(seat, life, brief)
 
-    def send(self, seat: int, life: int, ticket: Ticket, lease: Lease) -> None:
-        self._inner.send(seat, life, ticket, lease)
+    def send(self, seat: int, life: int, errands: Sequence[Errand]) -> None:
+        self._inner.send(seat, life, errands)
 
     def stop(self, seat: int, life: int) -> None:
         self._inner.stop(seat, life)
@@ -93,6 +92,16 @@ class PinnedBackend:
 
     def abandon(self, seat: int, life: int) -> None:
         self._inner.abandon(seat, life)
+
+    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+        return self._inner.returns()
+
+    def watch(self, *, parcels: bool = False) -> Watch | None:
+        return self._inner.watch(parcels=True)
+
+    def poll_urgent(self) -> None:
+        """Look for parcels, too: they can be pinned while the loop is away."""
+        self._inner.wait(0.0)
 
     def wake(self) -> None:
         self._inner.wake()
@@ -118,22 +127,35 @@ class PinnedBackend:
     def _pass_on(self, notice: Notice | None) -> None:
         if notice is None:
             return
-        parcel, event = notice.parcel, notice.event
-        if parcel is not None and isinstance(event, ParcelArrived):
+        event = notice.event
+        if not isinstance(event, ParcelsArrived) or event.outcome is not Outcome.LOADED:
+            self._done.append(notice)
+            return
+        count = len(notice.parcels)
+        timings = notice.timings
+        for parcel in notice.parcels:  # one notice each: some may fail
             pinned = self._pin(parcel)
-            notice = Notice(replace(event, outcome=pinned.outcome), pinned)
-        self._done.append(notice)
+            told = replace(
+                event,
+                numbers=(parcel.number,),
+                outcome=pinned.outcome,
+                work_s=None if event.work_s is None else event.work_s / count,
+                in_slab=pinned.in_slab,
+                slab_bytes=event.slab_bytes // count,
+            )
+            self._done.append(Notice(told, (pinned,), timings))
+            timings = None  # of all of them: with the first
 
     def _pin(self, parcel: Parcel) -> Parcel:
-        if parcel.outcome is not Outcome.LOADED:
-            return parcel
+        """Pin one batch. What the device does not pin (arrays, say) still lies in the slab."""
         try:
             if self._cannot is not None:
                 raise self._cannot
             opened = parcel.open()
             batch, remark = self._pinner.pin(opened), parcel.remark(opened)
+            del opened
         except BaseException as error:
             where = f"in pin memory thread for device {self._pinner.device}"
             failed = rebuild_exception(pack_exception(error, where, ()))
-            return LocalParcel(Outcome.FAILED, parcel.timings, failed)
-        return LocalParcel(Outcome.LOADED, parcel.timings, batch, remark)
+            return LocalParcel(parcel.number, Outcome.FAILED, failed)
+        return LocalParcel(parcel.number, Outcome.LOADED, batch, remark, parcel.in_slab)

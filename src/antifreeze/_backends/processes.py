@@ -21,46 +21,52 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from multiprocessing import reduction
 from typing import Any
 
-from .._core.accounts import Timings
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
+    LeaseReturned,
     LifeEnded,
     LifeReady,
     LifeSilent,
     Outcome,
-    ParcelArrived,
+    ParcelsArrived,
+    ProgramForked,
 )
 from .._core.faults import Ending
-from .._core.leases import Lease
-from .._core.tickets import Ticket
+from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, FrameReader, Kind, prefix
-from .._transport.parcels import ReceivedParcel
-from .._transport.tickets import encode_ticket
+from .._transport.parcels import Bundle, ReceivedParcel
+from .._transport.shelf import Returns, Shelf
+from .._transport.status import StatusBoard
+from .._transport.tickets import encode_tickets
 from .._worker.main import run
 from .._worker.spec import Job, WorkerSpec
 from .base import EpochBrief, LocalParcel, Notice
 
-CHUNK = 256 * 1024  # bytes a read
+CHUNK = 64 * 1024  # bytes a read; a larger buffer would be mapped and faulted in anew each time
 REAP_S = 1.0  # from a fork server the exit status comes a little later than the death
 LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
+
+
+Process = multiprocessing.process.BaseProcess
 
 
 class Line:
     """One life as the main process sees it: its process, its channel, its outbox."""
 
     def __init__(
-        self,
-        seat: int,
-        life: int,
-        process: multiprocessing.process.BaseProcess,
-        sock: socket.socket,
+        self, spec: WorkerSpec, process: Process, sock: socket.socket, returns: Returns
     ) -> None:
-        self.seat, self.life, self.process, self.sock = seat, life, process, sock
+        self.seat, self.life, self.status = spec.seat, spec.life, spec.status
+        self.process, self.sock = process, sock
+        self.shelf = Shelf(spec.seat, spec.life, returns)
         self.reader = FrameReader()
         self.outbox: deque[memoryview] = deque()
         self.pidfd = Descriptor(os.pidfd_open(process.pid or 0))
@@ -109,6 +115,15 @@ class Line:
             if len(data) < CHUNK and not self.reader.receive_into():
                 return
 
+    def renewed(self, errand: Errand) -> Errand:
+        """Ask for a new slab for as long as one is needed: the life may skip tickets."""
+        lease = errand.lease
+        if lease.renewed:
+            self.shelf.spoil(lease.slot)
+        elif self.shelf.lacks(lease.slot):
+            return Errand(errand.ticket, replace(lease, renewed=True))
+        return errand
+
     def close(self) -> None:
         """Let go of the life. In a child of the user's too, where multiprocessing would end at
         exit what it takes for the child's own processes."""
@@ -142,6 +157,45 @@ def _without_interrupts() -> Iterator[None]:
                 handler(*waiting[0])
 
 
+class DeathWatch:
+    """Where a thread waits for the end of a life, beside the loop's own waiting."""
+
+    def __init__(self) -> None:
+        self._parcels = False  # wait for parcels, too
+        self._ended = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        self._all = select.poll()
+        self._end_only = select.poll()
+        for poller in (self._all, self._end_only):
+            poller.register(self._ended.number, select.POLLIN)
+
+    def look_for_parcels(self, lines: Iterable[Line]) -> None:
+        self._parcels = True
+        for line in lines:
+            self._all.register(line.sock.fileno(), select.POLLIN)
+
+    def add(self, line: Line) -> None:
+        self._all.register(line.pidfd.number, select.POLLIN)
+        if self._parcels:
+            self._all.register(line.sock.fileno(), select.POLLIN)
+
+    def remove(self, *descriptors: int) -> None:
+        for number in descriptors:
+            with contextlib.suppress(KeyError):  # it was not looked at, or no longer
+                self._all.unregister(number)
+
+    def wait(self, timeout_s: float) -> None:
+        self._all.poll(1000 * timeout_s)
+
+    def pause(self, timeout_s: float) -> None:
+        self._end_only.poll(1000 * timeout_s)
+
+    def end(self) -> None:
+        os.eventfd_write(self._ended.number, 1)
+
+    def close(self) -> None:
+        self._ended.close()
+
+
 class ProcessBackend:
     """Lives are processes of the given multiprocessing context, or of the program's own."""
 
@@ -159,20 +213,25 @@ class ProcessBackend:
         self._waker_lock = threading.Lock()  # held for a write or a close, never longer
         self._closed = False
         self._poller.register(self._waker.number, select.POLLIN)
+        self._watch = DeathWatch()
+        self._returns = Returns()
+        inherited = self._context.get_start_method() == "fork"
+        self._status = StatusBoard(None if inherited else reduction.DupFd)
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         ours, theirs = socket.socketpair()
         keep_from_children(ours)  # before the fork, so that the worker itself does not hold it
+        spec = self._spec(seat, life, brief)
         process = self._context.Process(
             target=run,
-            args=(self._spec(seat, life, brief), theirs),
+            args=(spec, theirs),
             name=f"antifreeze worker {seat}",
             daemon=True,
         )
         try:
             with _without_interrupts():
                 process.start()
-            line = Line(seat, life, process, ours)
+            line = Line(spec, process, ours, self._returns)
         except BaseException:
             ours.close()
             if process.pid is not None:  # it runs, and nobody would ever hear of it
@@ -186,17 +245,29 @@ class ProcessBackend:
         for fd in (line.sock.fileno(), line.pidfd.number):
             self._by_fd[fd] = line
             self._poller.register(fd, select.POLLIN)
+        self._watch.add(line)
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
         self._put(seat, life, Kind.BEGIN_EPOCH, pickle.dumps((brief.epoch, brief.shared_seed)))
 
-    def send(self, seat: int, life: int, ticket: Ticket, lease: Lease) -> None:
+    def send(self, seat: int, life: int, errands: Sequence[Errand]) -> None:
+        line = self._lines.get((seat, life))
+        if line is None:
+            return
+        errands = [line.renewed(errand) for errand in errands]
         try:
-            self._put(seat, life, Kind.TICKET, encode_ticket(ticket))
+            body = encode_tickets(errands)
         except Exception as error:  # indices of the user's own making that cannot be pickled
-            parcel = LocalParcel(Outcome.FAILED, Timings(), error)
-            event = ParcelArrived(seat, life, ticket.number, Outcome.FAILED)
-            self._notices.append(Notice(event, parcel))
+            if len(errands) > 1:
+                for errand in errands:
+                    self.send(seat, life, (errand,))
+                return
+            number = errands[0].ticket.number
+            event = ParcelsArrived(seat, life, (number,), Outcome.FAILED)
+            parcel = LocalParcel(number, Outcome.FAILED, error)
+            self._notices.append(Notice(event, (parcel,)))
+            return
+        self._put(seat, life, Kind.TICKETS, body)
 
     def stop(self, seat: int, life: int) -> None:
         self._put(seat, life, Kind.STOP, b"")
@@ -216,7 +287,14 @@ class ProcessBackend:
         if self._notices:
             timeout_s = 0.0
         longest = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
-        self._polled = self._poller.poll(1000 * longest)
+        self._polled = self._poller.poll(0)
+        if self._polled or not longest:
+            return
+        self._status.set_waiting(True)
+        try:
+            self._polled = self._poller.poll(1000 * longest)
+        finally:
+            self._status.set_waiting(False)
 
     def collect(self) -> Sequence[Notice]:
         ended: list[Line] = []
@@ -241,6 +319,22 @@ class ProcessBackend:
         notices, self._notices = self._notices, []
         return notices
 
+    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+        return self._returns.collect()
+
+    def watch(self, *, parcels: bool = False) -> DeathWatch:
+        if parcels:
+            self._watch.look_for_parcels(self._lines.values())
+        return self._watch
+
+    def poll_urgent(self) -> None:
+        by_fd = self._by_fd
+        self._polled = [
+            (fd, mask)
+            for fd, mask in self._poller.poll(0)
+            if fd in by_fd and fd == by_fd[fd].pidfd.number
+        ]
+
     def wake(self) -> None:
         with self._waker_lock:
             if not self._closed:
@@ -263,6 +357,8 @@ class ProcessBackend:
                 self._closed = True
                 self._poller.unregister(self._waker.number)
                 self._waker.close()
+                self._watch.close()
+                self._status.close()
 
     def __repr__(self) -> str:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
@@ -277,14 +373,17 @@ class ProcessBackend:
             epoch=brief.epoch,
             shared_seed=brief.shared_seed,
             main_pid=os.getpid(),
+            status=self._status.line(),
             dies_with_parent=by_server or threading.current_thread() is threading.main_thread(),
         )
 
     def _put(self, seat: int, life: int, kind: Kind, data: bytes) -> None:
         line = self._lines.get((seat, life))
         if line is not None:
+            before = bool(line.outbox)
             line.put(kind, data)
-            self._mind_outbox(line)
+            if before or line.outbox:
+                self._mind_outbox(line)
 
     def _mind_outbox(self, line: Line) -> None:
         if line.sock.fileno() in self._by_fd:
@@ -301,12 +400,33 @@ class ProcessBackend:
 
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
-        if frame.kind is Kind.PARCEL:
-            parcel = ReceivedParcel.decode(frame)
-            return Notice(ParcelArrived(seat, life, parcel.number, parcel.outcome), parcel)
+        if frame.kind is Kind.PARCELS:
+            return self._parcels(line, frame)
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))
         return Notice(LifeReady(seat, life))
+
+    def _parcels(self, line: Line, frame: Frame) -> Notice:
+        bundle = Bundle.decode(frame.body)
+        outcome, timings, shelf = bundle.outcome, bundle.timings, line.shelf
+        if frame.descriptor is not None or frame.lost:
+            mark = bundle.marks[0]
+            shelf.put(mark.slot, frame.descriptor, mark.size)
+        views = [shelf.view(mark.slot, mark.generation) for mark in bundle.marks]
+        parcels = [
+            ReceivedParcel(number, outcome, packed, slab)
+            for (number, packed), slab in zip_longest(bundle.parcels, views)
+        ]
+        event = ParcelsArrived(
+            line.seat,
+            line.life,
+            tuple([number for number, _ in bundle.parcels]),
+            outcome,
+            timings.fetch_s + timings.collate_s + timings.pack_s,
+            bool(views),
+            sum(mark.size for mark in bundle.marks),
+        )
+        return Notice(event, parcels, timings)
 
     def _end(self, line: Line) -> None:
         with contextlib.suppress(EOFError):
@@ -323,16 +443,19 @@ class ProcessBackend:
         else:
             ending = Ending(exit_code=code)
         self._forget(line)
-        self._notices.append(Notice(LifeEnded(line.seat, line.life, ending)))
+        event = LifeEnded(line.seat, line.life, ending, line.status.working_on or None)
+        self._notices.append(Notice(event))
 
     def _silence(self, line: Line) -> None:
         fd = line.sock.fileno()
         if self._by_fd.pop(fd, None) is not None:
             self._poller.unregister(fd)
+            self._watch.remove(fd)
 
     def _forget(self, line: Line) -> None:
         self._lines.pop((line.seat, line.life), None)
         self._silence(line)
         if self._by_fd.pop(line.pidfd.number, None) is not None:
             self._poller.unregister(line.pidfd.number)
+            self._watch.remove(line.pidfd.number)
         line.close()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from .messages import message
+from .messages import message, record
 
 
 @message
@@ -18,7 +16,7 @@ class Timings:
     sealed_at: float = 0.0
 
 
-@dataclass(slots=True)
+@record
 class LoopAccount:
     """Split the life of a loop into waiting for data and being away with its own work."""
 
@@ -43,7 +41,7 @@ class LoopAccount:
         self._left_at = None
 
 
-@dataclass(slots=True)
+@record
 class WorkAccount:
     """Sum the timings of all parcels that arrived."""
 
@@ -52,8 +50,14 @@ class WorkAccount:
     collate_s: float = 0.0
     pack_s: float = 0.0
 
-    def add(self, timings: Timings) -> None:
+    def count(self, fetch_s: float, collate_s: float) -> None:
+        """Add one batch that was loaded where it is used."""
         self.parcels += 1
+        self.fetch_s += fetch_s
+        self.collate_s += collate_s
+
+    def add(self, timings: Timings, parcels: int) -> None:
+        self.parcels += parcels
         self.fetch_s += timings.fetch_s
         self.collate_s += timings.collate_s
         self.pack_s += timings.pack_s

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from .faults import Fault
-from .leases import Lease
 from .messages import message
-from .tickets import Ticket
+from .tickets import Errand
 
 
 class Force(Enum):
@@ -18,8 +17,10 @@ class Force(Enum):
 
 
 @message
-class DrawTicket:
-    """Ask the sampler for one more batch; answer with what it gave."""
+class DrawTickets:
+    """Ask the sampler for so many more batches; answer, once, with what it gave."""
+
+    count: int
 
 
 @message
@@ -41,13 +42,12 @@ class BeginEpoch:
 
 
 @message
-class SendTicket:
-    """Hand a ticket to a life, with the lease its parcel may use."""
+class SendTickets:
+    """Hand tickets to a life, each with the lease its parcel may use."""
 
     seat: int
     life: int
-    ticket: Ticket
-    lease: Lease
+    errands: tuple[Errand, ...]
 
 
 @message
@@ -84,9 +84,10 @@ class DropParcel:
 
 @message
 class Deliver:
-    """Give the loop the parcel of this ticket: a batch, or the exception it holds."""
+    """Give the loop these parcels, one a `next`: each a batch, or the exception it holds."""
 
-    number: int
+    numbers: tuple[int, ...]
+    copied: bool = False  # out of its slab, which is used again at once
 
 
 @message
@@ -102,10 +103,10 @@ class FinishEpoch:
 
 
 Command = (
-    DrawTicket
+    DrawTickets
     | StartLife
     | BeginEpoch
-    | SendTicket
+    | SendTickets
     | StopLife
     | KillLife
     | AbandonLife

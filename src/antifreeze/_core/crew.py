@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from . import commands as do
 from .deadlines import DeadlineKind, Deadlines, Key
+from .events import LifeEnded
 from .faults import Ending, Fault, FaultKind
 from .leases import LeaseTable
+from .messages import message
 from .plan import Limits
 from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, Seats, SeatState
 from .tickets import Ticket
@@ -24,7 +24,7 @@ LIFE_DEADLINES = (
 Out = list[do.Command]
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Loss:
     """A life that will bring nothing more, and the tickets it held, oldest first."""
 
@@ -32,7 +32,7 @@ class Loss:
     life: Life
     was: LifeState
     tickets: tuple[Ticket, ...]
-    innocent: bool  # it was busy with something older than any of these tickets
+    suspect: Ticket | None  # the one it worked on; None if on something older than all of these
     kind: FaultKind
     ending: Ending | None
     seconds: float  # it had worked on the oldest ticket
@@ -53,20 +53,20 @@ class Loss:
 class Crew:
     """Everyone who works, and the deadlines that bind them. Decides about lives, not tickets."""
 
-    def __init__(self, seats: int, limits: Limits, leases: LeaseTable) -> None:
+    def __init__(self, seats: int, limits: Limits, leases_a_life: int) -> None:
         self.seats = Seats(seats)
         self.deadlines = Deadlines()
         self.dying: dict[tuple[int, int], Life] = {}  # replaced before they were gone
         self.epoch = 0
         self.restarts = 0
         self._limits = limits
-        self._leases = leases
+        self._leases_a_life = leases_a_life
 
     def start(self, seat: Seat, now: float, out: Out) -> None:
         if seat.lives:
             self.restarts += 1
         seat.lives += 1
-        seat.life = Life(seat.lives)
+        seat.life = Life(seat.lives, LeaseTable(self._leases_a_life))
         self._set(DeadlineKind.START, seat, seat.life, now + self._limits.start_s)
         out.append(do.StartLife(seat.number, seat.lives, self.epoch))
 
@@ -86,16 +86,15 @@ class Crew:
         life.working_since = now
         if self._limits.ticket_s is None:
             return
-        if life.held and life.state is LifeState.SERVING:
+        if (life.held or life.orphans) and life.state is LifeState.SERVING:
             self._set(DeadlineKind.TICKET, seat, life, now + self._limits.ticket_s)
         else:
             self._clear(DeadlineKind.TICKET, seat, life)
 
-    def orphan_tickets(self, seat: Seat, life: Life) -> None:
+    def orphan_tickets(self, life: Life) -> None:
         """Stop counting on what a life holds; the room stays its own until it lets go."""
-        life.orphans.update((number, lease) for number, (_, lease) in life.held.items())
-        life.held.clear()
-        self._clear(DeadlineKind.TICKET, seat, life)
+        life.orphans.update((number, errand.lease) for number, errand in life.held.items())
+        life.held.clear()  # its deadline goes on: others may wait for the room
 
     def stop(self, seat: Seat, now: float, out: Out) -> None:
         """Ask a life to leave; `press` gets harder if it does not."""
@@ -118,12 +117,11 @@ class Crew:
             self.stop(seat, now, out)
 
     def condemn(self, seat: Seat, life: Life, now: float, out: Out) -> Loss:
-        """End a life that keeps everyone waiting; its seat is free at once, its room is not."""
-        loss = self._loss(seat, life, FaultKind.HANG, None, now)
-        for lease in life.leases():
-            self._leases.quarantine(lease)
-        self.orphan_tickets(seat, life)
+        """End a life that keeps everyone waiting; its seat is free at once."""
+        loss = self._loss(seat, life, FaultKind.HANG, now)
+        self.orphan_tickets(life)
         self._clear(DeadlineKind.START, seat, life)
+        self._clear(DeadlineKind.TICKET, seat, life)
         self._clear(DeadlineKind.SILENT, seat, life)
         life.move(LifeCue.CONDEMN)
         seat.life = None
@@ -147,17 +145,17 @@ class Crew:
         else:
             self._abandon(seat, life, out)
 
-    def ended(self, seat: Seat, number: int, ending: Ending, now: float) -> Loss | None:
+    def ended(self, seat: Seat, event: LifeEnded, now: float) -> Loss | None:
         """Take note of an end. Gives the loss if it was the present life of its seat."""
-        dying = self.dying.pop((seat.number, number), None)
+        dying = self.dying.pop((seat.number, event.life), None)
         if dying is not None:
-            self._bury(seat, dying)
+            self._part(seat, dying)
             return None
         life = seat.life
-        if life is None or life.number != number:
+        if life is None or life.number != event.life:
             return None
-        loss = self._loss(seat, life, FaultKind.CRASH, ending, now)
-        self._bury(seat, life)
+        loss = self._loss(seat, life, FaultKind.CRASH, now, event)
+        self._part(seat, life)
         seat.life = None
         return loss
 
@@ -170,23 +168,26 @@ class Crew:
         self.deadlines.clear((DeadlineKind.REST, seat.number, -1))
 
     def _loss(
-        self, seat: Seat, life: Life, kind: FaultKind, ending: Ending | None, now: float
+        self, seat: Seat, life: Life, kind: FaultKind, now: float, event: LifeEnded | None = None
     ) -> Loss:
-        tickets = tuple(ticket for ticket, _ in life.held.values())
-        innocent = life.epoch != self.epoch
-        seconds = now - life.working_since
-        return Loss(seat, life, life.state, tickets, innocent, kind, ending, seconds)
-
-    def _bury(self, seat: Seat, life: Life) -> None:
-        """Free all that a life held; it can touch nothing any more."""
-        for lease in life.leases():
-            self._leases.free(lease)
-        self._part(seat, life)
+        suspect: Ticket | None = None
+        if life.epoch == self.epoch and life.held:  # else it was busy with something older
+            number = None if event is None else event.working_on
+            # Without word of it: a life works on its oldest ticket.
+            suspect = life.held.get(number or 0, next(iter(life.held.values()))).ticket
+        return Loss(
+            seat=seat,
+            life=life,
+            was=life.state,
+            tickets=tuple(errand.ticket for errand in life.held.values()),
+            suspect=suspect,
+            kind=kind,
+            ending=None if event is None else event.ending,
+            seconds=now - life.working_since,
+        )
 
     def _abandon(self, seat: Seat, life: Life, out: Out) -> None:
-        """Go on without a life that the kernel cannot end, and without the room it may write to."""
-        for lease in life.leases():
-            self._leases.retire(lease)
+        """Go on without a life that the kernel cannot end."""
         self.dying.pop((seat.number, life.number), None)
         if seat.life is life:
             seat.life = None

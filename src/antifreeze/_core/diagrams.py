@@ -13,7 +13,7 @@ Table = Mapping[tuple[Any, Any], Any]
 INTRODUCTIONS = {
     "life": "One worker, from its start to its end.",
     "seat": "A numbered place for a worker. It stays for the whole run; lives come and go.",
-    "lease": "The right to hold room for one parcel.",
+    "lease": "The right to use a slab of a worker's memory, for one batch.",
 }
 
 

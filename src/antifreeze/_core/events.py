@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from .faults import Ending
+from .leases import Lease
 from .messages import message
 
 
@@ -31,10 +32,10 @@ class LoopAsked:
 
 
 @message
-class TicketDrawn:
-    """The sampler gave the indices of one more batch."""
+class TicketsDrawn:
+    """The sampler gave the indices of further batches: at least one, at most as many as asked."""
 
-    indices: Any
+    indices: tuple[Any, ...]
 
 
 @message
@@ -68,13 +69,30 @@ class EpochBegun:
 
 
 @message
-class ParcelArrived:
-    """A life finished a ticket."""
+class ParcelsArrived:
+    """A life finished tickets, in this order, all with the same outcome."""
 
     seat: int
     life: int
-    number: int
+    numbers: tuple[int, ...]
     outcome: Outcome
+    work_s: float | None = None  # it took to load all of them, where that is known
+    in_slab: bool = False  # each lies in the slab of its lease
+    slab_bytes: int = 0  # of all the slabs they came in
+
+
+@message
+class LeaseReturned:
+    """The loop let go of the last view of a slab."""
+
+    seat: int
+    life: int
+    lease: Lease
+
+
+@message
+class ProgramForked:
+    """This process forked: the child sees, and may keep, all that the loop keeps now."""
 
 
 @message
@@ -84,6 +102,7 @@ class LifeEnded:
     seat: int
     life: int
     ending: Ending
+    working_on: int | None = None  # number of the ticket, where the life left word of it
 
 
 @message
@@ -107,12 +126,14 @@ class CloseAsked:
 Event = (
     EpochAsked
     | LoopAsked
-    | TicketDrawn
+    | TicketsDrawn
     | SamplerEnded
     | SamplerFailed
     | LifeReady
     | EpochBegun
-    | ParcelArrived
+    | ParcelsArrived
+    | LeaseReturned
+    | ProgramForked
     | LifeEnded
     | LifeSilent
     | ClockRang

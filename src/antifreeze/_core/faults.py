@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from .messages import frozen
 from .tickets import Ticket
 
 
@@ -21,7 +21,7 @@ class FaultKind(Enum):
     TIMEOUT = "timeout"  # the loop waited longer than the user's `timeout`
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """How a life ended: an exit code, or the number of the signal that killed it."""
 
@@ -30,7 +30,7 @@ class Ending:
     words: str = ""  # what the backend knows beyond the numbers, e.g. a start-up traceback
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """One thing that went wrong, with all the core knows about it."""
 

@@ -1,14 +1,16 @@
-"""The right to hold room for one parcel, and when that room may be used again.
+"""The right to use a slab of a worker's memory, and when that slab may be used again.
 
-1. A ticket in flight holds one lease, from the moment it is dealt until it is delivered.
-2. A slot has one holder at a time; each new lease of a slot has a new generation.
-3. Room that a condemned life may still write to is quarantined until that life is gone;
-   if it never goes, the slot is retired and a new one takes its place.
+1. A ticket in flight holds one lease of the life that loads it, from the moment it is dealt. If
+   its parcel needs no slab, the lease ends when it is delivered.
+2. If the parcel lies in the slab, the loop keeps the lease until the last view of it is gone.
+3. A slot has one holder at a time; each new lease of a slot has a new generation.
+4. Memory belongs to one life. What a life that is gone had lent is nobody's concern: no other
+   life writes there.
+5. What the loop keeps while its process forks may be read by the child for ever. That slab is
+   spoiled: the next lease of its slot says `renewed`, and the life takes new memory for it.
 
-    free --lend--> lent --seal--> sealed --free--> free
-                    |  \\--free--> free; \\--retire--> retired
-                    \\--quarantine--> quarantined --free--> free
-                                             \\--retire--> retired
+    free --lend--> lent --seal--> sealed --keep--> kept --spoil--> spoiled
+    free <--free-- lent, sealed, kept, spoiled
 """
 
 from __future__ import annotations
@@ -21,29 +23,30 @@ from .states import State
 
 class LeaseState(State):
     FREE = "free"
-    LENT = "lent"  # a life may write there
+    LENT = "lent"  # its life may write there
     SEALED = "sealed"  # the parcel is complete and waits for the loop
-    QUARANTINED = "quarantined"  # nobody may touch it until the life that held it is gone
-    RETIRED = "retired"  # never used again: a process the kernel cannot end may write there
+    KEPT = "kept"  # the loop looks at it
+    SPOILED = "spoiled"  # ... and so may a process that was forked meanwhile
 
 
 class LeaseCue(State):
     LEND = "lend"
     SEAL = "seal"
-    QUARANTINE = "quarantine"
+    KEEP = "keep"
+    SPOIL = "spoil"
     FREE = "free"
-    RETIRE = "retire"
 
 
 TRANSITIONS: dict[tuple[LeaseState, LeaseCue], LeaseState] = {
     (LeaseState.FREE, LeaseCue.LEND): LeaseState.LENT,
     (LeaseState.LENT, LeaseCue.SEAL): LeaseState.SEALED,
-    (LeaseState.LENT, LeaseCue.QUARANTINE): LeaseState.QUARANTINED,
     (LeaseState.LENT, LeaseCue.FREE): LeaseState.FREE,
-    (LeaseState.LENT, LeaseCue.RETIRE): LeaseState.RETIRED,
+    (LeaseState.SEALED, LeaseCue.KEEP): LeaseState.KEPT,
     (LeaseState.SEALED, LeaseCue.FREE): LeaseState.FREE,
-    (LeaseState.QUARANTINED, LeaseCue.FREE): LeaseState.FREE,
-    (LeaseState.QUARANTINED, LeaseCue.RETIRE): LeaseState.RETIRED,
+    (LeaseState.KEPT, LeaseCue.SPOIL): LeaseState.SPOILED,
+    (LeaseState.KEPT, LeaseCue.FREE): LeaseState.FREE,
+    (LeaseState.SPOILED, LeaseCue.SPOIL): LeaseState.SPOILED,
+    (LeaseState.SPOILED, LeaseCue.FREE): LeaseState.FREE,
 }
 
 
@@ -51,47 +54,57 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseCue], LeaseState] = {
 class Lease:
     slot: int
     generation: int
+    renewed: bool = False  # the slab this slot had must not be used again
 
 
 class LeaseTable:
-    """Lend a bounded number of slots and know who holds which."""
+    """Lend a bounded number of slots of one life and know the state of each.
 
-    __slots__ = ("_free", "_generations", "_states")
+    The slot that was freed last is lent first, so that as few slabs as possible are in use.
+    """
+
+    __slots__ = ("_free", "_generations", "_spoiled", "_states", "capacity")
 
     def __init__(self, capacity: int) -> None:
-        self._states = [LeaseState.FREE] * capacity
-        self._generations = [0] * capacity
-        self._free = list(range(capacity - 1, -1, -1))
-
-    @property
-    def capacity(self) -> int:
-        """Count the slots that are or can become free."""
-        return len(self._states) - self.count(LeaseState.RETIRED)
+        self.capacity = capacity
+        self._states: list[LeaseState] = []  # grows to `capacity` as slots are needed
+        self._generations: list[int] = []
+        self._free: list[int] = []
+        self._spoiled: set[int] = set()  # free slots whose memory must not be used again
 
     def lend(self) -> Lease | None:
         """Lend a free slot, or give None: the caller waits, it never takes more."""
-        if not self._free:
+        if self._free:
+            slot = self._free.pop()
+        elif len(self._states) < self.capacity:
+            slot = len(self._states)
+            self._states.append(LeaseState.FREE)
+            self._generations.append(0)
+        else:
             return None
-        slot = self._free.pop()
         self._states[slot] = TRANSITIONS[self._states[slot], LeaseCue.LEND]
         self._generations[slot] += 1
+        if self._spoiled and slot in self._spoiled:
+            self._spoiled.remove(slot)
+            return Lease(slot, self._generations[slot], True)
         return Lease(slot, self._generations[slot])
 
     def seal(self, lease: Lease) -> None:
         self._move(lease, LeaseCue.SEAL)
 
-    def quarantine(self, lease: Lease) -> None:
-        self._move(lease, LeaseCue.QUARANTINE)
+    def keep(self, lease: Lease) -> None:
+        self._move(lease, LeaseCue.KEEP)
+
+    def spoil(self, lease: Lease) -> None:
+        self._move(lease, LeaseCue.SPOIL)
 
     def free(self, lease: Lease) -> None:
+        slot = lease.slot
+        before = self._states[slot]
         self._move(lease, LeaseCue.FREE)
-        self._free.append(lease.slot)
-
-    def retire(self, lease: Lease) -> None:
-        self._move(lease, LeaseCue.RETIRE)
-        self._free.append(len(self._states))
-        self._states.append(LeaseState.FREE)
-        self._generations.append(0)
+        self._free.append(slot)
+        if before is LeaseState.SPOILED:
+            self._spoiled.add(slot)
 
     def state(self, lease: Lease) -> LeaseState:
         """Say what a lease is worth now; an outdated generation is worth nothing."""
@@ -99,13 +112,17 @@ class LeaseTable:
             return LeaseState.FREE
         return self._states[lease.slot]
 
-    def count(self, state: LeaseState) -> int:
-        return self._states.count(state)
+    def count(self, *states: LeaseState) -> int:
+        return sum(state in states for state in self._states)
 
     def unsound(self) -> Iterator[str]:
         free = [slot for slot, state in enumerate(self._states) if state is LeaseState.FREE]
         if sorted(self._free) != free:
             yield f"slots {sorted(self._free)} are listed as free, {free} are"
+        if not self._spoiled <= set(free):
+            yield f"slots {sorted(self._spoiled)} are to be renewed, and some are in use"
+        if len(self._states) > self.capacity:
+            yield f"{len(self._states)} slots, {self.capacity} are allowed"
 
     def _move(self, lease: Lease, cue: LeaseCue) -> None:
         if self._generations[lease.slot] != lease.generation:

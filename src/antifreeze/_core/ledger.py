@@ -5,24 +5,38 @@ from __future__ import annotations
 from bisect import insort
 
 from .faults import Fault
-from .leases import Lease, LeaseTable
+from .leases import Lease
+from .messages import message
 from .plan import Plan
 from .reorder import ReorderWindow
 from .seats import Life, Seat
-from .tickets import Ticket
+from .tickets import Errand, Ticket
+
+KeptKey = tuple[int, int, int]  # seat, life, slot
+
+
+@message
+class Arrival:
+    """A parcel that waits for the loop."""
+
+    seat: Seat
+    life: Life
+    lease: Lease
+    in_slab: bool
 
 
 class Ledger:
     """Keep the tickets of one epoch, from drawing to delivery. Each leaves exactly once."""
 
-    __slots__ = ("_arrived", "_faults", "_numbers", "leases", "pending", "window")
+    __slots__ = ("_faults", "_keep_limit", "_numbers", "arrived", "kept", "pending", "window")
 
     def __init__(self, plan: Plan) -> None:
         self.window = ReorderWindow(plan.order)
-        # Twice the window: tickets of a broken-off epoch may be out while the next one begins.
-        self.leases = LeaseTable(2 * plan.window)
         self.pending: list[Ticket] = []  # in nobody's hands; by position
-        self._arrived: dict[int, tuple[Seat, Lease]] = {}  # parcels, by ticket number
+        self.arrived: dict[int, Arrival] = {}  # by ticket number
+        # What the loop looks at, of whatever epoch; at most `_keep_limit`.
+        self.kept: dict[KeptKey, tuple[Life, Lease]] = {}
+        self._keep_limit = plan.kept
         self._faults: dict[int, Fault] = {}  # by ticket number
         self._numbers = 0
 
@@ -30,20 +44,17 @@ class Ledger:
         self._numbers += 1
         return Ticket(self._numbers, epoch, self.window.draw(), indices)
 
-    def hand_out(self, ticket: Ticket, seat: Seat, life: Life, lease: Lease) -> None:
-        life.held[ticket.number] = (ticket, lease)
-        seat.undelivered += 1
-
     def reclaim(self, ticket: Ticket, *, attempt: int) -> None:
         """Take a ticket back under a new number, so that no late parcel of it can count."""
         self._numbers += 1
         again = Ticket(self._numbers, ticket.epoch, ticket.position, ticket.indices, attempt)
         insort(self.pending, again, key=lambda t: t.position)
 
-    def arrive(self, ticket: Ticket, seat: Seat, lease: Lease) -> None:
-        self.leases.seal(lease)
-        self.window.arrive(ticket.position, ticket.number)
-        self._arrived[ticket.number] = (seat, lease)
+    def arrive(self, errand: Errand, seat: Seat, life: Life, in_slab: bool) -> None:
+        life.leases.seal(errand.lease)
+        number = errand.ticket.number
+        self.window.arrive(errand.ticket.position, number)
+        self.arrived[number] = Arrival(seat, life, errand.lease, in_slab)
 
     def fail(self, ticket: Ticket | None, fault: Fault) -> None:
         """Let a fault take the place of a ticket's parcel, or a place of its own."""
@@ -61,14 +72,26 @@ class Ledger:
             self.window.void(ticket.position)
         self.pending.clear()
 
-    def release(self) -> int | None:
-        """Give the number of the ticket that is due, or None if the loop must wait."""
-        number = self.window.release()
-        if number is not None and number in self._arrived:
-            seat, lease = self._arrived.pop(number)
-            seat.undelivered -= 1
-            self.leases.free(lease)
-        return number
+    def release(self, most: int) -> tuple[tuple[int, ...], bool]:
+        """Give the numbers of the tickets that are due now, and whether to copy them.
+
+        A parcel in a slab comes alone, and so does a fault. Nothing if the loop must wait.
+        """
+        numbers: list[int] = []
+        while len(numbers) < most and (number := self.window.ready()) is not None:
+            arrival = self.arrived.get(number)
+            if numbers and (arrival is None or arrival.in_slab):
+                break
+            self.window.release()
+            numbers.append(number)
+            if arrival is None:
+                break  # a fault
+            del self.arrived[number]
+            arrival.seat.undelivered -= 1
+            if arrival.in_slab:
+                return (number,), not self._keep(arrival)
+            arrival.life.leases.free(arrival.lease)
+        return tuple(numbers), False
 
     def take_fault(self, number: int) -> Fault | None:
         """Give what takes the place of this ticket's parcel, if anything does."""
@@ -77,13 +100,31 @@ class Ledger:
     def forget(self) -> list[int]:
         """Drop the whole epoch; give the numbers of the parcels that had arrived."""
         numbers = self.window.clear()
-        for _, lease in self._arrived.values():
-            self.leases.free(lease)
-        self._arrived.clear()
+        for arrival in self.arrived.values():
+            arrival.life.leases.free(arrival.lease)
+        self.arrived.clear()
         self._faults.clear()
         self.pending.clear()
         return numbers
 
-    @property
-    def arrived(self) -> dict[int, tuple[Seat, Lease]]:
-        return self._arrived
+    def take_back(self, seat: int, life: int, lease: Lease) -> None:
+        """Have back what the loop kept. What it did not keep is not its to return."""
+        kept = self.kept.get((seat, life, lease.slot))
+        if kept is not None and kept[1].generation == lease.generation:
+            del self.kept[seat, life, lease.slot]
+            kept[0].leases.free(lease)
+
+    def spoil_kept(self) -> None:
+        """Use nothing again that the loop keeps now, once it comes back."""
+        for life, lease in self.kept.values():
+            life.leases.spoil(lease)
+
+    def _keep(self, arrival: Arrival) -> bool:
+        """Leave a slab to the loop, if it does not keep too many."""
+        leases, lease = arrival.life.leases, arrival.lease
+        if len(self.kept) >= self._keep_limit:
+            leases.free(lease)
+            return False
+        leases.keep(lease)
+        self.kept[arrival.seat.number, arrival.life.number, lease.slot] = (arrival.life, lease)
+        return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 
+from .messages import frozen
+from .pace import LONGEST
 from .reorder import Order
 
 
@@ -15,13 +16,6 @@ class Source(Enum):
     STREAMS = "streams"  # an iterable dataset: each seat has a stream of its own
 
 
-class Drawing(Enum):
-    """When the sampler is asked."""
-
-    AHEAD = "ahead"  # as soon as the window has room
-    ON_DEMAND = "on demand"  # only while the loop waits (no workers: nothing could run ahead)
-
-
 class Tenure(Enum):
     """How long lives stay."""
 
@@ -29,7 +23,7 @@ class Tenure(Enum):
     LOADER = "loader"  # persistent workers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """Every bound has a name, a default and a reason. Seconds and counts."""
 
@@ -58,21 +52,38 @@ class Limits:
     kill_s: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """One loader's wishes, fixed for its whole run."""
 
     seats: int
-    window: int  # tickets drawn and not yet delivered, at most
+    window: int  # tickets drawn and not yet delivered, at most; bundles of them where they are tiny
     order: Order = Order.STRICT
     source: Source = Source.INDICES
-    drawing: Drawing = Drawing.AHEAD
+    longest_bundle: int = LONGEST  # tickets; 1 takes the window literally
     tenure: Tenure = Tenure.EPOCH
     timeout_s: float = 0.0  # the user's `timeout` for one batch; 0 means none
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
 
     def __post_init__(self) -> None:
+        if self.longest_bundle < 1:
+            raise ValueError(f"a bundle holds a ticket at least, not {self.longest_bundle}")
         if self.seats < 1 or self.window < 1:
             raise ValueError(f"a plan needs a seat and a window, not {self.seats}, {self.window}")
-        if self.drawing is Drawing.ON_DEMAND and self.window != 1:
-            raise ValueError(f"on demand one ticket is drawn at a time, not {self.window}")
+
+    @property
+    def kept(self) -> int:
+        """Count the slabs that the loop may keep; what it keeps beyond that is copied for it.
+
+        As many again as are in flight, and two: the batch in hand while the next one comes, and
+        one more for a loop that looks back.
+        """
+        return self.window + 2
+
+    @property
+    def leases_a_life(self) -> int:
+        """Bound the slots of one life.
+
+        Twice the window, since tickets of a broken-off epoch may be out while the next one begins.
+        """
+        return 2 * self.window * self.longest_bundle + self.kept

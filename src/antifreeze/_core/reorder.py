@@ -56,10 +56,23 @@ class ReorderWindow:
         self._waiting.remove(position)
         self.count -= 1
 
+    def ready(self) -> int | None:
+        """Give the number of the ticket that `release` would give."""
+        if not self._arrived:
+            return None
+        if self._next in self._arrived and not self._ready:
+            return self._arrived[self._next]
+        due = self.due()
+        return None if due is None else self._arrived.get(due)
+
     def release(self) -> int | None:
         """Give the number of the ticket that is due, or None if the loop must wait."""
         if not self._arrived:
             return None
+        if not self._ready and not self._in_turn and self._next in self._arrived:
+            self.count -= 1
+            self._next += 1
+            return self._arrived.pop(self._next - 1)
         due = self.due()
         if due not in self._arrived:
             return None

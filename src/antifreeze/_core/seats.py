@@ -6,11 +6,13 @@ Both move by the tables below and in no other way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import field
 
-from .leases import Lease
+from .leases import Lease, LeaseTable
+from .messages import record
 from .states import State
-from .tickets import Ticket
+from .tickets import Errand, Ticket
 
 
 class LifeState(State):
@@ -82,14 +84,15 @@ LIVE = frozenset({LifeState.STARTING, LifeState.SERVING, LifeState.STOPPING, Lif
 EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
 
 
-@dataclass(slots=True)
+@record
 class Life:
     """One worker in a seat, and the tickets it has been given, oldest first."""
 
     number: int
+    leases: LeaseTable  # of its memory
     epoch: int = NEVER  # the latest it has begun
     state: LifeState = LifeState.STARTING
-    held: dict[int, tuple[Ticket, Lease]] = field(default_factory=dict)  # by ticket number
+    held: dict[int, Errand] = field(default_factory=dict)  # by ticket number
     # Leases of tickets that no longer count but are still with the life, by ticket number.
     orphans: dict[int, Lease] = field(default_factory=dict)
     brought: int = 0  # parcels
@@ -98,11 +101,17 @@ class Life:
     def move(self, cue: LifeCue) -> None:
         self.state = LIFE_TRANSITIONS[self.state, cue]
 
-    def leases(self) -> list[Lease]:
-        return [*(lease for _, lease in self.held.values()), *self.orphans.values()]
+    def lent(self) -> list[Lease]:
+        return [*(errand.lease for errand in self.held.values()), *self.orphans.values()]
+
+    def let_go(self, number: int) -> None:
+        """Free the lease of a ticket that no longer counts, if it is still out."""
+        lease = self.orphans.pop(number, None)
+        if lease is not None:
+            self.leases.free(lease)
 
 
-@dataclass(slots=True)
+@record
 class Seat:
     """A numbered place for a worker."""
 
@@ -164,8 +173,18 @@ class Seats:
                 return seat
         return None
 
+    def keep_turn(self, seat: Seat) -> None:
+        """Let a seat that was chosen, and could not be given anything, be the next one again."""
+        self._turn = seat.number
+
     def rewind(self) -> None:
         self._turn = 0
+
+    def in_hand(self) -> Iterator[tuple[Seat, Life, Ticket]]:
+        """Yield every ticket that a life holds."""
+        for seat, life in self.living():
+            for errand in life.held.values():
+                yield seat, life, errand.ticket
 
     def living(self) -> list[tuple[Seat, Life]]:
         return [(s, s.life) for s in self.all if s.life is not None and s.life.state in LIVE]

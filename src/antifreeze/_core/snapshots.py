@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .faults import Fault
+from .messages import frozen
 from .seats import LifeState, Seat, SeatState
 from .states import Loop, Run
 from .tickets import Progress
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .supervisor import Supervisor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeatSnapshot:
     seat: int
     state: SeatState
@@ -26,7 +26,7 @@ class SeatSnapshot:
     brought: int  # parcels of the present life
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SupervisorSnapshot:
     run: Run
     loop: Loop
@@ -49,7 +49,7 @@ def snapshot_seat(seat: Seat) -> SeatSnapshot:
         life_state=None if life is None else life.state,
         lives=seat.lives,
         undelivered=seat.undelivered,
-        working_on=() if life is None else tuple(t.position for t, _ in life.held.values()),
+        working_on=() if life is None else tuple(e.ticket.position for e in life.held.values()),
         brought=0 if life is None else life.brought,
     )
 

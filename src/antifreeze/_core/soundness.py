@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .deadlines import DeadlineKind
 from .leases import LeaseState
-from .plan import Drawing, Source
+from .plan import Source
 from .seats import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
 from .states import Loop, Run, Sampling
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def unsound(sup: Supervisor) -> Iterator[str]:
     """Yield a sentence for everything that should not be."""
     yield from sup._ledger.window.unsound()
-    yield from sup._ledger.leases.unsound()
     yield from _tickets(sup)
     yield from _arrivals(sup)
     yield from _leases(sup)
@@ -34,9 +33,9 @@ def _tickets(sup: Supervisor) -> Iterator[str]:
     ledger = sup._ledger
     tickets = list(ledger.pending)
     for seat in sup._seats.all:
-        held = [] if seat.life is None else [t for t, _ in seat.life.held.values()]
+        held = [] if seat.life is None else [e.ticket for e in seat.life.held.values()]
         tickets.extend(held)
-        arrived = sum(owner is seat for owner, _ in ledger.arrived.values())
+        arrived = sum(arrival.seat is seat for arrival in ledger.arrived.values())
         if seat.undelivered != len(held) + arrived:
             yield f"seat {seat.number} owes {seat.undelivered}, not {len(held)} + {arrived}"
     places = Counter(ticket.position for ticket in tickets)
@@ -64,23 +63,30 @@ def _arrivals(sup: Supervisor) -> Iterator[str]:
 
 
 def _leases(sup: Supervisor) -> Iterator[str]:
-    """Every lease is held once, and room is neither lost nor found."""
-    leases = sup._ledger.leases
-    lives = [seat.life for seat in sup._seats.all if seat.life is not None]
-    lent = [lease for life in lives for lease in life.leases()]
-    dying = [lease for life in sup._dying.values() for lease in life.leases()]
-    sealed = [lease for _, lease in sup._ledger.arrived.values()]
-    for state, holders in (
-        (LeaseState.LENT, lent),
-        (LeaseState.QUARANTINED, dying),
-        (LeaseState.SEALED, sealed),
-    ):
-        if len(holders) != leases.count(state) or len(set(holders)) != len(holders):
-            yield f"{len(holders)} leases held, {leases.count(state)} are {state.value}"
-        if any(leases.state(lease) is not state for lease in holders):
-            yield f"a holder believes its lease to be {state.value}, and it is not"
-    if leases.capacity != 2 * sup.plan.window:
-        yield f"there is room for {leases.capacity} parcels, not {2 * sup.plan.window}"
+    """Every lease of every life is held once, and room is neither lost nor found."""
+    ledger = sup._ledger
+    lives = {id(life): life for _, life in sup._seats.living()}
+    lives.update((id(life), life) for life in sup._dying.values())
+    # What is gone may have left parcels, or slabs that the loop looks at.
+    lives.update((id(arrival.life), arrival.life) for arrival in ledger.arrived.values())
+    lives.update((id(life), life) for life, _ in ledger.kept.values())
+    for life in lives.values():
+        yield from life.leases.unsound()
+        for states, holders in (
+            ((LeaseState.LENT,), life.lent()),
+            ((LeaseState.SEALED,), [a.lease for a in ledger.arrived.values() if a.life is life]),
+            (
+                (LeaseState.KEPT, LeaseState.SPOILED),
+                [lease for owner, lease in ledger.kept.values() if owner is life],
+            ),
+        ):
+            words = " or ".join(state.value for state in states)
+            if len(holders) != life.leases.count(*states) or len(set(holders)) != len(holders):
+                yield f"{len(holders)} leases held, {life.leases.count(*states)} are {words}"
+            if any(life.leases.state(lease) not in states for lease in holders):
+                yield f"a holder believes its lease to be {words}, and it is not"
+    if len(ledger.kept) > sup.plan.kept:
+        yield f"the loop keeps {len(ledger.kept)} slabs, more than {sup.plan.kept}"
 
 
 def _lives(sup: Supervisor) -> Iterator[str]:
@@ -126,8 +132,8 @@ def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
             return (DeadlineKind.STOP,)
         case LifeState.CONDEMNED:
             return (DeadlineKind.TERMINATE, DeadlineKind.KILL)
-        case LifeState.SERVING if life.held and sup.plan.limits.ticket_s is not None:
-            return (DeadlineKind.TICKET,)
+        case LifeState.SERVING if sup.plan.limits.ticket_s is not None:
+            return (DeadlineKind.TICKET,) if life.held or life.orphans else (None,)
         case _:
             return (None,)
 
@@ -154,9 +160,10 @@ def _bounds(sup: Supervisor) -> Iterator[str]:
     window = sup._ledger.window
     # A stream that breaks off while it holds no ticket has a position of its own to say so.
     extra = sup.plan.seats if sup.plan.source is Source.STREAMS else 0
-    if window.count > sup.plan.window + extra:
-        yield f"{window.count} tickets in a window of {sup.plan.window}"
-    if sup.plan.drawing is Drawing.ON_DEMAND and len(window._waiting) > 1:
-        yield "drew ahead although it should not"
+    most = sup.plan.window * sup.plan.longest_bundle + extra
+    if window.count > most:
+        yield f"{window.count} tickets in a window of {most}"
+    if sup._pace.tickets > sup.plan.longest_bundle:
+        yield f"{sup._pace.tickets} tickets a bundle, at most {sup.plan.longest_bundle} make sense"
     if sum(life.state in EMPLOYED for _, life in sup._seats.living()) > sup.plan.seats:
         yield "more lives are employed than there are seats"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from .commands import Command
 from .events import Event
+from .messages import frozen
 
 KEPT = 256  # entries; enough to see what led to an error, small enough to keep with every loader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     at: float
     event: Event

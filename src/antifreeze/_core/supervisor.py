@@ -19,10 +19,11 @@ from . import commands as do
 from . import events as ev
 from .crew import Crew, Loss, Out
 from .deadlines import DeadlineKind, Key
+from .dealing import Dealer
 from .faults import Fault, FaultKind
 from .ledger import Ledger
-from .plan import Drawing, Plan, Source, Tenure
-from .reorder import Order
+from .pace import Pace
+from .plan import Plan, Source, Tenure
 from .seats import EMPLOYED, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
 from .states import Loop, Run, Sampling
@@ -32,7 +33,6 @@ from .verdicts import Verdict, judge
 
 FAULTS_KEPT = 64  # for reports; the count goes on
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
-DRAW_TICKET = do.DrawTicket()
 
 
 class Supervisor:
@@ -49,7 +49,9 @@ class Supervisor:
         self._loop = Loop.AWAY
         self._sampling = Sampling.MORE
         self._ledger = Ledger(plan)
-        self._crew = Crew(plan.seats, plan.limits, self._ledger.leases)
+        self._crew = Crew(plan.seats, plan.limits, plan.leases_a_life)
+        self._pace = Pace(plan.longest_bundle)
+        self._dealer = Dealer(plan, self._crew, self._ledger)
         self._seats = self._crew.seats
         self._deadlines = self._crew.deadlines
         self._dying = self._crew.dying
@@ -58,20 +60,17 @@ class Supervisor:
         self._asked_at = 0.0
         self._faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
         self._faults_seen = 0
-        self._choose = (
-            self._seats.next_in_turn
-            if plan.source is Source.STREAMS and plan.order is Order.STRICT
-            else self._seats.least_loaded
-        )
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
-            ev.TicketDrawn: self._on_ticket_drawn,
+            ev.TicketsDrawn: self._on_tickets_drawn,
             ev.SamplerEnded: self._on_sampler_ended,
             ev.SamplerFailed: self._on_sampler_failed,
             ev.LifeReady: self._on_life_ready,
             ev.EpochBegun: self._on_epoch_begun,
-            ev.ParcelArrived: self._on_parcel_arrived,
+            ev.ParcelsArrived: self._on_parcels_arrived,
+            ev.LeaseReturned: self._on_lease_returned,
+            ev.ProgramForked: self._on_program_forked,
             ev.LifeEnded: self._on_life_ended,
             ev.LifeSilent: self._on_life_silent,
             ev.ClockRang: self._on_clock_rang,
@@ -137,6 +136,7 @@ class Supervisor:
         self._crew.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
         self._losses.clear()
+        self._pace.reset(self.plan.longest_bundle)
         self._loop_leaves()
         self._seats.rewind()
         for seat in self._seats.all:
@@ -187,12 +187,12 @@ class Supervisor:
         return window.count > 0 or (self._sampling is not Sampling.ENDED and self._seats.loadable)
 
     def _answer_loop(self, now: float, out: Out) -> None:
-        number = self._ledger.release()
-        if number is not None:
+        numbers, copied = self._ledger.release(self._pace.tickets)
+        if numbers:
             self._loop_leaves()
-            self._delivered += 1
-            fault = self._ledger.take_fault(number)
-            out.append(do.Deliver(number) if fault is None else do.RaiseFault(fault))
+            self._delivered += len(numbers)
+            fault = self._ledger.take_fault(numbers[0])
+            out.append(do.Deliver(numbers, copied) if fault is None else do.RaiseFault(fault))
         elif self._run is Run.BROKEN and self._stopped_by is not None:
             self._loop_leaves()
             out.append(do.RaiseFault(self._stopped_by))
@@ -218,33 +218,31 @@ class Supervisor:
         for seat in self._seats.all:
             seat.undelivered = 0
             if seat.life is not None:
-                self._crew.orphan_tickets(seat, seat.life)
+                self._crew.orphan_tickets(seat.life)
 
     # ---- drawing and dealing ----------------------------------------------------------------
 
     def _draw_ahead(self, out: Out) -> None:
-        """Ask the sampler for the next batch, if the window has room for it."""
-        if (
-            self._sampling is Sampling.MORE
-            and self._run is Run.RUNNING
-            and (self._loop is Loop.WAITING or self.plan.drawing is Drawing.AHEAD)
-            and self._ledger.window.count < self.plan.window
-            and self._seats.loadable
-        ):
+        """Ask the sampler for the next batch, or bundles of them, if the window has room."""
+        if self._sampling is not Sampling.MORE or self._run is not Run.RUNNING:
+            return
+        count = self._pace.to_draw(self.plan.window, self._ledger.window.count)
+        if count and self._seats.loadable:
             self._sampling = Sampling.ASKED
-            out.append(DRAW_TICKET)
+            out.append(do.DrawTickets(count))
 
-    def _on_ticket_drawn(self, event: ev.TicketDrawn, now: float, out: Out) -> None:
+    def _on_tickets_drawn(self, event: ev.TicketsDrawn, now: float, out: Out) -> None:
         if self._sampling is not Sampling.ASKED:
             return
         self._sampling = Sampling.MORE
         if self._run is not Run.RUNNING or not self._seats.loadable:
             return
-        ticket = self._ledger.draw(self._epoch, event.indices)
-        if self._ledger.pending or not self._deal(ticket, now, out):
-            self._ledger.pending.append(ticket)
+        for indices in event.indices:
+            self._dealer.deal(self._ledger.draw(self._epoch, indices), now)
+        self._dealer.send(out)
+        if self._ledger.pending:
             self._go_on(now, out)
-        elif self.plan.drawing is Drawing.AHEAD:
+        else:
             self._draw_ahead(out)
 
     def _on_sampler_ended(self, event: ev.SamplerEnded, now: float, out: Out) -> None:
@@ -261,80 +259,86 @@ class Supervisor:
         self._ledger.fail(None, fault)
         self._go_on(now, out)
 
-    def _deal(self, ticket: Ticket, now: float, out: Out) -> bool:
-        """Give a ticket to a seat; say whether there was one, and room for the parcel."""
-        lease = self._ledger.leases.lend()
-        if lease is None:
-            return False
-        seat = self._choose()
-        if seat is None or seat.life is None:
-            self._ledger.leases.free(lease)
-            return False
-        self._ledger.hand_out(ticket, seat, seat.life, lease)
-        if len(seat.life.held) == 1:
-            self._crew.begin_work(seat, seat.life, now)
-        out.append(do.SendTicket(seat.number, seat.life.number, ticket, lease))
-        return True
-
     def _deal_pending(self, now: float, out: Out) -> None:
         if not any(seat.takes_tickets for seat in self._seats.all):
             for seat in self._seats.all:
                 self._staff(seat, now, out)
-        pending = self._ledger.pending
-        while pending and self._deal(pending[0], now, out):
-            del pending[0]
+        self._dealer.deal_pending(now)
+        self._dealer.send(out)
 
     # ---- parcels ----------------------------------------------------------------------------
 
-    def _on_parcel_arrived(self, event: ev.ParcelArrived, now: float, out: Out) -> None:
+    def _on_parcels_arrived(self, event: ev.ParcelsArrived, now: float, out: Out) -> None:
         seat = self._seats.all[event.seat]
         life = seat.life
-        if life is None or life.number != event.life or event.number not in life.held:
-            self._drop_late(event, now, out)
+        if life is None or life.number != event.life:
+            for number in event.numbers:
+                self._drop_late(number, out)
         else:
-            life.brought += 1
-            if event.outcome is ev.Outcome.ENDED:
-                self._end_stream(seat, life, now, out)
-                self._drop_late(event, now, out)
-            else:
-                ticket, lease = life.held.pop(event.number)
-                self._ledger.arrive(ticket, seat, lease)
-                self._crew.begin_work(seat, life, now)
-                if event.outcome is ev.Outcome.FAILED:
-                    self._note(
-                        Fault(
-                            FaultKind.EXCEPTION,
-                            event.seat,
-                            event.life,
-                            ticket,
-                            delivered=self._delivered,
-                        )
-                    )
+            owed = len(life.held) + len(life.orphans)
+            for number in event.numbers:
+                self._take_parcel(seat, life, number, event, out)
+            if len(life.held) + len(life.orphans) < owed:
+                self._after_parcels(seat, life, event, now, out)
         self._go_on(now, out)
 
-    def _drop_late(self, event: ev.ParcelArrived, now: float, out: Out) -> None:
-        """Throw away a parcel that counts for nothing, and free the room it came in."""
-        seat = self._seats.all[event.seat]
-        life = seat.life
-        if life is not None and life.number == event.life and life.state in EMPLOYED:
-            lease = life.orphans.pop(event.number, None)
-            if lease is not None:
-                self._ledger.leases.free(lease)
-                self._crew.begin_work(seat, life, now)
-        if event.number not in self._ledger.arrived:  # else it came twice; the first one counts
-            out.append(do.DropParcel(event.number))
+    def _after_parcels(
+        self, seat: Seat, life: Life, event: ev.ParcelsArrived, now: float, out: Out
+    ) -> None:
+        """See to it that a life that brought something has its next task, and the right pace."""
+        if life.state in EMPLOYED:
+            self._crew.begin_work(seat, life, now)
+        if seat.state is SeatState.SPENT and self.plan.tenure is Tenure.EPOCH:
+            self._crew.stop(seat, now, out)
+        if event.outcome is not ev.Outcome.LOADED:
+            self._pace.slow_down()
+        elif event.work_s is not None:
+            self._pace.learn(event.work_s, len(event.numbers), event.slab_bytes)
 
-    def _end_stream(self, seat: Seat, life: Life, now: float, out: Out) -> None:
+    def _take_parcel(
+        self, seat: Seat, life: Life, number: int, event: ev.ParcelsArrived, out: Out
+    ) -> None:
+        errand = life.held.get(number)
+        if errand is None:
+            life.let_go(number)
+            self._drop_late(number, out)
+            return
+        life.brought += 1
+        if event.outcome is ev.Outcome.ENDED:
+            self._end_stream(seat, life)
+            life.let_go(number)
+            self._drop_late(number, out)
+            return
+        del life.held[number]
+        self._ledger.arrive(errand, seat, life, event.in_slab)
+        if event.outcome is ev.Outcome.FAILED:
+            kind = FaultKind.EXCEPTION
+            self._note(
+                Fault(kind, event.seat, event.life, errand.ticket, delivered=self._delivered)
+            )
+
+    def _drop_late(self, number: int, out: Out) -> None:
+        """Throw away a parcel that counts for nothing."""
+        if number not in self._ledger.arrived:  # else it came twice; the first one counts
+            out.append(do.DropParcel(number))
+
+    def _on_lease_returned(self, event: ev.LeaseReturned, now: float, out: Out) -> None:
+        self._ledger.take_back(event.seat, event.life, event.lease)
+        if self._ledger.pending:  # perhaps for want of this lease
+            self._go_on(now, out)
+
+    def _on_program_forked(self, event: ev.ProgramForked, now: float, out: Out) -> None:
+        self._ledger.spoil_kept()
+
+    def _end_stream(self, seat: Seat, life: Life) -> None:
         """Void what the seat still holds: its stream is over for this epoch."""
         seat.undelivered -= len(life.held)
-        for ticket, _ in life.held.values():
-            self._ledger.window.void(ticket.position)
-        self._crew.orphan_tickets(seat, life)
+        for errand in life.held.values():
+            self._ledger.window.void(errand.ticket.position)
+        self._crew.orphan_tickets(life)
         self._seats.move(seat, SeatCue.SPEND)
         if not self._seats.loadable:
             self._ledger.void_pending()
-        if self.plan.tenure is Tenure.EPOCH:
-            self._crew.stop(seat, now, out)
 
     # ---- lives ------------------------------------------------------------------------------
 
@@ -353,15 +357,14 @@ class Supervisor:
             return
         life.epoch = event.epoch
         seat.failed_starts = 0
+        for number in list(life.orphans):
+            life.let_go(number)
         self._crew.begin_work(seat, life, now)
-        for lease in life.orphans.values():
-            self._ledger.leases.free(lease)
-        life.orphans.clear()
         self._go_on(now, out)
 
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:
         seat = self._seats.all[event.seat]
-        loss = self._crew.ended(seat, event.life, event.ending, now)
+        loss = self._crew.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in EMPLOYED:
                 self._recover(loss)
@@ -388,12 +391,11 @@ class Supervisor:
         if self.plan.source is Source.STREAMS:
             self._lose_stream(loss)
             return
-        # A life works on its oldest ticket; before it has begun the epoch, on none of them.
-        suspect = loss.tickets[0] if loss.tickets and not loss.innocent else None
-        fault = loss.as_fault(loss.kind, suspect, self._delivered)
+        self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
+        fault = loss.as_fault(loss.kind, loss.suspect, self._delivered)
         self._note(fault)
         for ticket in loss.tickets:
-            if ticket is suspect:
+            if ticket is loss.suspect:
                 self._judge(fault, ticket)
             else:
                 self._ledger.reclaim(ticket, attempt=ticket.attempt)
@@ -489,10 +491,9 @@ class Supervisor:
         due = self._ledger.window.due()
         waited = now - self._asked_at
         fault = Fault(FaultKind.TIMEOUT, delivered=self._delivered, seconds=waited)
-        for seat, life in self._seats.living():
-            for ticket, _ in life.held.values():
-                if ticket.position == due:
-                    fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
+        for seat, life, ticket in self._seats.in_hand():
+            if ticket.position == due:
+                fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
         self._note(fault)
         self._loop_leaves()
         out.append(do.RaiseFault(fault))

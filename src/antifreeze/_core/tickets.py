@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .leases import Lease
 from .messages import message
 
 
@@ -41,3 +42,11 @@ class Ticket:
     position: int
     indices: Any  # what the sampler gave; opaque here
     attempt: int = 1
+
+
+@message
+class Errand:
+    """A ticket in the hands of a life, with the right to the slab its parcel may need."""
+
+    ticket: Ticket
+    lease: Lease

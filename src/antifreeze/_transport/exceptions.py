@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import pickle
 import traceback
-from dataclasses import dataclass
 from typing import Any
 
+from .._core.messages import frozen
 from .words import said
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackedException:
     """An exception on its way: how to rebuild it, and what to say about it."""
 
@@ -30,7 +30,7 @@ class PackedException:
     notes: tuple[str, ...]  # samples, worker
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remains:
     """What is left of an exception that cannot be pickled or built again."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
+from .._core.messages import message
 from .descriptors import Descriptor
 
 PREFIX = struct.Struct("<QBB")
@@ -20,16 +20,16 @@ PREFIX = struct.Struct("<QBB")
 
 class Kind(IntEnum):
     # from the main process
-    TICKET = 1
+    TICKETS = 1
     BEGIN_EPOCH = 2
     STOP = 3
     # from a worker
     READY = 16
     EPOCH_BEGUN = 17
-    PARCEL = 18
+    PARCELS = 18
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Frame:
     kind: Kind
     body: memoryview

@@ -1,84 +1,91 @@
-"""Anonymous shared memory for one parcel: no name, no file system, gone with its last holder."""
+"""Anonymous shared memory: no name, no file system, gone with its last holder.
+
+1. Memory is reserved before anybody writes to it, so that a machine without memory is an error
+   with figures and never a bus error; and it is sealed against shrinking.
+2. A mapping needs no descriptor once it exists.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import os
-from collections.abc import Sequence
 
 import torch
 
+from .available import Available, available
+
 ALIGNMENT = 64  # bytes; a cache line, and what the widest vector instructions like
-_PADDING = memoryview(bytes(ALIGNMENT))
+PAGE = 4096
+NAME = "antifreeze-slab"
 # One call instead of a page fault for each 4 KiB (Linux 5.14; before, it fails and costs nothing).
-_MADV_POPULATE_READ = 22
+_MADV_POPULATE_WRITE = 23
+_NO_MEMORY = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 _libc = ctypes.CDLL(None)
-_PARTS_A_CALL = 512  # half of what the kernel takes (IOV_MAX)
+
+memmove = ctypes.memmove
+string_at = ctypes.string_at
+
+
+class MemoryShort(Exception):
+    """The machine, its container or a limit of this process does not give so much memory."""
+
+    def __init__(self, needed: int, left: Available) -> None:
+        super().__init__(needed, left)
+        self.needed = needed
+        self.left = left
 
 
 def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def write_buffers(buffers: Sequence[memoryview]) -> int:
-    """Copy buffers one after the other into new memory; give its descriptor.
+def reserve(size: int) -> int:
+    """Make memory of this size and give its descriptor.
 
-    Raises OSError if the machine cannot give the memory. Written through the descriptor, not
-    through a mapping: a lack of memory is then this error and never a bus error, and there is no
-    page fault for each 4 KiB.
+    Raises MemoryShort if the memory cannot be had, another OSError if a descriptor cannot.
     """
-    descriptor = os.memfd_create("antifreeze-parcel", os.MFD_CLOEXEC)
+    left = available()
+    if size > left.bytes:
+        raise MemoryShort(size, left)
+    descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        parts: list[memoryview] = []
-        for buffer in buffers:
-            parts.append(buffer)
-            if gap := aligned(buffer.nbytes) - buffer.nbytes:
-                parts.append(_PADDING[:gap])
-        _write_all(descriptor, parts)
-    except BaseException:
+        os.posix_fallocate(descriptor, 0, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    except OSError as error:
         os.close(descriptor)
+        if error.errno in _NO_MEMORY:
+            raise MemoryShort(size, left) from error
         raise
     return descriptor
 
 
-def _read_all(descriptor: int, into: memoryview) -> None:
-    at = 0
-    while at < into.nbytes:
-        count = os.preadv(descriptor, [into[at:]], at)
-        if not count:
-            raise EOFError(f"{into.nbytes - at} bytes of a parcel are missing")
-        at += count
+class Memory:
+    """A mapping of reserved memory. Whoever looks at it through an `anchor` keeps it alive."""
 
+    __slots__ = ("_storage", "_type", "address", "size", "view")
 
-def _write_all(descriptor: int, parts: list[memoryview]) -> None:
-    for start in range(0, len(parts), _PARTS_A_CALL):
-        pending = parts[start : start + _PARTS_A_CALL]
-        written = os.writev(descriptor, pending)
-        for part in pending:
-            rest = part[min(written, part.nbytes) :]
-            written = max(0, written - part.nbytes)
-            while rest:  # a call writes 2 GiB at most
-                rest = rest[os.write(descriptor, rest) :]
+    def __init__(self, descriptor: int, size: int) -> None:
+        # Not mmap.mmap: it keeps a copy of the descriptor as long as the mapping lives (before
+        # Python 3.13). The path is opened, mapped and closed again.
+        path = f"/proc/self/fd/{descriptor}"
+        self._storage = torch.UntypedStorage.from_file(path, True, size)
+        self.address: int = self._storage.data_ptr()
+        self.size = size
+        self._type = ctypes.c_char * size
+        _libc.madvise(ctypes.c_void_p(self.address), ctypes.c_size_t(size), _MADV_POPULATE_WRITE)
+        self.view = memoryview(self.anchor()).cast("B")  # for our own use; keeps no lease
 
+    def anchor(self) -> ctypes.Array[ctypes.c_char]:
+        """Give a new object over the whole memory, to be looked through and watched by weakref.
 
-def map_buffers(descriptor: int, sizes: Sequence[int]) -> list[memoryview]:
-    """Map the memory and give its buffers; they keep it alive, without any descriptor."""
-    size = sum(aligned(n) for n in sizes)
-    # Not mmap.mmap: it keeps a copy of the descriptor as long as the mapping lives (before 3.13),
-    # so that every batch a user keeps would cost one.
-    try:
-        storage = torch.UntypedStorage.from_file(f"/proc/self/fd/{descriptor}", True, size)
-    except RuntimeError:  # no more mappings (vm.max_map_count), or no /proc: a copy will do
-        whole = memoryview(bytearray(size))
-        _read_all(descriptor, whole)
-    else:
-        address = storage.data_ptr()
-        _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_POPULATE_READ)
-        array = (ctypes.c_char * size).from_address(address)
-        array._owner = storage  # type: ignore[attr-defined]
-        whole = memoryview(array).cast("B")
-    views, offset = [], 0
-    for n in sizes:
-        views.append(whole[offset : offset + n])
-        offset += aligned(n)
-    return views
+        Not a slice of a memoryview: what is made from one keeps the buffer behind it and lets the
+        slice go, so that its end says nothing.
+        """
+        array = self._type.from_address(self.address)
+        array._owner = self._storage  # type: ignore[attr-defined]
+        return array
+
+    def __repr__(self) -> str:
+        return f"<Memory {self.size} bytes at {self.address:#x}>"

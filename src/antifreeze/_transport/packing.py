@@ -1,71 +1,97 @@
 """From a batch to bytes, in the thread that made the batch, so that a failure is its error.
 
-A packed object is a pickle (protocol 5) and the large buffers it refers to. Small ones travel in
-the message itself; the rest in one piece of anonymous memory.
+1. A packed batch is a skeleton (a pickle, protocol 5), a table of the tensors and buffers in it,
+   and their bytes.
+2. Small buffers travel in the message. They are copied out of it at the other end, so that a loop
+   that keeps its labels does not keep the images that came with them.
+3. Everything else lies in the slab of the batch: where collating put it, or copied there.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from .tensors import reduce_storage, reduce_tensor
+from .._core.messages import record
+from .arena import Arena
+from .memory import aligned, memmove, string_at
+from .tensors import (
+    Entry,
+    byte_size,
+    describe,
+    describe_plain,
+    is_plain,
+    is_strided,
+    reduce_storage,
+    reduce_tensor,
+)
 from .words import said, shown
 
-INLINE_BUFFER_BYTES = 64 * 1024  # a smaller buffer is copied: a view would keep the whole parcel
-INLINE_TOTAL_BYTES = 192 * 1024  # what a socket takes without blocking (net.core.wmem_default)
+SMALL_BYTES = 8 * 1024  # a buffer below this travels in the message (break-even: 4 to 16 KiB)
+SMALL_TOTAL_BYTES = 32 * 1024  # all of them together, or they go to the slab after all
+SKELETON_BYTES = 64 * 1024  # a pickle beyond this goes to the slab as well
+INLINE_ALIGNMENT = 16  # what a bytearray of the other end begins at
 
-COUNTS = struct.Struct("<QQ")  # bytes of the pickle; number of buffers
+# In the pickle it stands for "the next one of the table".
+_NEXT = pickle.PickleBuffer(bytearray(1))
 
 
 class Unpackable(Exception):
     """This object cannot cross a process boundary; `__cause__` says why."""
 
 
-@dataclass(slots=True)
+@record
 class Packed:
-    """A pickle and its buffers. `inline` says for each buffer whether the message carries it."""
+    """A batch, ready to travel."""
 
-    pickled: bytes
+    skeleton: bytes | None  # None: the batch is the one tensor of the table
+    table: list[Entry | int]  # what a tensor looks like, or how many bytes a bare buffer has
+    offsets: list[int]  # of each in the slab; ~offset, below zero, in `inline`
+    inline: bytes
+    slab_bytes: int = 0  # used of the slab; 0 if all of it travels in the message
     history_cut: bool = False  # a tensor of an autograd graph came along; the graph did not
-    buffers: list[memoryview] = field(default_factory=list)
-    inline: list[bool] = field(default_factory=list)
 
-    def outside(self) -> list[memoryview]:
-        """Give the buffers that do not travel in the message."""
-        return [b for b, inside in zip(self.buffers, self.inline, strict=True) if not inside]
 
-    def keep_all_inside(self) -> None:
-        self.inline = [True] * len(self.buffers)
-
-    def put_pickle_outside(self) -> None:
-        """Let the pickle travel like a buffer, the first one; an empty pickle says so."""
-        self.buffers.insert(0, memoryview(self.pickled))
-        self.inline.insert(0, False)
-        self.pickled = b""
-
-    def message(self) -> list[bytes | memoryview]:
-        """Give the parts of the message, to be joined or sent one after the other."""
-        sizes = [b.nbytes for b in self.buffers]
-        count = len(sizes)
-        table = struct.pack(f"<{count}Q{count}?", *sizes, *self.inline)
-        inside = [b for b, here in zip(self.buffers, self.inline, strict=True) if here]
-        return [COUNTS.pack(len(self.pickled), count), table, self.pickled, *inside]
+def as_is(thing: Any) -> Any:
+    """Give back the argument: what a tensor in the skeleton is made with."""
+    return thing
 
 
 class _Packer(pickle.Pickler):
-    history_cut = False
+    """Pickle a batch, its tensors and buffers apart."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        table: list[Entry | int] = []
+        sources: list[torch.Tensor | memoryview] = []  # where the bytes of each are
+
+        def keep_buffer(buffer: pickle.PickleBuffer) -> None:
+            if buffer is not _NEXT:
+                raw = buffer.raw()
+                table.append(raw.nbytes)
+                sources.append(raw)
+
+        # Not a method of ours: that would be a cycle, and the batch would live until it is found.
+        super().__init__(stream, protocol=5, buffer_callback=keep_buffer)
+        self.history_cut = False
+        self.table, self.sources = table, sources
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
+            if is_plain(obj):
+                self.table.append(describe_plain(obj))
+                self.sources.append(obj)
+                return as_is, (_NEXT,)
             if obj.grad_fn is not None:
                 self.history_cut = True
+            if is_strided(obj):
+                values, entry = describe(obj)
+                self.table.append(entry)
+                self.sources.append(values)
+                return as_is, (_NEXT,)
             reduced = reduce_tensor(obj)
             return NotImplemented if reduced is None else reduced
         if isinstance(obj, torch.UntypedStorage):
@@ -74,58 +100,126 @@ class _Packer(pickle.Pickler):
         return NotImplemented
 
 
-def pack(obj: Any) -> Packed:
-    """Pickle an object with its buffers apart. Raises Unpackable, whatever the pickling raised."""
-    buffers: list[pickle.PickleBuffer] = []
+def pack(obj: Any, arena: Arena | None = None) -> Packed:
+    """Take an object apart. Raises Unpackable, whatever the pickling raised, or MemoryShort.
+
+    Without an arena, or where the machine has no descriptor to give, all of it travels in the
+    message: slower, but it travels.
+    """
+    if type(obj) is torch.Tensor and is_plain(obj):
+        entry = describe_plain(obj)
+        size = byte_size(entry)
+        if 0 < size < SMALL_BYTES:
+            return Packed(None, [entry], [~0], string_at(obj.data_ptr(), size))
+        return _place(Packed(None, [entry], [], b""), [obj], arena)
     stream = io.BytesIO()
     try:
-        packer = _Packer(stream, protocol=5, buffer_callback=buffers.append)
+        packer = _Packer(stream)
         packer.dump(obj)
-        raw = [buffer.raw() for buffer in buffers]
     except Exception as error:
         raise Unpackable(said(error)) from error
-    inline = [view.nbytes < INLINE_BUFFER_BYTES for view in raw]
-    if (
-        sum(view.nbytes for view, here in zip(raw, inline, strict=True) if here)
-        > INLINE_TOTAL_BYTES
-    ):
-        inline = [view.nbytes == 0 for view in raw]
-    packed = Packed(stream.getvalue(), packer.history_cut, raw, inline)
-    if len(packed.pickled) > INLINE_TOTAL_BYTES:
-        packed.put_pickle_outside()
+    packed = Packed(stream.getvalue(), packer.table, [], b"", history_cut=packer.history_cut)
+    return _place(packed, packer.sources, arena)
+
+
+def _place(packed: Packed, sources: list[torch.Tensor | memoryview], arena: Arena | None) -> Packed:
+    """Find a place for the bytes of everything in the table."""
+    sizes = [e if type(e) is int else byte_size(e) for e in packed.table]  # type: ignore[arg-type]
+    if packed.skeleton is not None and len(packed.skeleton) > SKELETON_BYTES:
+        # The last of the table, then, and an empty skeleton says so.
+        sizes.append(len(packed.skeleton))
+        packed.table.append(len(packed.skeleton))
+        sources.append(memoryview(packed.skeleton))
+        packed.skeleton = b""
+    small = sum(aligned(size) for size in sizes if size < SMALL_BYTES)
+    limit = SMALL_BYTES if small <= SMALL_TOTAL_BYTES else 1
+    if arena is None or not any(size >= limit for size in sizes):
+        packed.inline, packed.offsets = _join(sources, sizes)
+        return packed
+    try:
+        _fill(packed, sources, sizes, limit, arena)
+    except OSError:
+        packed.inline, packed.offsets = _join(sources, sizes)
+        packed.slab_bytes = 0
     return packed
 
 
-def unpack(message: memoryview, outside: Sequence[memoryview] = ()) -> Any:
-    """Rebuild the object. Its arrays and tensors look at `message` and `outside`, uncopied."""
-    pickled_size, count = COUNTS.unpack_from(message)
-    sizes, inline = _read_table(message, count)
-    at = COUNTS.size + 9 * count
-    pickled: memoryview = message[at : at + pickled_size]
-    at += pickled_size
-    rest = iter(outside)
-    buffers: list[memoryview] = []
-    for size, inside in zip(sizes, inline, strict=True):
-        if inside:
-            # A buffer of its own: a kept tensor must not keep the whole message.
-            buffers.append(memoryview(bytearray(message[at : at + size])))
-            at += size
+def _fill(
+    packed: Packed,
+    sources: list[torch.Tensor | memoryview],
+    sizes: list[int],
+    limit: int,
+    arena: Arena,
+) -> None:
+    """Copy what is not in the slab yet to it, and the small ones to the message."""
+    offsets: list[int | None] = []
+    needed = 0
+    for source, size in zip(sources, sizes, strict=True):
+        offset = None
+        if size >= limit:
+            if isinstance(source, torch.Tensor):
+                offset = arena.offset_of(source.data_ptr(), size)
+            if offset is None:
+                needed += aligned(size)
+        offsets.append(offset)
+    memory = arena.make_room(needed)
+    at = arena.used
+    pieces: list[bytes] = []
+    inline = 0
+    for place, (source, size, offset) in enumerate(zip(sources, sizes, offsets, strict=True)):
+        if offset is not None:
+            continue
+        if size < limit:
+            pieces.append(_bytes_of(source, size))
+            offsets[place] = ~inline
+            inline += len(pieces[-1])
         else:
-            buffers.append(next(rest))
-    if not pickled_size:
-        pickled = buffers.pop(0)
-    return pickle.loads(pickled, buffers=buffers)
+            if isinstance(source, torch.Tensor):
+                memmove(memory.address + at, source.data_ptr(), size)
+            else:
+                memory.view[at : at + size] = source
+            offsets[place] = at
+            at += aligned(size)
+    arena.used = packed.slab_bytes = at
+    packed.inline = b"".join(pieces)
+    packed.offsets = offsets  # type: ignore[assignment]
 
 
-def outside_sizes(message: memoryview) -> list[int]:
-    """Read from a message the sizes of the buffers that travel in memory."""
-    _, count = COUNTS.unpack_from(message)
-    return [size for size, here in zip(*_read_table(message, count), strict=True) if not here]
+def bring_inside(packed: Packed, slab: memoryview) -> Packed:
+    """Give a packed batch that travels whole in its message, out of its slab."""
+    pieces: list[bytes] = []
+    offsets: list[int] = []
+    at = 0
+    for entry, offset in zip(packed.table, packed.offsets, strict=True):
+        size = entry if isinstance(entry, int) else byte_size(entry)
+        source = memoryview(packed.inline)[~offset:] if offset < 0 else slab[offset:]
+        pieces.append(_bytes_of(source[:size], size))
+        offsets.append(~at)
+        at += len(pieces[-1])
+    return replace(packed, offsets=offsets, inline=b"".join(pieces), slab_bytes=0)
 
 
-def _read_table(message: memoryview, count: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    values = struct.unpack_from(f"<{count}Q{count}?", message, COUNTS.size)
-    return values[:count], values[count:]
+def _join(sources: list[torch.Tensor | memoryview], sizes: list[int]) -> tuple[bytes, list[int]]:
+    """Put the bytes of everything one after the other."""
+    if len(sources) == 1:
+        return _bytes_of(sources[0], sizes[0]), [~0]
+    pieces: list[bytes] = []
+    offsets: list[int] = []
+    at = 0
+    for source, size in zip(sources, sizes, strict=True):
+        pieces.append(_bytes_of(source, size))
+        offsets.append(~at)
+        at += len(pieces[-1])
+    return b"".join(pieces), offsets
+
+
+def _bytes_of(source: torch.Tensor | memoryview, size: int) -> bytes:
+    """Copy bytes out, padded so that the next ones begin at a fitting place."""
+    if not size:
+        return b""
+    data = string_at(source.data_ptr(), size) if isinstance(source, torch.Tensor) else bytes(source)
+    gap = -size % INLINE_ALIGNMENT
+    return data + bytes(gap) if gap else data
 
 
 def find_unpackable(obj: Any, path: str = "batch", *, budget: int = 200) -> tuple[str, Any]:

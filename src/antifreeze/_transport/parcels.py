@@ -1,93 +1,147 @@
-"""A loaded batch in transit: its header, its pickle, its memory."""
+"""Loaded batches in transit: one that is large, or several that are tiny, in one message."""
 
 from __future__ import annotations
 
-import errno
-import os
-import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import pickle
+import weakref
 from typing import Any
 
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .descriptors import Descriptor
+from .._core.messages import message, record
+from .arena import Anchor
 from .exceptions import PackedException, rebuild_exception
-from .framing import Frame, Kind, prefix
-from .memory import map_buffers, write_buffers
-from .packing import Packed, find_grad, outside_sizes, unpack
+from .packing import Packed, find_grad
+from .shelf import SlabView
+from .unpacking import Copies, copy_out, unpack
 
-HEADER = struct.Struct("<QB?5d")
 OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED)
 
 
-def encode(
-    number: int, outcome: Outcome, timings: Timings, packed: Packed | None
-) -> tuple[list[bytes | memoryview], int | None]:
-    """Give the parts of a parcel's frame, and the descriptor that travels along, if any.
+@message
+class SlabMark:
+    """Where in a worker's memory a parcel lies."""
 
-    The caller owns the descriptor. Where the machine has no memory or descriptor to give, all
-    buffers travel in the message: slower, but they travel.
-    """
-    descriptor = None
-    if packed is not None and (outside := packed.outside()):
-        try:
-            descriptor = write_buffers(outside)
-        except OSError:
-            packed.keep_all_inside()
-    body = [] if packed is None else packed.message()
-    header = HEADER.pack(
-        number,
-        OUTCOMES.index(outcome),
-        packed is not None and packed.history_cut,
-        timings.fetch_s,
-        timings.collate_s,
-        timings.pack_s,
-        timings.begun_at,
-        timings.sealed_at,
+    slot: int
+    generation: int
+    size: int  # of the slab
+
+
+class Bundle:
+    """Parcels of one worker that travel together: all with the same outcome, all in slabs or all
+    in the message. A descriptor that travels along is of the first one's slab."""
+
+    __slots__ = (
+        "begun_at",
+        "collate_s",
+        "fetch_s",
+        "marks",
+        "outcome",
+        "pack_s",
+        "parcels",
+        "sealed_at",
     )
-    length = len(header) + sum(memoryview(part).nbytes for part in body)
-    count = 0 if descriptor is None else 1
-    return [prefix(Kind.PARCEL, length, count), header, *body], descriptor
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.marks: list[SlabMark] = []  # one a parcel, or none
+        self.parcels: list[tuple[int, Packed | None]] = []  # with their tickets' numbers
+        self.fetch_s = self.collate_s = self.pack_s = 0.0  # of all of them together
+        self.begun_at = self.sealed_at = 0.0  # the first, the last
+
+    def add(
+        self, number: int, packed: Packed | None, timings: Timings, mark: SlabMark | None = None
+    ) -> None:
+        if mark is not None:
+            self.marks.append(mark)
+        if not self.parcels:
+            self.begun_at = timings.begun_at
+        self.parcels.append((number, packed))
+        self.fetch_s += timings.fetch_s
+        self.collate_s += timings.collate_s
+        self.pack_s += timings.pack_s
+        self.sealed_at = timings.sealed_at
+
+    @property
+    def timings(self) -> Timings:
+        return Timings(self.fetch_s, self.collate_s, self.pack_s, self.begun_at, self.sealed_at)
+
+    def encode(self) -> bytes:
+        return pickle.dumps(
+            (
+                OUTCOMES.index(self.outcome),
+                [(mark.slot, mark.generation, mark.size) for mark in self.marks],
+                (self.fetch_s, self.collate_s, self.pack_s, self.begun_at, self.sealed_at),
+                [(number, _fields(packed)) for number, packed in self.parcels],
+            ),
+            protocol=5,
+        )
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Bundle:
+        outcome, marks, timings, parcels = pickle.loads(body)
+        bundle = cls(OUTCOMES[outcome])
+        bundle.marks = [SlabMark(*mark) for mark in marks]
+        bundle.fetch_s, bundle.collate_s, bundle.pack_s, *times = timings
+        bundle.begun_at, bundle.sealed_at = times
+        bundle.parcels = [
+            (number, None if fields is None else Packed(*fields)) for number, fields in parcels
+        ]
+        return bundle
 
 
-@contextmanager
-def closing(descriptor: int | None) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+def _fields(packed: Packed | None) -> tuple[Any, ...] | None:
+    if packed is None:
+        return None
+    return (
+        packed.skeleton,
+        packed.table,
+        packed.offsets,
+        packed.inline,
+        packed.slab_bytes,
+        packed.history_cut,
+    )
 
 
-@dataclass(slots=True)
+@record
 class ReceivedParcel:
     """A parcel as it came. Opening it gives the batch, once, or raises the error it holds."""
 
     number: int
     outcome: Outcome
-    timings: Timings
-    history_cut: bool
-    _message: memoryview
-    _descriptor: Descriptor | None
-    _lost: bool
+    _packed: Packed | None
+    _slab: SlabView | None = None
+    _copies: Copies | None = None
+    _error: OSError | None = None
+    _history_cut: bool = False
+    _looked: weakref.ref[Anchor] | None = None
 
-    @classmethod
-    def decode(cls, frame: Frame) -> ReceivedParcel:
-        number, outcome, cut, *seconds = HEADER.unpack_from(frame.body)
-        message = frame.body[HEADER.size :]
-        timings = Timings(*seconds)
-        return cls(number, OUTCOMES[outcome], timings, cut, message, frame.descriptor, frame.lost)
+    @property
+    def in_slab(self) -> bool:
+        """Say whether the batch, opened or not, lies in a slab."""
+        return self._slab is not None or (self._looked is not None and self._looked() is not None)
+
+    def copy_out(self) -> None:
+        """Have the batch in memory of its own, at once: its slab is about to be filled again."""
+        slab, self._slab = self._slab, None
+        if slab is not None and self._packed is not None:
+            try:
+                self._copies = copy_out(self._packed, slab.look())
+            except OSError as error:
+                self._error = error
 
     def open(self) -> Any:
-        if self._lost:
-            raise OSError(errno.EMFILE, "the memory of this batch could not be received")
-        outside: list[memoryview] = []
-        if self._descriptor is not None:
-            outside = map_buffers(self._descriptor.number, outside_sizes(self._message))
-            self.drop()
-        content = unpack(self._message, outside)
+        packed, slab, copies = self._packed, self._slab, self._copies
+        assert packed is not None, "an ended stream has no batch"
+        self._packed = self._slab = self._copies = None
+        if self._error is not None:
+            raise self._error
+        self._history_cut = packed.history_cut
+        anchor = None
+        if slab is not None:
+            anchor = slab.keep()
+            self._looked = weakref.ref(anchor)
+        content = unpack(packed, anchor, copies)
         if self.outcome is Outcome.FAILED:
             if not isinstance(content, PackedException):
                 raise TypeError(f"a failed parcel holds {type(content)}")
@@ -96,7 +150,7 @@ class ReceivedParcel:
 
     def remark(self, batch: Any) -> str | None:
         """Say what the user should know about this batch, or None."""
-        if not self.history_cut:
+        if not self._history_cut:
             return None
         return (
             f"antifreeze: {find_grad(batch) or 'the batch'} was computed from tensors that"
@@ -107,6 +161,4 @@ class ReceivedParcel:
 
     def drop(self) -> None:
         """Give back what an unopened parcel holds."""
-        if self._descriptor is not None:
-            self._descriptor.close()
-            self._descriptor = None
+        self._packed = self._slab = self._copies = None

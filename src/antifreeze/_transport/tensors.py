@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +13,91 @@ _ONLY_QUANTIZED = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torc
 _NATIVE_REDUCE = torch.Tensor.__reduce_ex__
 
 
+# A tensor's place in the table of a parcel: what it looks like, but not where it lies.
+# (dtype as a number, elements in memory, shape, strides or None if contiguous, requires grad)
+Entry = tuple[int, int, tuple[int, ...], tuple[int, ...] | None, bool]
+
+DTYPES: list[torch.dtype] = sorted(
+    {value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str
+)
+_CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Say at once, for nearly every tensor there is, that it is nothing but its numbers."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.requires_grad
+        and tensor.is_contiguous()
+        and not tensor.is_quantized
+        and not tensor.is_nested
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+        and not tensor.__dict__
+        and tensor.dtype not in _ONLY_QUANTIZED
+    )
+
+
+def describe_plain(tensor: torch.Tensor) -> Entry:
+    return _CODES[tensor.dtype], tensor.numel(), tuple(tensor.shape), None, False
+
+
+def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Entry]:
+    """Give the tensor whose memory travels, from its first element on, and how to look at it."""
+    values = tensor.detach()
+    if values.is_conj():
+        values = values.resolve_conj()
+    if values.is_neg():
+        values = values.resolve_neg()
+    shape, count = tuple(values.shape), values.numel()
+    strides: tuple[int, ...] | None = None
+    span = count
+    if not values.is_contiguous():
+        strides = values.stride()
+        span = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        if span > count:  # a view with holes: send what it shows
+            values, span, strides = values.contiguous(), count, None
+        # Otherwise the memory it covers is no larger than what it shows (dense in any order, or
+        # expanded): send that memory once and look at it in the same way over there.
+    return values, (_CODES[values.dtype], span, shape, strides, tensor.requires_grad)
+
+
+def rebuild(entry: Entry, memory: Any, offset: int) -> torch.Tensor:
+    """Look at memory as the tensor that was described. Its storage is its own bytes, no more."""
+    code, span, shape, strides, grad = entry
+    if span:
+        tensor = torch.frombuffer(memory, dtype=DTYPES[code], count=span, offset=offset)
+        if strides is not None:
+            tensor = tensor.as_strided(shape, strides)
+        elif len(shape) != 1:
+            tensor = tensor.view(shape)
+    else:
+        tensor = torch.empty(shape, dtype=DTYPES[code])
+    return tensor.requires_grad_() if grad else tensor
+
+
+def byte_size(entry: Entry) -> int:
+    return entry[1] * DTYPES[entry[0]].itemsize
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Say whether `describe` can tell all there is to tell about this tensor."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.layout is torch.strided
+        and tensor.is_cpu
+        and not tensor.is_nested
+        and not tensor.is_quantized
+        and tensor.dtype not in _ONLY_QUANTIZED
+        and not tensor.__dict__
+    )
+
+
 def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
-    """Take a tensor apart; None leaves it to the tensor's own way of pickling."""
+    """Take apart a tensor that is more than its numbers, into plain ones; None leaves it to the
+    tensor's own way of pickling."""
     kind = type(tensor)
     if kind.__reduce_ex__ is not _NATIVE_REDUCE:
         return None
@@ -35,8 +116,6 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
         return _rebuild_on_device, (tensor.detach().cpu(), tensor.device, tensor.requires_grad)
     if tensor.dtype in _ONLY_QUANTIZED:
         return None  # a bare view with such a dtype: torch itself cannot rebuild it from a buffer
-    if kind is torch.Tensor and not tensor.__dict__:
-        return _reduce_strided(tensor)
     if hasattr(tensor, "__tensor_flatten__") or isinstance(tensor, torch.nn.Parameter):
         return None  # made of other tensors, which come past here on their own
     plain = tensor.detach().as_subclass(torch.Tensor)
@@ -46,36 +125,7 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
 def reduce_storage(storage: torch.UntypedStorage) -> Reduced | None:
     if storage.device.type != "cpu":
         return None
-    return _rebuild_storage, (_borrow(storage.data_ptr(), storage.nbytes(), storage),)
-
-
-def _reduce_strided(tensor: torch.Tensor) -> Reduced:
-    values = tensor.detach()
-    if values.is_conj():
-        values = values.resolve_conj()
-    if values.is_neg():
-        values = values.resolve_neg()
-    shape, strides = tuple(values.shape), values.stride()
-    count = values.numel()
-    if count == 0:
-        return _rebuild_empty, (values.dtype, shape, tensor.requires_grad)
-    span = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    if span > count:  # a view with holes: send what it shows
-        values, span = values.contiguous(), count
-        strides = values.stride()
-    # Otherwise the memory it covers is no larger than what it shows (dense in any order, or
-    # expanded): send that memory once and look at it in the same way over there.
-    data = _borrow(values.data_ptr(), span * values.element_size(), values)
-    return _rebuild_strided, (data, values.dtype, shape, strides, tensor.requires_grad)
-
-
-def _borrow(address: int, size: int, owner: object) -> pickle.PickleBuffer:
-    """Give the memory of a tensor as a buffer, without numpy and without a copy."""
-    if size == 0:
-        return pickle.PickleBuffer(b"")
-    array = (ctypes.c_char * size).from_address(address)
-    array._owner = owner  # type: ignore[attr-defined]
-    return pickle.PickleBuffer(array)
+    return _rebuild_storage, (torch.tensor([], dtype=torch.uint8).set_(storage),)
 
 
 def _reduce_nested(tensor: torch.Tensor) -> Reduced:
@@ -109,21 +159,8 @@ def _reduce_quantized(tensor: torch.Tensor) -> Reduced:
     )
 
 
-def _rebuild_strided(
-    data: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], grad: bool
-) -> torch.Tensor:
-    tensor = torch.frombuffer(data, dtype=dtype).as_strided(shape, strides)
-    return tensor.requires_grad_() if grad else tensor
-
-
-def _rebuild_empty(dtype: torch.dtype, shape: tuple[int, ...], grad: bool) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, requires_grad=grad)
-
-
-def _rebuild_storage(data: Any) -> torch.UntypedStorage:
-    if len(data) == 0:
-        return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
-    return torch.frombuffer(data, dtype=torch.uint8).untyped_storage()
+def _rebuild_storage(data: torch.Tensor) -> torch.UntypedStorage:
+    return data.untyped_storage()
 
 
 def _rebuild_nested(

@@ -1,24 +1,48 @@
-"""A ticket on its way to a worker. What cannot be read there is still known by its number."""
+"""Tickets on their way to a worker. What cannot be read there is still known by its number."""
 
 from __future__ import annotations
 
 import pickle
-import struct
+from collections.abc import Sequence
 from typing import Any
 
-from .._core.tickets import Ticket
-
-HEADER = struct.Struct("<QQ")  # number, position
-
-
-def encode_ticket(ticket: Ticket) -> bytes:
-    return HEADER.pack(ticket.number, ticket.position) + pickle.dumps(ticket.indices, protocol=5)
+from .._core.messages import message
+from .._core.tickets import Errand
 
 
-def decode_ticket(body: memoryview) -> tuple[int, int, Any, Exception | None]:
-    """Give number, position, indices; and what reading the indices raised, if it did."""
-    number, position = HEADER.unpack_from(body)
-    try:
-        return number, position, pickle.loads(body[HEADER.size :]), None
-    except Exception as error:
-        return number, position, None, error
+@message
+class Order:
+    """A ticket as the worker sees it."""
+
+    number: int
+    position: int
+    slot: int  # of its lease
+    generation: int
+    renewed: bool  # the slab of this slot must not be used again
+    pickled: bytes  # the indices
+
+    def indices(self) -> Any:
+        """Give the indices; raises what their unpickling raises."""
+        return pickle.loads(self.pickled)
+
+
+def encode_tickets(errands: Sequence[Errand]) -> bytes:
+    """Raises what pickling the indices raises."""
+    return pickle.dumps(
+        [
+            (
+                errand.ticket.number,
+                errand.ticket.position,
+                errand.lease.slot,
+                errand.lease.generation,
+                errand.lease.renewed,
+                pickle.dumps(errand.ticket.indices, protocol=5),
+            )
+            for errand in errands
+        ],
+        protocol=5,
+    )
+
+
+def decode_tickets(body: memoryview) -> list[Order]:
+    return [Order(*fields) for fields in pickle.loads(body)]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pickle
 import select
 import socket
+import threading
 from collections import deque
 from typing import Any
 
-from .._core.accounts import Timings
-from .._core.events import Outcome
-from .._transport import parcels
 from .._transport.framing import Frame, FrameReader, Kind, prefix
-from .._transport.packing import Packed
 
-CHUNK = 256 * 1024  # bytes a read
+CHUNK = 64 * 1024  # bytes a read; a larger buffer would be mapped and faulted in anew each time
 JOINED = 1024 * 1024  # bytes; a longer message is sent piece by piece
 
 
@@ -33,6 +30,7 @@ class Channel:
         self._sock = sock
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()
+        self._sending = threading.Lock()  # a message is sent whole (see `outbox`)
         self._poller = select.poll()
         self._poller.register(sock, select.POLLIN)
 
@@ -40,32 +38,43 @@ class Channel:
         """Wait for the next message. A new epoch makes earlier tickets void: they are skipped."""
         while not self._inbox:
             self._read()
-        while self._poller.poll(0):  # see what else has come before beginning anything
-            self._read()
-        newest = max(
-            (i for i, frame in enumerate(self._inbox) if frame.kind is not Kind.TICKET), default=0
-        )
-        for _ in range(newest):
-            self._inbox.popleft()
+        self.overtaken()
         frame = self._inbox.popleft()
         return frame.kind, frame.body
 
-    def say(self, kind: Kind, body: Any = None) -> None:
-        data = pickle.dumps(body, protocol=5)
-        self._send([prefix(kind, len(data)), data])
+    def overtaken(self) -> bool:
+        """Say whether something has come that makes all tickets before it void."""
+        while self._poller.poll(0):
+            self._read()
+        newest = 0
+        for place, frame in enumerate(self._inbox):
+            if frame.kind is not Kind.TICKETS:
+                newest = place
+        for _ in range(newest):
+            self._inbox.popleft()
+        return bool(self._inbox) and self._inbox[0].kind is not Kind.TICKETS
 
-    def send_parcel(
-        self, number: int, outcome: Outcome, timings: Timings, packed: Packed | None
-    ) -> None:
-        parts, descriptor = parcels.encode(number, outcome, timings, packed)
-        with parcels.closing(descriptor):
-            try:
-                self._send(parts, descriptor)
-            except NothingSent:
-                assert packed is not None
-                packed.keep_all_inside()
-                parts, _ = parcels.encode(number, outcome, timings, packed)
-                self._send(parts)
+    def say(self, kind: Kind, body: Any = None) -> None:
+        self.send(kind, pickle.dumps(body, protocol=5))
+
+    def send(self, kind: Kind, body: bytes, descriptor: int | None = None) -> None:
+        """Send one message, and a descriptor with its first byte. Raises NothingSent if the
+        kernel does not take the descriptor."""
+        with self._sending:
+            self._send(kind, body, descriptor)
+
+    def _send(self, kind: Kind, body: bytes, descriptor: int | None) -> None:
+        head = prefix(kind, len(body), 0 if descriptor is None else 1)
+        pieces = [head + body] if len(body) <= JOINED else [head, body]
+        try:
+            first = memoryview(pieces[0])
+            if descriptor is not None:
+                first = first[self._send_with(descriptor, first) :]
+            self._sock.sendall(first)
+            for piece in pieces[1:]:
+                self._sock.sendall(piece)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise MainGone from error
 
     def _read(self) -> None:
         try:
@@ -78,20 +87,6 @@ class Channel:
             raise MainGone
         frames = self._reader.advance(count) if large else self._reader.feed(data, [])
         self._inbox.extend(frames)
-
-    def _send(self, parts: list[bytes | memoryview], descriptor: int | None = None) -> None:
-        """Send one frame, and a descriptor with its first byte."""
-        size = sum(memoryview(part).nbytes for part in parts)
-        # One piece where that is cheap: a call takes 1024 of them, and a batch may have more.
-        joined = [b"".join(parts)] if size <= JOINED else parts
-        pieces = [memoryview(part) for part in joined]
-        try:
-            if descriptor is not None:
-                pieces[0] = pieces[0][self._send_with(descriptor, pieces[0]) :]
-            for piece in pieces:
-                self._sock.sendall(piece)
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise MainGone from error
 
     def _send_with(self, descriptor: int, piece: memoryview) -> int:
         try:

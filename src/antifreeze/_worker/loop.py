@@ -13,19 +13,23 @@ from torch.utils.data.graph_settings import apply_random_seed
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
+from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
-from .._transport.packing import Packed, Unpackable, find_unpackable, pack
-from .._transport.tickets import decode_ticket
+from .._transport.memory import MemoryShort
+from .._transport.packing import Unpackable, bring_inside, find_unpackable, pack
+from .._transport.tickets import Order, decode_tickets
 from ..errors import TransportFailed
-from .channel import Channel
+from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
+from .outbox import Outbox
 from .spec import WorkerSpec
 
 
-def serve(spec: WorkerSpec, channel: Channel) -> None:
+def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
-    desk = Desk(spec)
+    outbox = Outbox(channel, spec.status)
+    desk = Desk(spec, outbox, arena)
     desk.open(spec.shared_seed, first=True)
     channel.say(Kind.EPOCH_BEGUN, spec.epoch)
     while True:
@@ -36,19 +40,26 @@ def serve(spec: WorkerSpec, channel: Channel) -> None:
             epoch, shared_seed = pickle.loads(body)
             desk.open(shared_seed, first=False)
             channel.say(Kind.EPOCH_BEGUN, epoch)
-        elif kind is Kind.TICKET:
-            number, position, indices, unreadable = decode_ticket(body)
-            if unreadable is None:
-                channel.send_parcel(number, *desk.load(position, indices))
-            else:
-                channel.send_parcel(number, *desk.cannot_read(position, unreadable))
+        elif kind is Kind.TICKETS:
+            orders = decode_tickets(body)
+            if len(orders) > 1:
+                outbox.expect_bundles()
+            for order in orders:
+                spec.status.working_on = order.number
+                if desk.serve(order) and channel.overtaken():
+                    outbox.clear()
+                    break
+            outbox.flush()
+            spec.status.working_on = 0
 
 
 class Desk:
     """Where tickets are worked on."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: WorkerSpec, outbox: Outbox, arena: Arena) -> None:
         self._spec = spec
+        self._outbox = outbox
+        self._arena = arena
         self._fetcher: Fetcher | None = None
         self._broken: BaseException | None = None  # what setting up raised
         self._told = False
@@ -73,49 +84,71 @@ class Desk:
             add_note(error, self._note(doing))
             self._broken = error
 
-    def load(self, position: int, indices: Any) -> tuple[Outcome, Timings, Packed | None]:
-        begun_at = monotonic()
+    def serve(self, order: Order) -> bool:
+        """Work on one ticket and see to its parcel. Say whether something was sent."""
         fetcher = self._fetcher
+        begun_at = monotonic()
         if fetcher is None:
-            return self._refuse(begun_at)
+            self._refuse(order, begun_at)
+            return True
         try:
-            batch = fetcher.load(indices)
+            indices = order.indices()
+        except Exception as error:  # they pickle in the main process and fail to unpickle here
+            self._fail(order, error, "reading the indices", Timings())
+            return True
+        self._arena.begin(order.slot, order.renewed)
+        try:
+            batch = [fetcher.load(indices)]  # in a list, so that it can be let go of below
         except StreamOver:
-            return Outcome.ENDED, Timings(begun_at=begun_at, sealed_at=monotonic()), None
+            timings = Timings(begun_at=begun_at, sealed_at=monotonic())
+            self._outbox.send(order.number, Outcome.ENDED, None, timings)
+            return True
         except SystemExit:
             raise  # the user's code ends this process
         except BaseException as error:  # a KeyboardInterrupt of its own making, say
-            packed = self._pack_error(error, fetcher.doing(), position)
-            return Outcome.FAILED, self._timings(fetcher, begun_at, monotonic()), packed
-        loaded_at = monotonic()
+            timings = self._timings(fetcher, begun_at, monotonic())
+            self._fail(order, error, fetcher.doing(), timings)
+            return True
         try:
-            packed = pack(batch)
-        except Unpackable as error:
-            packed = self._pack_error(
-                self._explain(batch, error),
-                f"handing over what came of {fetcher.doing()}",
-                position,
-            )
-            return Outcome.FAILED, self._timings(fetcher, begun_at, loaded_at), packed
-        return Outcome.LOADED, self._timings(fetcher, begun_at, loaded_at), packed
+            return self._hand_over(order, batch, fetcher, begun_at)
+        except (Unpackable, MemoryShort) as error:
+            doing = f"handing over what came of {fetcher.doing()}"
+            timings = self._timings(fetcher, begun_at, monotonic())
+            self._fail(order, self._explain(batch[0] if batch else None, error), doing, timings)
+            return True
 
-    def cannot_read(
-        self, position: int, error: Exception
-    ) -> tuple[Outcome, Timings, Packed | None]:
-        """Answer a ticket whose indices pickle in the main process and fail to unpickle here."""
-        return Outcome.FAILED, Timings(), self._pack_error(error, "reading the indices", position)
+    def _hand_over(self, order: Order, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
+        """Pack the one batch in the list, let go of it, and send it or have it wait."""
+        loaded_at = monotonic()
+        packed = pack(batch[0], self._arena)
+        batch.clear()
+        slab = self._arena.seal(packed.slab_bytes)
+        timings = self._timings(fetcher, begun_at, loaded_at)
+        try:
+            return self._outbox.put(order, packed, timings, slab)
+        except NothingSent:
+            assert slab is not None
+            inside = bring_inside(packed, slab.memory.view)
+            self._arena.give_up(order.slot)
+            self._outbox.send(order.number, Outcome.LOADED, inside, timings)
+            return True
 
-    def _refuse(self, begun_at: float) -> tuple[Outcome, Timings, Packed | None]:
+    def _refuse(self, order: Order, begun_at: float) -> None:
         timings = Timings(begun_at=begun_at, sealed_at=monotonic())
         if self._broken is None or (self._told and self._spec.job.streams):
-            return Outcome.ENDED, timings, None  # a stream that could not begin is over
+            # A stream that could not begin is over.
+            self._outbox.send(order.number, Outcome.ENDED, None, timings)
+            return
         self._told = True
         where = f"in DataLoader worker process {self._spec.seat}"
-        return Outcome.FAILED, timings, pack(pack_exception(self._broken, where, ()))
+        packed = pack(pack_exception(self._broken, where, ()))
+        self._outbox.send(order.number, Outcome.FAILED, packed, timings)
 
-    def _pack_error(self, error: BaseException, doing: str, position: int) -> Packed:
+    def _fail(self, order: Order, error: BaseException, doing: str, timings: Timings) -> None:
+        self._arena.abort()
         where = f"in DataLoader worker process {self._spec.seat}"
-        return pack(pack_exception(error, where, (self._note(doing, position),)))
+        packed = pack(pack_exception(error, where, (self._note(doing, order.position),)))
+        self._outbox.send(order.number, Outcome.FAILED, packed, timings)
 
     def _note(self, doing: str, position: int | None = None) -> str:
         batch = "" if position is None else f" (batch {position})"
@@ -124,7 +157,10 @@ class Desk:
             f" (pid {os.getpid()})"
         )
 
-    def _explain(self, batch: Any, error: Unpackable) -> TransportFailed:
+    def _explain(self, batch: Any, error: Unpackable | MemoryShort) -> TransportFailed:
+        if isinstance(error, MemoryShort):
+            arena = self._arena
+            return TransportFailed.no_memory(error.needed, error.left, len(arena), arena.size)
         try:
             path, thing = find_unpackable(batch)
         except Exception:  # objects that cannot even be looked at

@@ -7,9 +7,11 @@ import socket
 import torch
 from torch.utils.data import _utils as torch_data
 
+from .._transport.arena import Arena
 from .._transport.framing import Kind
 from . import guard
 from .channel import Channel, MainGone
+from .collate import collate_into
 from .loop import serve
 from .seeding import seed_worker
 from .spec import WorkerSpec
@@ -23,7 +25,9 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     try:
         channel.say(Kind.READY)
         _settle(spec)
-        serve(spec, channel)
+        arena = Arena()
+        collate_into(arena)
+        serve(spec, channel, arena)
     except MainGone:
         pass
     finally:
@@ -41,24 +45,3 @@ def _settle(spec: WorkerSpec) -> None:
     torch_data.worker._worker_info = torch_data.worker.WorkerInfo(
         id=spec.seat, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )
-    _collate_into_private_memory()
-
-
-def _collate_into_private_memory() -> None:
-    """Keep torch's default collate from making a shared memory object for every tensor.
-
-    In a worker it allocates the batch in /dev/shm. Our transport does not need that, and the
-    mount may be tiny. It looks for worker info to know where it is, so it finds none.
-    """
-    functions = torch_data.collate.default_collate_fn_map
-    stack = functions[torch.Tensor]
-
-    def stack_privately(batch, *, collate_fn_map=None):  # type: ignore[no-untyped-def]
-        info = torch_data.worker._worker_info
-        torch_data.worker._worker_info = None
-        try:
-            return stack(batch, collate_fn_map=collate_fn_map)
-        finally:
-            torch_data.worker._worker_info = info
-
-    functions[torch.Tensor] = stack_privately

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from .._core.messages import frozen
+from .._transport.status import StatusLine
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Job:
     """The work itself: the same for every seat of a loader."""
 
@@ -21,7 +23,7 @@ class Job:
     init_fn: Callable[[int], None] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerSpec:
     """One life: which seat it takes and when it begins."""
 
@@ -31,4 +33,5 @@ class WorkerSpec:
     epoch: int  # it begins with
     shared_seed: int | None  # of that epoch, for data pipes
     main_pid: int
+    status: StatusLine
     dies_with_parent: bool  # the parent thread lives as long as the program (see guard)

@@ -18,10 +18,17 @@ from .._backends.base import Backend, EpochBrief, LocalParcel, Notice
 from .._clock import Clock
 from .._core.accounts import Timings
 from .._core.commands import Force
-from .._core.events import EpochBegun, LifeEnded, LifeReady, Outcome, ParcelArrived
+from .._core.events import (
+    EpochBegun,
+    LeaseReturned,
+    LifeEnded,
+    LifeReady,
+    Outcome,
+    ParcelsArrived,
+    ProgramForked,
+)
 from .._core.faults import Ending
-from .._core.leases import Lease
-from .._core.tickets import Ticket
+from .._core.tickets import Errand, Ticket
 from .._worker.fetch import Fetcher, StreamOver
 from .._worker.spec import Job
 from ..loader import DataLoader
@@ -84,10 +91,10 @@ class SimulatedBackend:
         it.fetcher = None
         self._later(0.0, lambda: self._tell(it, Notice(EpochBegun(seat, life, brief.epoch))))
 
-    def send(self, seat: int, life: int, ticket: Ticket, lease: Lease) -> None:
+    def send(self, seat: int, life: int, errands: Sequence[Errand]) -> None:
         it = self._lives.get((seat, life))
         if it is not None:
-            it.queue.append(ticket)
+            it.queue.extend(errand.ticket for errand in errands)
             if it.up:
                 self._later(0.0, lambda: self._work(it))
 
@@ -122,6 +129,15 @@ class SimulatedBackend:
             heapq.heappop(self._schedule)[2]()
         notices, self._notices = self._notices, []
         return notices
+
+    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+        return ()
+
+    def watch(self, *, parcels: bool = False) -> None:
+        return None
+
+    def poll_urgent(self) -> None:
+        raise AssertionError("there is no watch")
 
     def wake(self) -> None:
         pass
@@ -193,9 +209,12 @@ class SimulatedBackend:
             outcome = Outcome.ENDED
         except Exception as error:
             content, outcome = error, Outcome.FAILED
-        parcel = LocalParcel(outcome, Timings(), content)
-        event = ParcelArrived(life.seat, life.number, ticket.number, outcome)
-        self._tell(life, Notice(event, parcel))
+        parcel = LocalParcel(ticket.number, outcome, content)
+        work_s = self._world.load_s(life.seat, ticket)
+        event = ParcelsArrived(life.seat, life.number, (ticket.number,), outcome, work_s)
+        now = self._world.clock.now()
+        timings = Timings(fetch_s=work_s, begun_at=now - work_s, sealed_at=now)
+        self._tell(life, Notice(event, (parcel,), timings))
         life.at_work = False
         self._work(life)
 

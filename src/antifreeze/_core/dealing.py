@@ -1,0 +1,61 @@
+"""Who gets which ticket."""
+
+from __future__ import annotations
+
+from . import commands as do
+from .crew import Crew, Out
+from .ledger import Ledger
+from .plan import Plan, Source
+from .reorder import Order
+from .tickets import Errand, Ticket
+
+
+class Dealer:
+    """Give tickets to seats, and send each seat all that one event dealt it in one message."""
+
+    __slots__ = ("_choose", "_crew", "_dealt", "_ledger")
+
+    def __init__(self, plan: Plan, crew: Crew, ledger: Ledger) -> None:
+        self._crew = crew
+        self._ledger = ledger
+        self._dealt: dict[int, list[Errand]] = {}  # by seat
+        self._choose = (
+            crew.seats.next_in_turn
+            if plan.source is Source.STREAMS and plan.order is Order.STRICT
+            else crew.seats.least_loaded
+        )
+
+    def deal(self, ticket: Ticket, now: float) -> None:
+        """Give a ticket to a seat, or put it with those that wait for one."""
+        if self._ledger.pending or not self._hand_out(ticket, now):
+            self._ledger.pending.append(ticket)
+
+    def deal_pending(self, now: float) -> None:
+        pending = self._ledger.pending
+        while pending and self._hand_out(pending[0], now):
+            del pending[0]
+
+    def send(self, out: Out) -> None:
+        """Send what was dealt since the last call."""
+        for number, errands in self._dealt.items():
+            life = self._crew.seats.all[number].life
+            assert life is not None
+            out.append(do.SendTickets(number, life.number, tuple(errands)))
+        self._dealt.clear()
+
+    def _hand_out(self, ticket: Ticket, now: float) -> bool:
+        seat = self._choose()
+        if seat is None or seat.life is None:
+            return False
+        life = seat.life
+        lease = life.leases.lend()
+        if lease is None:
+            self._crew.seats.keep_turn(seat)
+            return False
+        errand = Errand(ticket, lease)
+        life.held[ticket.number] = errand
+        seat.undelivered += 1
+        if len(life.held) == 1:
+            self._crew.begin_work(seat, life, now)
+        self._dealt.setdefault(seat.number, []).append(errand)
+        return True

@@ -1,0 +1,64 @@
+"""How many tickets a seat gets at a time: one, or as many as it loads in a millisecond.
+
+A message costs about as much as a hundred integers. So where a batch takes microseconds, several
+travel together: tickets on the way out, parcels on the way back. Where a batch takes longer than
+`BUNDLE_S`, or more memory than `BUNDLE_BYTES`, nothing changes: one at a time.
+"""
+
+from __future__ import annotations
+
+# What one bundle may take to load. Nobody waits longer for a batch because of its companions.
+BUNDLE_S = 0.001
+# What the slabs of one bundle may hold: what is in flight stays small beside the program itself.
+BUNDLE_BYTES = 1024 * 1024
+# Tickets a bundle; beyond it the cost of the message no longer shows.
+LONGEST = 64
+_SHARE = 0.25  # of a new measurement in the running mean
+
+
+class Pace:
+    """Learn from what arrives how long the next bundles may be."""
+
+    __slots__ = ("_each_bytes", "_each_s", "_longest", "tickets")
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
+        self._each_s = BUNDLE_S  # to load one ticket, running mean
+        self._each_bytes = 0.0  # in its slab; the largest of late, slowly forgotten
+        self.tickets = 1  # a bundle
+
+    def learn(self, work_s: float, parcels: int, slab_bytes: int = 0) -> None:
+        """Take note of parcels: of the time it took to load them, and of their size."""
+        if self._longest == 1:
+            return
+        self._each_s += _SHARE * (work_s / parcels - self._each_s)
+        # The comparison first: where a clock stands still, the quotient has no bound.
+        all_fit = self._each_s * self._longest <= BUNDLE_S
+        fitting = self._longest if all_fit else int(BUNDLE_S / self._each_s)
+        size = slab_bytes / parcels
+        self._each_bytes = max(size, self._each_bytes + _SHARE * (size - self._each_bytes))
+        if self._each_bytes * fitting > BUNDLE_BYTES:
+            fitting = int(BUNDLE_BYTES / self._each_bytes)
+        # Never more than twice as many as before: a first measurement may mislead.
+        self.tickets = max(1, min(fitting, 2 * self.tickets, self._longest))
+
+    def to_draw(self, window: int, in_window: int) -> int:
+        """Say how many tickets to draw now: one, or enough for bundles that are worth it."""
+        room = self.tickets * window - in_window
+        if self.tickets == 1:
+            return 1 if room > 0 else 0
+        return room if 2 * room >= self.tickets * window else 0
+
+    def slow_down(self) -> None:
+        """Go one at a time: something large, something wrong, or something lost came along."""
+        self._each_s = BUNDLE_S
+        self.tickets = 1
+
+    def stay_slow(self) -> None:
+        """Go one at a time until `reset`: whoever dies next should be blamed for one ticket."""
+        self.slow_down()
+        self._longest = 1
+
+    def reset(self, longest: int = LONGEST) -> None:
+        """Begin an epoch; what was learnt stays."""
+        self._longest = longest

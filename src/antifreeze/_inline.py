@@ -1,0 +1,119 @@
+"""No workers: batches are loaded in the caller's own thread, when it asks for them.
+
+There is nobody to supervise, no order to keep and nothing that could be killed: a sample that
+hangs, hangs the loop. So there is no core here, and a batch costs no more than in torch's loader.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ._clock import Clock
+from ._core.accounts import LoopAccount, WorkAccount
+from ._core.faults import Fault, FaultKind
+from ._core.snapshots import SupervisorSnapshot
+from ._core.states import Loop, Run
+from ._core.supervisor import FAULTS_KEPT
+from ._core.tickets import Progress, Ticket
+from ._driver import DriverSnapshot
+from ._transport.exceptions import add_note
+from ._worker.fetch import Fetcher, StreamOver
+from .errors import LoaderClosed
+
+
+class InlineDriver:
+    """Load batches on demand. Looks like a `Driver` to the iterator."""
+
+    can_go_on = False  # a new epoch is a new iterator: there is nothing worth keeping
+
+    def __init__(
+        self, fetcher: Fetcher, clock: Clock, finish: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._fetcher = fetcher
+        self._finish = finish  # the last step before delivery, e.g. pinning
+        self._now = clock.now
+        self._lock = threading.RLock()
+        self._sampler: Iterator[Any] = iter(())
+        self._run = Run.IDLE
+        self._seed_base = 0
+        self._drawn = 0
+        self._faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
+        self._faults_seen = 0
+        self.loop = LoopAccount()
+        self.work = WorkAccount()
+
+    @property
+    def closed(self) -> bool:
+        return self._run is Run.CLOSED
+
+    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
+        self._sampler, self._seed_base = sampler, seed_base
+        self._run = Run.RUNNING
+
+    def next(self) -> Any:
+        """Load the next batch. Raises StopIteration at the end of the epoch, or what the user's
+        code raised; the batch after that can still be had."""
+        with self._lock:
+            if self._run is Run.CLOSED:
+                raise LoaderClosed("this iterator was closed; call iter() on the loader")
+            self.loop.come(self._now())
+            try:
+                indices = next(self._sampler)
+            except StopIteration:
+                self._run = Run.FINISHED
+                raise
+            fetcher = self._fetcher
+            self._drawn += 1
+            try:
+                batch = fetcher.load(indices)
+                if self._finish is not None:
+                    batch = self._finish(batch)
+            except StreamOver:
+                self._run = Run.FINISHED
+                self._drawn -= 1
+                raise StopIteration from None
+            except BaseException as error:  # Ctrl-C too
+                self._note(error, indices)
+                raise
+            finally:
+                self.loop.leave(self._now())
+            self.work.count(fetcher.fetch_s, fetcher.collate_s)
+            return batch
+
+    def _note(self, error: BaseException, indices: Any) -> None:
+        position = self._drawn - 1
+        doing = self._fetcher.doing()
+        add_note(error, f"antifreeze: raised while {doing} (batch {position})")
+        ticket = Ticket(self._drawn, 0, position, indices)
+        self._faults.append(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
+        self._faults_seen += 1
+
+    def close(self) -> None:
+        """End the iterator. May be called again."""
+        self._run = Run.CLOSED
+        self._sampler = iter(())
+
+    def workers(self) -> list[Any]:
+        return []
+
+    def snapshot(self) -> DriverSnapshot:
+        """Give the state as frozen data; from any thread."""
+        supervisor = SupervisorSnapshot(
+            run=self._run,
+            loop=Loop.AWAY,
+            progress=Progress(0, self._drawn, self._seed_base),
+            in_window=0,
+            window=0,
+            pending=0,
+            restarts=0,
+            seats=(),
+            faults=tuple(self._faults),
+            faults_seen=self._faults_seen,
+        )
+        return DriverSnapshot.of(supervisor, self.loop, self.work)
+
+    def __repr__(self) -> str:
+        return f"<InlineDriver {self._run.value}, {self._drawn} batches>"

@@ -1,0 +1,129 @@
+"""The main process's side of its workers' slabs: where they are, and who still looks at them.
+
+1. Each life has its own shelf of slabs, by slot. A slab is mapped when it first arrives.
+2. A batch in a slab is watched by a weakref to its anchor. Its end may come in any thread, even in
+   the middle of a garbage collection: it only puts a note in a queue, and takes no lock.
+3. A fork puts a note in the same queue: the child keeps looking at what the loop keeps now.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import weakref
+from collections import deque
+from collections.abc import Sequence
+
+from .._core.events import LeaseReturned, ProgramForked
+from .._core.leases import Lease
+from .arena import Anchor
+from .descriptors import Descriptor
+from .memory import Memory
+
+LOST = "the memory of this batch could not be received"
+_FORKED = ProgramForked()
+_all: weakref.WeakSet[Returns] = weakref.WeakSet()
+
+
+class _Watch(weakref.ref[Anchor]):
+    __slots__ = ("event",)
+    event: LeaseReturned
+
+
+class Returns:
+    """Slabs that the loop has let go of, in the order in which it did."""
+
+    def __init__(self) -> None:
+        self._queue: deque[_Watch | LeaseReturned | ProgramForked] = deque()
+        self._watched: dict[int, _Watch] = {}  # by identity; a weakref must live to tell
+        _all.add(self)
+
+    def watch(self, anchor: Anchor, event: LeaseReturned) -> None:
+        watch = _Watch(anchor, self._queue.append)
+        watch.event = event
+        self._watched[id(watch)] = watch
+
+    def put(self, event: LeaseReturned | ProgramForked) -> None:
+        self._queue.append(event)
+
+    def collect(self) -> Sequence[LeaseReturned | ProgramForked]:
+        """Give what happened since the last call. Never waits."""
+        if not self._queue:
+            return ()
+        events: list[LeaseReturned | ProgramForked] = []
+        while self._queue:
+            note = self._queue.popleft()
+            if isinstance(note, _Watch):
+                del self._watched[id(note)]
+                events.append(note.event)
+            else:
+                events.append(note)
+        return events
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+
+class Shelf:
+    """The slabs of one life."""
+
+    def __init__(self, seat: int, life: int, returns: Returns) -> None:
+        self._seat, self._life, self._returns = seat, life, returns
+        self._slabs: dict[int, Memory | None] = {}  # by slot; None: it could not be received
+
+    def put(self, slot: int, descriptor: Descriptor | None, size: int) -> None:
+        """Take a new slab; the one that was there before lives as long as batches in it."""
+        self._slabs[slot] = None
+        if descriptor is None:
+            return
+        try:
+            self._slabs[slot] = Memory(descriptor.number, size)
+        except RuntimeError:  # no more mappings (vm.max_map_count), no more descriptors
+            pass
+        finally:
+            descriptor.close()
+
+    def spoil(self, slot: int) -> None:
+        """Take nothing more in the slab that a slot has; ask for another one until it comes."""
+        self._slabs[slot] = None
+
+    def lacks(self, slot: int) -> bool:
+        """Say whether another slab is needed: this one is spoiled, or got lost on its way."""
+        return slot in self._slabs and self._slabs[slot] is None
+
+    def view(self, slot: int, generation: int) -> SlabView:
+        event = LeaseReturned(self._seat, self._life, Lease(slot, generation))
+        return SlabView(self._slabs.get(slot), event, self._returns)
+
+
+class SlabView:
+    """The slab of one parcel, until it is opened."""
+
+    __slots__ = ("_event", "_memory", "_returns")
+
+    def __init__(self, memory: Memory | None, event: LeaseReturned, returns: Returns) -> None:
+        self._memory, self._event, self._returns = memory, event, returns
+
+    def keep(self) -> Anchor:
+        """Give the anchor to look at the batch through; when it dies the slab is returned."""
+        if self._memory is None:
+            self._returns.put(self._event)
+            raise OSError(errno.EMFILE, LOST)
+        anchor = self._memory.anchor()
+        self._returns.watch(anchor, self._event)
+        return anchor
+
+    def look(self) -> memoryview:
+        """Give the bytes of the whole slab, to be copied at once."""
+        if self._memory is None:
+            raise OSError(errno.EMFILE, LOST)
+        return self._memory.view
+
+
+def _note_fork() -> None:
+    for returns in _all:
+        returns.put(_FORKED)
+
+
+# Twice: in between, another thread may let go of a batch, or receive one.
+os.register_at_fork(before=_note_fork, after_in_parent=_note_fork)

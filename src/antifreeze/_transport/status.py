@@ -1,0 +1,83 @@
+"""A few words of memory that the main process and its workers both see, without a message.
+
+One word says that the loop waits; each life has a word that says which ticket it works on. A word
+is written by one side only, in one store, so nobody needs a lock and nobody can be blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .descriptors import Descriptor
+from .memory import Memory, reserve
+
+SIZE = 64 * 1024  # bytes: words for 8,191 lives, then they are used again
+WORD = 8
+_WAITING = 0
+
+
+class StatusBoard:
+    """All words of one loader's iterator."""
+
+    def __init__(self, send: Callable[[int], Any] | None) -> None:
+        """`send`, for workers that do not inherit memory, makes of a descriptor what can be
+        pickled for one of them, with a method `detach` that gives it its own descriptor."""
+        self._descriptor = Descriptor(reserve(SIZE))
+        self._words = _map(self._descriptor.number)
+        self._taken = 0
+        self._send = send
+        if send is None:
+            self.close()
+
+    def set_waiting(self, waiting: bool) -> None:
+        """Say whether the loop waits. Called by the main process."""
+        self._words[_WAITING] = waiting
+
+    def line(self) -> StatusLine:
+        """Give the next life a word of its own."""
+        self._taken = self._taken % (SIZE // WORD - 1) + 1
+        self._words[self._taken] = 0
+        return StatusLine(self._words, self._taken, self._pickled)
+
+    def close(self) -> None:
+        self._descriptor.close()
+
+    def _pickled(self) -> Any:
+        assert self._send is not None, "these words are inherited, not sent"
+        return self._send(self._descriptor.number)
+
+
+class StatusLine:
+    """The word of one life, and its view of whether the loop waits."""
+
+    def __init__(
+        self, words: memoryview, place: int, pickled: Callable[[], Any] | None = None
+    ) -> None:
+        self._words, self._place, self._pickled = words, place, pickled
+
+    @property
+    def working_on(self) -> int:
+        """Give the number of the ticket, or 0."""
+        return int(self._words[self._place])
+
+    @working_on.setter
+    def working_on(self, number: int) -> None:
+        self._words[self._place] = number
+
+    @property
+    def loop_waits(self) -> bool:
+        return self._words[_WAITING] != 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert self._pickled is not None
+        return _receive, (self._pickled(), self._place)
+
+
+def _receive(sent: Any, place: int) -> StatusLine:
+    descriptor = Descriptor(sent.detach())
+    return StatusLine(_map(descriptor.number), place)
+
+
+def _map(descriptor: int) -> memoryview:
+    return Memory(descriptor, SIZE).view.cast("Q")

@@ -1,0 +1,51 @@
+"""From bytes to a batch: its tensors and arrays look at the memory they came in.
+
+1. What lies in the slab is looked at through an anchor. As long as anything that was made from the
+   batch lives, so does the anchor; when it dies, the slab may be filled again.
+2. A batch that was copied out has memory of its own, tensor by tensor, and no anchor.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from .arena import Anchor
+from .packing import Packed
+from .tensors import byte_size, rebuild
+
+Copies = dict[int, bytearray]  # by place in the table
+
+
+def copy_out(packed: Packed, slab: memoryview) -> Copies:
+    """Copy everything that lies in a slab."""
+    copies: Copies = {}
+    for place, (entry, at) in enumerate(zip(packed.table, packed.offsets, strict=True)):
+        if at >= 0:
+            size = entry if isinstance(entry, int) else byte_size(entry)
+            copies[place] = bytearray(slab[at : at + size])
+    return copies
+
+
+def unpack(packed: Packed, anchor: Anchor | None = None, copies: Copies | None = None) -> Any:
+    """Build the batch. Raises whatever the user's own classes raise when they are rebuilt."""
+    inline = bytearray(packed.inline)
+    if packed.skeleton is None and packed.offsets[0] == ~0:
+        return rebuild(packed.table[0], inline, 0)  # type: ignore[arg-type]
+    parts: list[Any] = []
+    for place, (entry, at) in enumerate(zip(packed.table, packed.offsets, strict=True)):
+        memory: Any = anchor
+        if at < 0:
+            memory, at = inline, ~at
+        elif copies is not None:
+            memory, at = copies[place], 0
+        if isinstance(entry, int):
+            parts.append(memoryview(memory).cast("B")[at : at + entry])
+        else:
+            parts.append(rebuild(entry, memory, at))
+    skeleton: Any = packed.skeleton
+    if skeleton is None:
+        return parts[0]
+    if not skeleton:
+        skeleton = parts.pop()
+    return pickle.loads(skeleton, buffers=parts)

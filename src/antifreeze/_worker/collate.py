@@ -1,0 +1,57 @@
+"""torch's default collate, writing straight into the slab that the batch will travel in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import _utils as torch_data
+
+from .._transport.arena import Arena
+from .._transport.memory import MemoryShort
+from .._transport.packing import SMALL_BYTES
+
+
+def collate_into(arena: Arena) -> None:
+    """Have the default collate of this process stack tensors in the arena's present slab.
+
+    torch's own way allocates a shared memory object for every tensor when it runs in a worker. It
+    looks for worker info to know where it is; where we leave a batch to it, it finds none.
+    """
+    functions = torch_data.collate.default_collate_fn_map
+    plain = functions[torch.Tensor]
+
+    def stack_in_slab(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        if (room := _room(batch, arena)) is not None:
+            try:
+                return torch.stack(batch, out=room)
+            except RuntimeError:  # shapes that differ, gradients: torch's own way has the words
+                pass
+        info = torch_data.worker._worker_info
+        torch_data.worker._worker_info = None
+        try:
+            return plain(batch, collate_fn_map=collate_fn_map)
+        finally:
+            torch_data.worker._worker_info = info
+
+    functions[torch.Tensor] = stack_in_slab
+
+
+def _room(batch: Any, arena: Arena) -> torch.Tensor | None:
+    """Give room for a stack of these tensors, if it is worth it and nothing would be lost.
+
+    `out=` casts in silence where a plain stack would promote, so all must be of one dtype.
+    """
+    first = batch[0]
+    size = first.numel() * first.element_size() * len(batch)
+    if size < SMALL_BYTES or not first.is_cpu or first.is_quantized or first.is_nested:
+        return None
+    dtype = first.dtype
+    if any(type(each) is not torch.Tensor or each.dtype is not dtype for each in batch):
+        return None
+    if first.layout is not torch.strided:
+        return None
+    try:
+        return arena.take((len(batch), *first.shape), dtype, size)
+    except (MemoryShort, OSError):
+        return None  # packing will try again, and say what is the matter

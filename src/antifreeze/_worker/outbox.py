@@ -1,0 +1,140 @@
+"""What a worker has loaded and not yet sent: tiny parcels wait a moment for company.
+
+1. A parcel waits for a millisecond at most while others are being loaded, and not at all if the
+   loop waits.
+2. If the next sample turns out to be slow, or hangs, a thread sends what waits. It starts with the
+   first bundle; workers whose batches travel alone have no such thread.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from .._clock import monotonic
+from .._core.accounts import Timings
+from .._core.events import Outcome
+from .._core.pace import BUNDLE_BYTES, BUNDLE_S
+from .._transport.arena import Slab
+from .._transport.framing import Kind
+from .._transport.packing import Packed
+from .._transport.parcels import Bundle, SlabMark
+from .._transport.status import StatusLine
+from .._transport.tickets import Order
+from .channel import Channel, MainGone
+
+FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
+# While the loop waits, a parcel waits no longer than this: about what a message costs both sides.
+HURRY_S = 0.0001
+# How often the thread looks while bundles are made: seldom enough to cost nothing.
+LOOK_S = 0.005
+IDLE_LOOKS = 20  # without anything new; then it sleeps until something comes
+LONG_S = 3600.0
+
+
+class Outbox:
+    """Send parcels, several of the small ones at a time. What is sent keeps its order."""
+
+    def __init__(self, channel: Channel, status: StatusLine) -> None:
+        self._channel = channel
+        self._status = status
+        self._bundle = Bundle(Outcome.LOADED)
+        self._bytes = 0
+        self._since = 0.0  # when the oldest parcel was put in
+        self._lock = threading.RLock()  # against the thread of this process, nobody else
+        self._put_some = threading.Event()
+        self._nothing = threading.Event()  # never set: to sleep on
+        self._thread: threading.Thread | None = None
+
+    def expect_bundles(self) -> None:
+        """Be prepared for parcels that wait."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._look, name="antifreeze-outbox", daemon=True
+            )
+            self._thread.start()
+
+    def put(self, order: Order, packed: Packed, timings: Timings, slab: Slab | None = None) -> bool:
+        """Take a loaded parcel, and the slab it lies in. Say whether something was sent.
+
+        Raises NothingSent if a new slab's descriptor is not taken by the kernel; the parcel is
+        then not in the outbox.
+        """
+        with self._lock:
+            return self._put(order, packed, timings, slab)
+
+    def _put(self, order: Order, packed: Packed, timings: Timings, slab: Slab | None) -> bool:
+        if bool(self._bundle.marks) != (slab is not None):
+            self.flush()
+        mark = None
+        if slab is not None:
+            if slab.descriptor is not None:
+                self._send_new(order, packed, timings, slab)
+                return True
+            mark = SlabMark(order.slot, order.generation, slab.memory.size)
+            self._bytes += mark.size * FULL_BYTES // BUNDLE_BYTES
+        if not self._bundle.parcels:
+            self._since = timings.sealed_at
+        self._bundle.add(order.number, packed, timings, mark)
+        self._bytes += len(packed.inline) + len(packed.skeleton or b"")
+        age = timings.sealed_at - self._since
+        if (
+            self._bytes >= FULL_BYTES
+            or age >= BUNDLE_S
+            or (age >= HURRY_S and self._status.loop_waits)
+        ):
+            self.flush()
+            return True
+        if not self._put_some.is_set():
+            self._put_some.set()
+        return False
+
+    def flush(self) -> None:
+        with self._lock:
+            if self._bundle.parcels:
+                body = self._bundle.encode()
+                self.clear()
+                self._channel.send(Kind.PARCELS, body)
+
+    def clear(self) -> None:
+        """Forget what was not sent: a new epoch has begun."""
+        with self._lock:
+            self._bundle, self._bytes = Bundle(Outcome.LOADED), 0
+
+    def send(self, number: int, outcome: Outcome, packed: Packed | None, timings: Timings) -> None:
+        """Send one parcel that travels alone, after those before it."""
+        bundle = Bundle(outcome)
+        bundle.add(number, packed, timings)
+        with self._lock:
+            self.flush()
+            self._channel.send(Kind.PARCELS, bundle.encode())
+
+    def _look(self) -> None:
+        """Send what has waited too long, whatever the worker is busy with. In the thread."""
+        looks = 0
+        while True:  # bounded by the life of the worker
+            if looks >= IDLE_LOOKS:
+                self._put_some.clear()
+                self._put_some.wait(LONG_S)
+                looks = 0
+            self._nothing.wait(LOOK_S)
+            with self._lock:
+                if not self._bundle.parcels:
+                    looks += 1
+                elif monotonic() - self._since >= BUNDLE_S:
+                    try:
+                        self.flush()
+                    except MainGone:
+                        return  # the worker notices by itself
+
+    def _send_new(self, order: Order, packed: Packed, timings: Timings, slab: Slab) -> None:
+        """Send a parcel that lies in a new slab, and the slab's descriptor with it."""
+        self.flush()
+        bundle = Bundle(Outcome.LOADED)
+        mark = SlabMark(order.slot, order.generation, slab.memory.size)
+        bundle.add(order.number, packed, timings, mark)
+        descriptor = slab.take_descriptor()
+        assert descriptor is not None
+        try:
+            self._channel.send(Kind.PARCELS, bundle.encode(), descriptor.number)
+        finally:
+            descriptor.close()

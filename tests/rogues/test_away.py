@@ -1,0 +1,93 @@
+"""What happens to workers while the training step keeps the loop away."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from antifreeze import DataLoader
+from antifreeze._watchdog import TICK_S
+
+PATIENCE_S = 30.0
+
+
+class Slow:
+    """Batches that take long enough for a worker to be killed in the middle of one."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.05)
+        return torch.full((20_000,), index)
+
+
+def wait_until(condition: Any) -> bool:
+    give_up = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def watchdogs() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "antifreeze-watchdog"]
+
+
+def test_a_death_is_noticed_while_the_loop_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    loader = DataLoader(Slow(), num_workers=2)  # type: ignore[arg-type]
+    iterator = iter(loader)
+    got = [int(next(iterator)[0, 0])]
+    with caplog.at_level(logging.WARNING, logger="antifreeze"):
+        os.kill(iterator._workers[1].pid, signal.SIGKILL)
+        # The loop does nothing at all, and yet:
+        assert wait_until(lambda: "is killed by signal" in caplog.text)
+    assert iterator.snapshot().supervisor.faults_seen == 1
+    got += [int(batch[0, 0]) for batch in iterator]
+    assert got == list(range(40))
+
+
+def test_no_worker_is_forked_while_the_loop_is_away() -> None:
+    iterator = iter(DataLoader(Slow(), num_workers=1))  # type: ignore[arg-type]
+    got = [int(next(iterator)[0, 0])]
+    first = iterator._workers[0].pid
+    os.kill(first, signal.SIGKILL)
+    assert wait_until(lambda: iterator.snapshot().supervisor.faults_seen == 1)
+    assert iterator._workers[0].pid == first  # a fork from here could copy a lock we hold
+    got += [int(batch[0, 0]) for batch in iterator]
+    assert iterator._workers == [] or iterator._workers[0].pid != first
+    assert got == list(range(40))
+
+
+def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
+    assert not watchdogs()
+    iterator = iter(DataLoader(Slow(), num_workers=1))  # type: ignore[arg-type]
+    next(iterator)
+    (dog,) = watchdogs()
+    path = f"/proc/self/task/{dog.native_id}/status"
+
+    def woken() -> int:
+        with open(path) as status:
+            lines = [line for line in status if line.startswith("voluntary_ctxt_switches")]
+        return int(lines[0].split()[1])
+
+    time.sleep(0.2)
+    before, seconds = woken(), 2.0
+    time.sleep(seconds)
+    assert woken() - before <= 10 * seconds / TICK_S
+    iterator._shutdown_workers()
+    assert not watchdogs()
+
+
+def test_without_workers_there_is_no_watchdog() -> None:
+    iterator = iter(DataLoader(Slow()))  # type: ignore[arg-type]
+    next(iterator)
+    assert not watchdogs()
