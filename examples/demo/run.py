@@ -2,12 +2,14 @@
 
 Part one trains with a collate function that torch's loader cannot digest, with both loaders at
 the same time. Part two trains with the mistake repaired and compares what both loaders cost.
+Part three takes the training away: how fast do batches come that cost nothing to load?
 Exit code 0: antifreeze's loader finished every run.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import statistics
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from watched import Progress, WatchedRun
+from watched import Progress, WatchedRun, follow_throughput
 
 LOADERS = ("torch", "antifreeze")
 FULL_NAMES = {"torch": "torch.utils.data.DataLoader", "antifreeze": "antifreeze.DataLoader"}
@@ -41,11 +43,16 @@ COLOURS = {
 FREEZE_BOUND_S = 10.0
 # Any run, start included. Three seconds should do; a machine busy with other things gets more.
 FINISH_BOUND_S = 45.0
+# Ten seconds should do.
+THROUGHPUT_BOUND_S = 60.0
 REFRESH_S = 0.1
 EPOCHS = 6
 ROUNDS = 3
 
 stop_asked = threading.Event()
+
+# Samples a second, a number a round: kind of batch, then loader. Nothing where a loader failed.
+Rates = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +65,27 @@ class Cost:
     descriptors: int
 
 
+def rate(value: float) -> str:
+    """Write samples a second so that the table fits into 80 columns: 994, 3,909, 26.6k, 1.15M."""
+    if value < 10_000:
+        return f"{value:,.0f}"
+    return f"{value / 1e3:.3g}k" if value < 999_500 else f"{value / 1e6:.3g}M"
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One row of the table: what it is called, where it comes from, how it is written."""
 
     title: str
     field: str
-    form: str
+    write: Callable[[float], str]
 
 
 MEASURES = (
-    Measure("samples a second", "samples_per_s", "{:,.0f}"),
-    Measure("time the loop waited for data", "waited_share", "{:.0%}"),
-    Measure("peak memory, MiB", "peak_pss_mib", "{:,.0f}"),
-    Measure("open descriptors at the end", "descriptors", "{:.0f}"),
+    Measure("samples/s", "samples_per_s", rate),
+    Measure("time spent waiting", "waited_share", "{:.0%}".format),
+    Measure("peak memory, MiB", "peak_pss_mib", "{:,.0f}".format),
+    Measure("open descriptors", "descriptors", "{:.0f}".format),
 )
 
 
@@ -247,23 +261,30 @@ def measure(loader: str, data: Path) -> Cost | None:
         )
 
 
-def cost_table(costs: dict[str, list[Cost | None]]) -> Table:
+def cost_table(costs: dict[str, list[Cost | None]], rates: Rates) -> Table:
     """Draw the medians, each with the smallest and the largest value of the rounds."""
     rounds = max(len(each) for each in costs.values())
     table = Table(
         caption=f"Rounds taken in turns: {rounds}. Each cell: median, then smallest and largest.\n"
-        "Start of the workers included. Memory: PSS of all processes.\n"
-        "Descriptors: of the main process, loader still alive.",
+        "Training: start of the workers included. Waiting: for data, in the loop.\n"
+        "Memory: PSS of all processes. Descriptors: of the main process, loader alive.\n"
+        "Loader alone: two workers that already run, samples that are in memory.",
         caption_justify="left",
     )
     table.add_column("", no_wrap=True)
     for loader in LOADERS:
         table.add_column(loader, justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
+    table.add_row("[bold]training")
     for row in MEASURES:
         found = {loader: values(costs[loader], row.field) for loader in LOADERS}
-        cells = [spread(found[loader], row.form) for loader in LOADERS]
-        table.add_row(row.title, *cells, ratio(found["antifreeze"], found["torch"]))
+        cells = [spread(found[loader], row.write) for loader in LOADERS]
+        table.add_row(f"  {row.title}", *cells, ratio(found["antifreeze"], found["torch"]))
+    table.add_section()
+    table.add_row("[bold]loader alone, samples/s")
+    for kind, found in rates.items():
+        cells = [spread(found[loader], rate) for loader in LOADERS]
+        table.add_row(f"  {kind}", *cells, ratio(found["antifreeze"], found["torch"]))
     return table
 
 
@@ -272,12 +293,12 @@ def values(costs: list[Cost | None], field: str) -> list[float]:
     return [getattr(cost, field) for cost in costs if cost is not None]
 
 
-def spread(found: list[float], form: str) -> str:
+def spread(found: list[float], write: Callable[[float], str]) -> str:
     """Write a median with its range."""
     if not found:
         return "[red]failed"
-    middle, low, high = statistics.median(found), min(found), max(found)
-    return f"{form.format(middle)}  [dim]{form.format(low)}-{form.format(high)}[/dim]"
+    low, high = write(min(found)), write(max(found))
+    return f"{write(statistics.median(found))}  [dim]{low}-{high}[/dim]"
 
 
 def ratio(ours: list[float], theirs: list[float]) -> str:
@@ -287,14 +308,48 @@ def ratio(ours: list[float], theirs: list[float]) -> str:
     return f"{statistics.median(ours) / statistics.median(theirs):.2f}x"
 
 
-# --- both -------------------------------------------------------------------------------------
+# --- part three: nothing but the loader -------------------------------------------------------
+
+
+def race(console: Console, rounds: int) -> Rates:
+    """Let both loaders bring ready samples in turns; tell each kind of batch when it is done."""
+    console.rule("[bold]3. No training, nothing to decode: how fast the batches come")
+    rates: Rates = {}
+    with contextlib.closing(follow_throughput(rounds, THROUGHPUT_BOUND_S)) as told:
+        for facts in told:
+            if stop_asked.is_set():
+                raise SystemExit(128 + signal.SIGTERM)
+            if facts is None:
+                continue
+            if facts["load"] not in rates:
+                _tell_last(console, rates)
+                rates[facts["load"]] = {loader: [] for loader in LOADERS}
+            found = rates[facts["load"]]
+            if facts["event"] == "turn":
+                found[facts["loader"]].append(facts["samples_per_s"])
+            else:
+                found[facts["loader"]].clear()
+                words = f"{facts['load']}: {facts['loader']} failed: {facts['error']}"
+                console.print(words, style="red", markup=False)
+    _tell_last(console, rates)
+    return rates
+
+
+def _tell_last(console: Console, rates: Rates) -> None:
+    for kind, found in list(rates.items())[-1:]:
+        medians = [rate(statistics.median(each)) if each else "failed" for each in found.values()]
+        both = ", ".join(f"{loader} {each}" for loader, each in zip(found, medians, strict=True))
+        console.print(f"{kind + ':':<26}{both} samples/s")
+
+
+# --- all --------------------------------------------------------------------------------------
 
 
 def main() -> int:
-    """Make the data, show both parts, return the exit code."""
+    """Make the data, show all parts, return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="results as JSON on stdout")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of part two")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of parts two and three")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: stop_asked.set())
     # With --json the story goes to stderr and stdout carries nothing but the results.
@@ -308,6 +363,8 @@ def main() -> int:
         console.print(moral(ends))
         console.print()
         costs = compare(console, data, options.rounds)
+    console.print()
+    rates = race(console, options.rounds)
     if options.json:
         results = {
             "freeze": {end.loader: asdict(end) for end in ends},
@@ -315,13 +372,15 @@ def main() -> int:
                 loader: [asdict(cost) if cost else None for cost in each]
                 for loader, each in costs.items()
             },
+            "samples_per_s": rates,
         }
         print(json.dumps(results, indent=2))
     else:
         console.print()
-        console.print(cost_table(costs))
-    ours_ok = ends[1].state == "finished" and None not in costs["antifreeze"]
-    return 0 if ours_ok else 1
+        console.print(cost_table(costs, rates))
+    trained = ends[1].state == "finished" and None not in costs["antifreeze"]
+    raced = bool(rates) and all(len(f["antifreeze"]) == options.rounds for f in rates.values())
+    return 0 if trained and raced else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the training script as a child that is followed, measured, and ended within a bound."""
+"""Run the demo's scripts as children that are followed, measured, and ended within a bound."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +19,13 @@ from typing import Any, Literal
 import psutil
 
 TRAIN = Path(__file__).with_name("train.py")
+THROUGHPUT = Path(__file__).with_name("throughput.py")
 # Polite first, so that a healthy script can tidy up; a frozen one does not listen.
 TERM_GRACE_S = 2.0
 KILL_GRACE_S = 5.0
 # Walking the page tables of a process that has torch in it takes milliseconds each time.
 MEMORY_EVERY_S = 0.25
+LOOK_EVERY_S = 0.1
 
 State = Literal["starting", "running", "finished", "failed", "frozen"]
 
@@ -121,21 +124,12 @@ class WatchedRun:
         self.end()
 
     def end(self) -> None:
-        """Stop the child and its workers, once: SIGTERM, a short wait, SIGKILL, a short wait."""
+        """Stop the child and its workers, once."""
         if self._group_ended:
             return
         self._group_ended = True  # never again: the group's number may then be somebody else's
-        if self._child.poll() is None:
-            self._signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(TERM_GRACE_S)
-        self._signal(signal.SIGKILL)  # workers may outlive the process that started them
-        self._child.wait(KILL_GRACE_S)
+        end_group(self._child)
         self._reader.join(timeout=KILL_GRACE_S)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):  # the whole group is gone already
-            os.killpg(self._child.pid, number)
 
     def progress(self) -> Progress:
         """Return what is known now."""
@@ -167,6 +161,55 @@ class WatchedRun:
         lines = [line for line in tail.decode(errors="replace").splitlines() if line.strip()]
         warned = [line.split("Warning: ", 1)[1] for line in lines if "Warning: " in line]
         return (warned or [line.strip() for line in lines] or [""])[-1]
+
+
+def follow_throughput(rounds: int, bound_s: float) -> Generator[dict[str, Any] | None, None, None]:
+    """Run throughput.py and yield what it tells, and None now and then while there is nothing.
+
+    Ends with the child, or with its bound; leaving the loop early ends the child as well.
+    """
+    command = [sys.executable, str(THROUGHPUT), "--rounds", str(rounds)]
+    deadline = time.monotonic() + bound_s
+    # A file, not a pipe: a worker that outlives its parent would keep a pipe open.
+    with tempfile.TemporaryFile() as stdout:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        read = 0
+        try:
+            over = False
+            while not over:
+                over = child.poll() is not None or time.monotonic() >= deadline
+                # pread: the child writes through the same open file, so its offset must stay alone.
+                told = os.pread(stdout.fileno(), 1 << 20, read)
+                lines = told[: told.rfind(b"\n") + 1]
+                read += len(lines)
+                for line in lines.splitlines():
+                    yield json.loads(line)
+                yield None
+                if not over:
+                    time.sleep(LOOK_EVERY_S)
+        finally:
+            end_group(child)
+
+
+def end_group(child: subprocess.Popen[Any]) -> None:
+    """Stop a child and all it started: SIGTERM, a short wait, SIGKILL, a short wait."""
+    if child.poll() is None:
+        _signal_group(child.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(TERM_GRACE_S)
+    _signal_group(child.pid, signal.SIGKILL)  # workers may outlive the process that started them
+    child.wait(KILL_GRACE_S)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # the whole group is gone already
+        os.killpg(leader, number)
 
 
 def _since(moment: float | None, now: float) -> float:

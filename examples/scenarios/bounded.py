@@ -46,8 +46,12 @@ def heed_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: _stop_asked.set())
 
 
-def run_bounded(command: Sequence[str], bound_s: float) -> Run:
-    """Run a command in a process group of its own; `frozen` means that it used up its bound."""
+def run_bounded(command: Sequence[str], bound_s: float, still_s: float | None = None) -> Run:
+    """Run a command in a process group of its own; `frozen` means that it used up its bound.
+
+    With `still_s` a command that writes to stdout as it gets on is also frozen when it has once
+    begun to write and has then written nothing for so long.
+    """
     begin = time.monotonic()
     # Files, not pipes: a worker that outlives its parent would keep a pipe open for ever.
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
@@ -59,7 +63,7 @@ def run_bounded(command: Sequence[str], bound_s: float) -> Run:
             start_new_session=True,
         )
         try:
-            in_time = _wait(child, begin + bound_s)
+            in_time = _wait(child, begin + bound_s, stdout.fileno(), still_s)
             seconds = time.monotonic() - begin
         finally:
             _end(child)
@@ -73,11 +77,19 @@ def run_bounded(command: Sequence[str], bound_s: float) -> Run:
         return Run(ended, child.returncode, seconds, *texts)
 
 
-def _wait(child: subprocess.Popen[bytes], deadline: float) -> bool:
+def _wait(
+    child: subprocess.Popen[bytes], deadline: float, stdout: int, still_s: float | None
+) -> bool:
+    written, since = 0, time.monotonic()
     while child.poll() is None:
         if _stop_asked.is_set():
             raise SystemExit(128 + signal.SIGTERM)
-        if time.monotonic() >= deadline:
+        now = time.monotonic()
+        if now >= deadline:
+            return False
+        if (size := os.fstat(stdout).st_size) != written:
+            written, since = size, now
+        if still_s is not None and written and now - since >= still_s:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(LOOK_EVERY_S)

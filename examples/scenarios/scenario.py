@@ -2,20 +2,22 @@
 
 A script describes itself with a `Scenario` and calls `perform`. Its files are made once. Then, in
 turns, each loader gets a child process of its own with a bound, in which the script's `load`
-runs. The script's `judge` looks at all outcomes and gives the verdict.
+runs; a scenario in which one way of loading may end the process has a `load` and a child for each
+way. The script's `judge` looks at all outcomes and gives the verdict.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
 import json
 import statistics
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ class Report:
 class Outcome:
     """How one child ended. The report is empty unless it finished."""
 
+    way: str
     ended: Ended
     seconds: float
     stderr_bytes: int
@@ -72,6 +75,10 @@ class Outcomes:
 
     torch: tuple[Outcome, ...]
     antifreeze: tuple[Outcome, ...]
+
+    def of(self, loader: str, way: str) -> tuple[Outcome, ...]:
+        """Return the outcomes of one way."""
+        return tuple(outcome for outcome in getattr(self, loader) if outcome.way == way)
 
     def rate(self, loader: str, name: str) -> Spread:
         """Return the samples a second of one pass over the rounds."""
@@ -101,7 +108,16 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
     def __str__(self) -> str:
-        return f"{self.median:,.0f}  [dim]{self.low:,.0f}-{self.high:,.0f}[/dim]"
+        return f"{short(self.median)}  [dim]{short(self.low)}-{short(self.high)}[/dim]"
+
+
+def short(value: float) -> str:
+    """Write a rate with three digits, so that a table fits into 80 columns: 86.0, 9,120, 1.15M."""
+    if value < 100:
+        return f"{value:.1f}"
+    if value < 10_000:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value / 1e6:.2f}M" if value >= 999_500 else f"{float(f'{value / 1e3:.3g}'):g}k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +128,44 @@ class Verdict:
     findings: tuple[str, ...]
 
 
+# From loader class, folder and --quick to what was delivered; runs in a child.
+Load = Callable[[type[Any], Path, bool], Report]
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario, as its script describes it."""
+    """One scenario, as its script describes it.
+
+    `load` by name gives each name a child of its own. `within` is what that child's command begins
+    with. `still_s`: a child that prints a line a batch is frozen after so long without one.
+    """
 
     number: int
     title: str
     make: Callable[[Path, bool], None]
-    load: Callable[[type[Any], Path, bool], Report]
+    load: Load | Mapping[str, Load]
     judge: Callable[[Outcomes], Verdict]
     bound_s: float = CHILD_BOUND_S
+    still_s: float | None = None
+    rounds: int = ROUNDS
+    within: Callable[[str], Sequence[str]] = lambda way: ()
+
+    @property
+    def ways(self) -> Mapping[str, Load]:
+        """Return every `load` by name; the name is empty where there is only one."""
+        return self.load if isinstance(self.load, Mapping) else {"": self.load}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a scenario came to. `rates` are samples a second: pass, then loader."""
+    """What a scenario came to: `ends` by way and loader, `rates` in samples a second by pass."""
 
     number: int
     title: str
     torch: str
     antifreeze: str
     wrong_samples: dict[str, int]
+    ends: dict[str, dict[str, str]]
     rates: dict[str, dict[str, Spread]]
     findings: tuple[str, ...]
     ok: bool
@@ -171,6 +204,7 @@ def perform(scenario: Scenario) -> int:
     parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
     parser.add_argument("--quick", action="store_true", help="one round on little data")
     parser.add_argument("--child", choices=LOADERS, help=argparse.SUPPRESS)
+    parser.add_argument("--way", default="", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -200,13 +234,13 @@ def _be_child(scenario: Scenario, options: argparse.Namespace) -> int:
         from torch.utils.data import DataLoader
     else:
         from antifreeze import DataLoader
-    report = scenario.load(DataLoader, options.folder, options.quick)
+    report = scenario.ways[options.way](DataLoader, options.folder, options.quick)
     options.report.write_text(json.dumps(asdict(report)))
     return 0
 
 
 def _run(scenario: Scenario, quick: bool, console: Console) -> Result:
-    rounds = 1 if quick else ROUNDS
+    rounds = 1 if quick else scenario.rounds
     found: dict[str, list[Outcome]] = {loader: [] for loader in LOADERS}
     with tempfile.TemporaryDirectory(prefix="antifreeze-scenario-") as name:
         folder = Path(name) / "data"
@@ -214,40 +248,48 @@ def _run(scenario: Scenario, quick: bool, console: Console) -> Result:
         console.print(f"making its files in {folder} ...")
         scenario.make(folder, quick)
         for number in range(1, rounds + 1):
-            for loader in LOADERS:
-                console.print(f"round {number} of {rounds}: {loader:<11}", end="")
-                outcome = _watch(scenario, loader, folder, quick)
+            for way, loader in itertools.product(scenario.ways, LOADERS):
+                what = f"{loader:<11}{way + ': ' if way else ''}"
+                console.print(f"round {number} of {rounds}: {what}", end="")
+                outcome = _watch(scenario, way, loader, folder, quick)
                 found[loader].append(outcome)
                 console.print(f"{outcome.ended} after {outcome.seconds:.1f} s")
                 if outcome.ended != "finished":
                     console.print(f"  {outcome.last_words}", markup=False)
     outcomes = Outcomes(**{loader: tuple(each) for loader, each in found.items()})
     verdict = scenario.judge(outcomes)
-    names = dict.fromkeys(name for each in found.values() for o in each for name in o.report.passes)
+    # Ours first: it has the passes that torch did not come to.
+    each_report = [o.report for o in (*outcomes.antifreeze, *outcomes.torch)]
+    names = dict.fromkeys(name for report in each_report for name in report.passes)
     return Result(
         number=scenario.number,
         title=scenario.title,
         torch=_worst(outcomes.torch),
         antifreeze=_worst(outcomes.antifreeze),
         wrong_samples={loader: _wrong(each) for loader, each in found.items()},
+        ends={
+            way: {loader: _worst(outcomes.of(loader, way)) for loader in LOADERS}
+            for way in scenario.ways
+        },
         rates={name: {one: outcomes.rate(one, name) for one in LOADERS} for name in names},
         findings=verdict.findings,
         ok=verdict.ok,
     )
 
 
-def _watch(scenario: Scenario, loader: str, folder: Path, quick: bool) -> Outcome:
+def _watch(scenario: Scenario, way: str, loader: str, folder: Path, quick: bool) -> Outcome:
     script = str(Path(sys.argv[0]).resolve())
     with tempfile.TemporaryDirectory(prefix="antifreeze-report-") as name:
         file = Path(name) / "report.json"
-        command = [sys.executable, script, "--child", loader]
-        command += ["--folder", str(folder), "--report", str(file)]
-        run = run_bounded(command + (["--quick"] if quick else []), scenario.bound_s)
+        command = [*scenario.within(way), sys.executable, script, "--child", loader, "--way", way]
+        command += ["--folder", str(folder), "--report", str(file)] + ["--quick"] * quick
+        run = run_bounded(command, scenario.bound_s, scenario.still_s)
         report = Report({}, {})
         if run.ended == "finished":
             raw = json.loads(file.read_text())
             report = Report({k: Pass(**v) for k, v in raw["passes"].items()}, raw["facts"])
-        return Outcome(run.ended, run.seconds, len(run.stderr.encode()), run.last_words, report)
+        stderr_bytes = len(run.stderr.encode())
+        return Outcome(way, run.ended, run.seconds, stderr_bytes, run.last_words, report)
 
 
 def _worst(outcomes: tuple[Outcome, ...]) -> str:
@@ -270,7 +312,9 @@ def _show(result: Result, console: Console) -> None:
         table.add_column(loader, justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
     for name, rates in result.rates.items():
-        table.add_row(name, str(rates["torch"]), str(rates["antifreeze"]), ratio(rates))
+        ends = result.ends.get(name, {})
+        cells = [str(rates[one]) if rates[one].median else ends.get(one, "-") for one in LOADERS]
+        table.add_row(name, *cells, ratio(rates))
     console.print()
     console.print(table)
     for loader in LOADERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 from bounded import run_bounded
 from pictures import make_pictures
+from rich.console import Console
+from run import LOADERS, MEASURES, Cost, cost_table
+from throughput import LOADS
 from watched import WatchedRun
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo"
@@ -68,7 +72,7 @@ def test_the_broken_training_script_freezes_under_torch_and_is_ended_with_its_wo
 
 @pytest.mark.slow
 def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
-    run = run_bounded([sys.executable, str(DEMO / "run.py"), "--json", "--rounds", "1"], 100.0)
+    run = run_bounded([sys.executable, str(DEMO / "run.py"), "--json", "--rounds", "1"], 150.0)
     assert run.ended == "finished", run.stderr
     results = json.loads(run.stdout)
     assert results["freeze"]["torch"]["state"] == "frozen"
@@ -79,3 +83,27 @@ def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
         assert 0 <= cost["waited_share"] <= 1
         assert cost["peak_pss_mib"] > 0
         assert cost["descriptors"] > 0
+    assert [load.title for load in LOADS] == list(results["samples_per_s"])
+    for rates in results["samples_per_s"].values():
+        assert all(len(rates[loader]) == 1 and rates[loader][0] > 0 for loader in rates), rates
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_table_fits_into_a_terminal_whatever_the_numbers(columns: int) -> None:
+    costs = [Cost(*numbers) for numbers in ((9_999, 0.1, 9_999, 16), (9_000, 1.0, 1_000, 16))]
+    rates = {load.title: {one: [123_456.0, 98_765.0] for one in LOADERS} for load in LOADS}
+    console = Console(width=columns, record=True, file=io.StringIO())
+    console.print(cost_table({loader: list(costs) for loader in LOADERS}, rates))
+    text = console.export_text()
+    assert "\u2026" not in text  # rich's sign for what it had to cut
+    for row in [*(load.title for load in LOADS), *(measure.title for measure in MEASURES)]:
+        assert row in text
+    assert "123k" in text
+
+
+def test_a_loader_that_fails_is_a_red_cell_and_no_ratio() -> None:
+    rates = {"tokens": {"torch": [], "antifreeze": [10.0]}}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(cost_table({loader: [None] for loader in LOADERS}, rates))
+    (line,) = [one for one in console.export_text().splitlines() if "tokens" in one]
+    assert "failed" in line and "10  10-10" in line and line.rstrip("\u2502 ").endswith("-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import psutil
 import pytest
 import torch
 from bounded import Run, run_bounded
-from scenario import count
+from s06_one_sample_a_batch import MILLION, WARM_UP_BATCHES, read_for
+from s10_small_shared_memory import SMALL_BYTES, own_shm
+from scenario import Spread, count, short
 
-SCENARIOS = Path(__file__).parents[2] / "examples" / "scenarios"
+ROOT = Path(__file__).parents[2]
+SCENARIOS = ROOT / "examples" / "scenarios"
 BOUND_S = 60.0
 
 FINE = """
@@ -108,3 +112,63 @@ def test_counting_notices_wrong_content_wrong_places_and_missing_samples() -> No
     assert (swapped.wrong, swapped.missing) == (2, 0)
     short = count(batches((0, 0), (1, 1)), 1, is_right, 3)
     assert (short.wrong, short.missing) == (0, 1)
+
+
+def test_every_scenario_has_a_page_that_names_its_script_and_has_all_parts() -> None:
+    scripts = {path.stem: path.name for path in SCENARIOS.glob("s[0-9][0-9]*_*.py")}
+    folder = ROOT / "docs" / "gallery"
+    pages = {path.stem: path.read_text() for path in folder.glob("s*.md")}
+    assert set(pages) == set(scripts)
+    index = (folder / "README.md").read_text()
+    for name, page in pages.items():
+        assert f"examples/scenarios/{scripts[name]}" in page
+        headings = [line for line in page.splitlines() if line.startswith("## ")]
+        assert headings[:4] == [
+            "## Symptom",
+            "## What torch does",
+            "## What antifreeze does",
+            "## Why",
+        ], name
+        assert f"({name}.md)" in index
+
+
+def test_a_command_that_stands_still_is_ended_long_before_its_bound() -> None:
+    code = "import time; print('batch', flush=True); time.sleep(600)"
+    run = run_bounded([sys.executable, "-c", code], 500, still_s=0.5)
+    assert run.ended == "frozen"
+    assert run.stdout == "batch\n"
+
+
+def test_a_command_that_has_not_begun_to_write_does_not_stand_still() -> None:
+    code = "import time; time.sleep(1.5)"
+    run = run_bounded([sys.executable, "-c", code], 500, still_s=0.2)
+    assert run.ended == "finished"
+
+
+def test_reading_for_a_time_notices_wrong_integers_and_an_end_that_comes_too_soon() -> None:
+    length = 2 * WARM_UP_BATCHES
+    right = [torch.tensor([index]) for index in range(length)]
+    short_of_it = read_for(right, read_s=600)
+    assert (short_of_it.samples, short_of_it.wrong) == (length - WARM_UP_BATCHES, 0)
+    assert short_of_it.missing == MILLION - length
+    swapped = [right[1], right[0], *right[2:]]
+    assert read_for(swapped, read_s=600).wrong == 2
+    in_time = read_for(right, read_s=0)
+    assert (in_time.samples, in_time.missing) == (1, 0)
+
+
+def test_a_small_shm_of_its_own_is_seen_by_the_command_and_by_nobody_else() -> None:
+    prefix = own_shm(SMALL_BYTES)
+    if not prefix:
+        pytest.skip("no mount namespaces here: neither root nor user namespaces")
+    before = os.statvfs("/dev/shm").f_blocks
+    code = "import os; room = os.statvfs('/dev/shm'); print(room.f_blocks * room.f_frsize)"
+    run = run_bounded([*prefix, sys.executable, "-c", code], BOUND_S)
+    assert int(run.stdout) == SMALL_BYTES
+    assert os.statvfs("/dev/shm").f_blocks == before
+
+
+def test_rates_are_written_with_three_digits() -> None:
+    written = [short(value) for value in (0, 86.04, 994.4, 3909, 26_629, 999_400, 1_146_684)]
+    assert written == ["0.0", "86.0", "994", "3,910", "26.6k", "999k", "1.15M"]
+    assert "1.15M" in str(Spread.over([1_146_684.0]))
