@@ -3,26 +3,58 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
+import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
 from bounded import run_bounded
 
-COMPARE = Path(__file__).parents[2] / "benchmarks" / "compare.py"
+ROOT = Path(__file__).parents[2]
+COMPARE = ROOT / "benchmarks" / "compare.py"
+# Those that need nothing but torch and antifreeze: the peers are not installed for tests.
+ALWAYS = ["torch", "torch-plain", "torch-0", "antifreeze", "antifreeze-plain", "bound"]
+BOUND_S = 150.0
 
 
 @pytest.mark.slow
-def test_a_quick_benchmark_gives_a_rate_and_a_ratio_for_every_contender() -> None:
-    command = [sys.executable, str(COMPARE), "--quick", "--json", "--only", "integers"]
-    run = run_bounded(command, 100.0)
+def test_a_quick_benchmark_gives_figures_bars_a_picture_and_a_page(tmp_path: Path) -> None:
+    picture, page = tmp_path / "rates.svg", tmp_path / "page.md"
+    shutil.copy(ROOT / "docs" / "benchmarks.md", page)
+    written = ["--picture", str(picture), "--markdown", str(page)]
+    chosen = ["--quick", "--json", "--only", "tokens", "--contenders", *ALWAYS]
+    run = run_bounded([sys.executable, str(COMPARE), *chosen, *written], BOUND_S)
     assert run.ended == "finished", run.stderr
+
     results = json.loads(run.stdout)
     assert results["machine"]["torch"]
-    figures = results["workloads"]["integers"]
-    assert len(figures) == 4
+    figures = results["workloads"]["tokens"]
+    assert [one["contender"] for one in figures] == ALWAYS
     for one in figures:
         assert one["error"] == ""
         assert one["median"] > 0
         assert len(one["ratio"]) == len(one["rates"])
+        assert one["main_cpu_s_per_1000_batches"] > 0
     assert figures[0]["ratio"] == [1.0] * len(figures[0]["rates"])
+    assert [bar["asked"] for bar in results["bars"]] == [">= 8 x torch"]
+
+    drawn = xml.etree.ElementTree.parse(picture).getroot()
+    assert "tokens" in "".join(drawn.itertext())
+    assert "| antifreeze, persistent |" in page.read_text()
+    assert page.read_text().startswith("# Benchmarks")
+
+
+@pytest.mark.slow
+def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) -> None:
+    # A module in the package's place: `torchdata.nodes` cannot be found, installed or not.
+    (tmp_path / "torchdata.py").touch()
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    chosen = ["--quick", "--json", "--only", "integers", "--contenders", "torch", "nodes-thread"]
+    command = ["env", f"PYTHONPATH={path}", sys.executable, str(COMPARE), *chosen]
+    run = run_bounded(command, BOUND_S)
+    assert run.exit_code == 1, run.stderr
+    assert "missing: pip install torchdata" in run.stderr
+    bars = json.loads(run.stdout)["bars"]
+    assert {"met": False, "what": "torchdata.nodes, thread takes part"}.items() <= bars[0].items()

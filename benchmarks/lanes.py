@@ -1,0 +1,161 @@
+"""A lane: one contender in a process of its own that does one thing whenever it is asked.
+
+1. What a lane does is a generator; each `ask` lets it run to its next `yield`.
+2. Lanes are forked from the benchmark's main process, which has torch imported and no threads.
+3. A lane that raises, dies or does not answer in time fails alone: `LaneFailed` says how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+# Long enough for an importing, spawning peer on a busy machine; a loader that hangs costs this
+# much, once, and its lane is gone.
+ANSWER_BOUND_S = 60.0
+# A lane that is asked to end may tidy up its workers and its shared memory.
+END_BOUND_S = 2.0
+# A loader may fetch ahead for its next epoch. It must not do so in another's turn.
+QUIET_LOOK_S, QUIET_BOUND_S = 0.02, 5.0
+# One tick of the kernel's clock for CPU time is a hundredth of a second.
+QUIET_CPU_S = 0.01
+PR_SET_PDEATHSIG = 1
+
+
+class LaneFailed(Exception):
+    """A lane gave no answer; the text says why, in one line."""
+
+
+class Lane:
+    """One contender in its own process, with everything it starts."""
+
+    def __init__(self, steps: Callable[[], Iterator[Any]]) -> None:
+        fork = multiprocessing.get_context("fork")
+        handle, path = tempfile.mkstemp(prefix="antifreeze-bench-", suffix=".log")
+        os.close(handle)
+        self._log = Path(path)
+        self._pipe, far_end = fork.Pipe()
+        self._process = fork.Process(target=_serve, args=(far_end, steps, path, os.getpid()))
+        self._process.start()
+        far_end.close()
+
+    def post(self) -> None:
+        """Let the lane take its next step; never blocks. `answer` is to be called."""
+        with contextlib.suppress(OSError):  # it is gone: `answer` says so
+            self._pipe.send("next")
+
+    def ask(self) -> Any:
+        """Let the lane take its next step and return what it yields; raise `LaneFailed`."""
+        self.post()
+        return self.answer()
+
+    def answer(self, bound_s: float = ANSWER_BOUND_S) -> Any:
+        """Return what the step that was asked for yields; raise `LaneFailed`."""
+        try:
+            if not self._pipe.poll(bound_s):
+                self.kill()
+                raise LaneFailed(f"no answer within {bound_s:.0f} s")
+            told, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self.kill()
+            code = self._process.exitcode
+            raise LaneFailed(f"its process ended with code {code}{self._last_words()}") from None
+        if told == "error":
+            raise LaneFailed(answer)
+        return answer
+
+    def settle(self) -> None:
+        """Wait until the lane wants no CPU, twice in a row, within a bound."""
+        deadline = time.monotonic() + QUIET_BOUND_S
+        used, quiet = cpu_s(family(self._process.pid)), 0
+        while quiet < 2 and time.monotonic() < deadline:
+            time.sleep(QUIET_LOOK_S)
+            members = family(self._process.pid)
+            before, used = used, cpu_s(members)
+            # Who waits for a core uses none: on a busy machine the time alone would deceive.
+            idle = used - before <= QUIET_CPU_S and not any(map(wants_cpu, members))
+            quiet = quiet + 1 if idle else 0
+
+    def hang_up(self) -> None:
+        """Ask the lane to end; never blocks. `end` is still to be called."""
+        with contextlib.suppress(OSError):  # it is gone, or was asked before
+            self._pipe.send("")
+            self._pipe.close()
+
+    def end(self) -> None:
+        """End the lane: politely, then by force."""
+        self.hang_up()
+        self._process.join(END_BOUND_S)
+        self.kill()
+        self._log.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """Kill the lane and all it has started, except who tidies up shared memory after it."""
+        if self._process.is_alive():
+            for process in family(self._process.pid):
+                with contextlib.suppress(psutil.Error):
+                    if "resource_tracker" not in " ".join(process.cmdline()):
+                        process.kill()
+        self._process.join(END_BOUND_S)
+
+    def _last_words(self) -> str:
+        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line]
+        return f": {lines[-1].strip()}" if lines else ""
+
+
+def family(pid: int | None) -> list[psutil.Process]:
+    """Return a process and its descendants, those that still exist."""
+    try:
+        head = psutil.Process(pid)
+        return [*head.children(recursive=True), head]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def cpu_s(processes: list[psutil.Process]) -> float:
+    """Add up the CPU seconds of processes and of those of their children that they have reaped."""
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def wants_cpu(process: psutil.Process) -> bool:
+    """Say whether any thread of a process runs or waits for a core."""
+    try:
+        states = [stat.read_text() for stat in Path(f"/proc/{process.pid}/task").glob("*/stat")]
+    except OSError:  # it ended meanwhile
+        return False
+    return any(state.rpartition(")")[2].split()[0] == "R" for state in states)
+
+
+def _serve(pipe: Connection, steps: Callable[[], Iterator[Any]], log: str, parent: int) -> None:
+    """Be the lane's process: what libraries print goes to the log."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    with open(log, "w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    run = steps()
+    with contextlib.suppress(EOFError, OSError):  # the benchmark hangs up, or is gone
+        while pipe.recv():
+            try:
+                answer = ("answer", next(run))
+            except Exception as error:
+                answer = ("error", f"{type(error).__name__}: {error}".splitlines()[0])
+            pipe.send(answer)
+    run = None  # the loader goes before the interpreter does
