@@ -23,7 +23,7 @@ demo: $(READY)  ## see a freeze, and the same script finish
 	@$(BIN)/python examples/demo/run.py
 
 test: $(READY)  ## run every test
-	@echo "== running the tests (about five minutes on two cores)"
+	@echo "== running the tests (about ten minutes on two cores)"
 	@$(BIN)/python -m pytest
 
 check: $(READY)  ## format, lint, strict types

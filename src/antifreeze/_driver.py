@@ -1,8 +1,9 @@
 """The shell around the core: performs commands, reports events, hands batches to the loop.
 
 1. Every start, send, kill and delivery is a command of the supervisor; nothing happens beside it.
-2. `next` pumps in the caller's own thread. Other threads may call `close`; a lock in this process
-   keeps them apart, and whoever waits inside `next` is woken.
+2. `next` pumps in the caller's own thread. Other threads may call `close`, and `look_after` while
+   the loop is away; a lock in this process keeps them apart, and whoever waits inside `next` is
+   woken by a close.
 3. If anything unforeseen (Ctrl-C included) strikes between two steps, the iterator is over: what
    was decided may not have been done. Striking while it waits is harmless.
 """
@@ -15,6 +16,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 from ._backends.base import Backend, EpochBrief, Notice, Parcel
@@ -30,8 +32,8 @@ from ._core.states import State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from ._transport.words import shown
-from ._watchdog import TICK_S, Watchdog
-from .errors import LoaderClosed, TransportFailed, error_for
+from ._watchdog import Watchdog
+from .errors import InternalError, LoaderClosed, TransportFailed, error_for
 
 logger = logging.getLogger("antifreeze")
 
@@ -41,6 +43,7 @@ MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is
 LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
 
 _LOOP_ASKED = ev.LoopAsked()
+_LOOP_LEFT = ev.LoopLeft()
 _CLOCK_RANG = ev.ClockRang()
 
 
@@ -103,9 +106,7 @@ class Driver:
         self._brief = EpochBrief(0)
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
-        self._loop_is_here = True  # it is the loop's thread that runs this, not the watchdog
-        self._late: list[do.Command] = []  # what has to wait until the loop comes back
-        self._late_lives: set[tuple[int, int]] = set()
+        self._broke_while_away: Exception | None = None
         self._faults_told = 0
         self._answer: Answer | None = None
         self._epochs = 0
@@ -148,7 +149,7 @@ class Driver:
             self._sampler, self._sampler_says = sampler, None
             self._sampler_errors.clear()
             self._answer = None
-            self._ready.clear()
+            self._drop_ready()
             self._brief = EpochBrief(self._epochs, shared_seed)
             self.loop.pause()
             event = ev.EpochAsked(self._epochs, seed_base)
@@ -192,20 +193,21 @@ class Driver:
                 raise LoaderClosed("the loader was closed while its loop was waiting")
             self._turn()
 
-    def look_after(self) -> float:
-        """Do what is due while the loop is away (see `_watchdog`). Called in another thread."""
+    def look_after(self) -> None:
+        """Tell the core of deaths while the loop is away (see `_watchdog`). In another thread."""
         if not self._lock.acquire(blocking=False):
-            return TICK_S  # the loop is there
+            return  # the loop is there
         try:
-            if not self.can_go_on:
-                return TICK_S
-            self._loop_is_here = False
-            self._backend.poll_urgent()
-            self._act()
-            wakeup = self._supervisor.next_wakeup()
-            return TICK_S if wakeup is None else wakeup - self._clock.now()
+            if self.can_go_on:
+                self._whole = False
+                self._backend.poll_urgent()
+                if notices := self._backend.collect():
+                    self._step(_LOOP_LEFT, self._clock.now())
+                    self._tell(notices, self._clock.now())
+                self._whole = True
+        except Exception as error:  # `next` raises it: nobody looks at what a thread writes
+            self._broke_while_away = error
         finally:
-            self._loop_is_here = True
             self._lock.release()
 
     def close(self) -> None:
@@ -238,9 +240,6 @@ class Driver:
     def _finish_closing(self) -> None:
         if not self._supervisor.closed:
             never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
-            never_started += [c for c in self._late if isinstance(c, do.StartLife)]
-            self._late.clear()
-            self._late_lives.clear()
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
             for start in never_started + self._failed_starts:
@@ -254,7 +253,7 @@ class Driver:
         for parcel in self._parcels.values():
             parcel.drop()
         self._parcels.clear()
-        self._ready.clear()
+        self._drop_ready()
         self._backend.close()
         self._sampler = iter(())
         self._phase = Phase.CLOSED
@@ -269,6 +268,9 @@ class Driver:
                 continue
         else:
             supervisor = self._supervisor.snapshot()
+        progress = supervisor.progress  # of the loop: what waits here it has yet to receive
+        received = replace(progress, delivered=progress.delivered - len(self._ready))
+        supervisor = replace(supervisor, progress=received)
         return DriverSnapshot.of(supervisor, self.loop, self.work)
 
     def __repr__(self) -> str:
@@ -290,15 +292,12 @@ class Driver:
     def _enter(self) -> None:
         if self.closed:
             raise LoaderClosed("this iterator was closed; call iter() on the loader for a new one")
+        if self._broke_while_away is not None:
+            self.close()
+            raise InternalError("looking after the workers failed") from self._broke_while_away
         if not self._whole:
             self.close()
             raise LoaderClosed("this iterator was interrupted in the middle of a step")
-        if self._late:
-            late, self._late = self._late, []
-            self._late_lives.clear()
-            self._whole = False
-            self._perform_all(late)
-            self._whole = True
 
     def _step(self, event: ev.Event, now: float) -> None:
         """Tell the core one event and do all it asks for."""
@@ -310,22 +309,21 @@ class Driver:
         """Wait for something to happen, at most until the next deadline, and act on it."""
         wakeup = self._supervisor.next_wakeup()
         self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._clock.now()))
-        self._act()
+        self._whole = False  # what is collected is told, or the iterator is over
+        notices, now = self._backend.collect(), self._clock.now()
+        self._tell(notices, now)
+        if wakeup is not None and now >= wakeup:
+            self._step(_CLOCK_RANG, now)
 
-    def _act(self) -> None:
+    def _tell(self, notices: Sequence[Notice], now: float) -> None:
         """Tell the core what has happened, and do what it asks for."""
-        wakeup = self._supervisor.next_wakeup()
         self._whole = False
-        notices = self._backend.collect()
-        now = self._clock.now()
         for notice in notices:
             if notice.parcels:
                 self._take(notice)
             self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
-        if wakeup is not None and now >= wakeup:
-            self._perform_all(self._supervisor.handle(_CLOCK_RANG, now))
         self._whole = True
         if self._supervisor.faults_seen != self._faults_told:
             self._tell_faults()
@@ -357,20 +355,7 @@ class Driver:
         todo = self._todo
         todo.extend(commands)
         while todo:
-            command = todo.popleft()
-            if self._loop_is_here or not self._must_wait(command):
-                self._perform(command)
-
-    def _must_wait(self, command: do.Command) -> bool:
-        """Keep what only the loop's thread may do: a fork, which copies whatever locks that thread
-        holds; the user's sampler; and all that is meant for a life that is not there yet."""
-        if isinstance(command, do.StartLife):
-            self._late_lives.add((command.seat, command.life))
-        of_life = (getattr(command, "seat", -1), getattr(command, "life", -1))
-        if not isinstance(command, do.DrawTickets) and of_life not in self._late_lives:
-            return False
-        self._late.append(command)
-        return True
+            self._perform(todo.popleft())
 
     def _perform(self, command: do.Command) -> None:
         match command:
@@ -436,6 +421,10 @@ class Driver:
                 event, self._sampler_says = self._sampler_says, None
                 assert event is not None
         self._todo.extend(self._supervisor.handle(event, self._clock.now()))
+
+    def _drop_ready(self) -> None:
+        while self._ready:
+            self._ready.popleft().drop()
 
     def _drop(self, number: int) -> None:
         parcel = self._parcels.pop(number, None)

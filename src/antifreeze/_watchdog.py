@@ -1,10 +1,12 @@
 """A thread that looks after a loader while its loop is away.
 
-1. It sleeps until a worker dies, a deadline passes or the iterator is closed. In a healthy run it
-   does nothing at all, and nobody notifies it.
-2. While the loop is inside `next`, all that is the loop's own business.
-3. It never starts a worker: by a fork, that would be born with whatever locks the loop's thread
-   holds just then. And it never calls the user's sampler. Both wait until the loop comes back.
+1. It sleeps until a worker dies or the iterator is closed. In a healthy run it does nothing at
+   all, and nobody notifies it. (With pinning it wakes for parcels, too, so that they are pinned
+   while the loop is away.)
+2. What the dead worker held goes to the others at once. No worker is started in its place before
+   the loop comes back: a fork from here would copy whatever locks the loop's thread holds. Nor is
+   the user's sampler called here.
+3. Deadlines wait for the loop as well: a life that seems late may have written long ago.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Protocol
 
 from ._backends.base import Watch
 
-# A deadline that the loop set after the thread went to sleep is noticed this late, at most.
+# A driver that was dropped without a close is noticed this late, at most.
 TICK_S = 1.0
 # Between two looks, at least: a loop in pure Python feels a thread that wakes more often.
 PAUSE_S = 0.02
@@ -28,8 +30,8 @@ class Watched(Protocol):
     @property
     def closed(self) -> bool: ...
 
-    def look_after(self) -> float:
-        """Do what is due. Give the seconds until the next deadline."""
+    def look_after(self) -> None:
+        """Do what is due. Never raises."""
 
 
 class Watchdog:
@@ -50,12 +52,11 @@ class Watchdog:
 
 
 def _run(watched: weakref.ref[Watched], watch: Watch) -> None:
-    timeout_s = TICK_S
     while True:  # bounded: `close`, or the end of what is watched
-        watch.wait(min(timeout_s, TICK_S))
+        watch.wait(TICK_S)
         driver = watched()
         if driver is None or driver.closed:
             return
-        timeout_s = max(0.0, driver.look_after())
+        driver.look_after()
         del driver
         watch.pause(PAUSE_S)

@@ -189,12 +189,21 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         order=Order.STRICT if loader.in_order else Order.OVERTAKE,
         source=source,
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
-        # The default is ours to interpret; any other number is the user's own wish. And who wants
-        # batches to overtake each other wants none of them to queue behind a slow one.
-        longest_bundle=LONGEST if loader.prefetch_factor == 2 and loader.in_order else 1,
+        longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
         limits=Limits(),
     )
+
+
+def _may_bundle(loader: DataLoader[Any]) -> bool:
+    """Say whether tiny batches may travel together, further ahead than `prefetch_factor` says.
+
+    The default factor is ours to interpret; any other number is the user's own wish. Who wants
+    batches to overtake each other wants none of them to queue behind a slow one. And what a lost
+    worker had loaded of a stream, but not sent, nobody could load again.
+    """
+    streams = loader._dataset_kind == _DatasetKind.Iterable
+    return loader.prefetch_factor == 2 and loader.in_order and not streams
 
 
 def _close_in(owner: int, driver: Driver | InlineDriver) -> None:

@@ -39,6 +39,7 @@ class Model:
         self.now = 1000.0
         self.closed = False
         self.waiting = False  # the loop is inside `next`
+        self.left = False  # ... or away, and somebody else tells what happens
         self.was_running = False  # when the last event came
         self.workers: dict[LifeKey, Worker] = {}
         self.departed: list[LifeKey] = []
@@ -146,6 +147,7 @@ class Model:
                 self._finish()
 
     def _draw(self, count: int) -> list[do.Command]:
+        assert not self.left, "the sampler was asked in a strange thread"
         assert not self.sampler_ended, "the sampler was asked again after its end"
         assert 1 <= count <= self.plan.window * self.plan.longest_bundle
         first = self.asked_of_sampler
@@ -169,6 +171,7 @@ class Model:
 
     def _start(self, command: do.StartLife, todo: deque[do.Command]) -> None:
         assert not self.closed, f"{command} after the close"
+        assert not self.left, f"{command} from a strange thread"
         if self.plan.tenure is Tenure.EPOCH:
             assert not self.over, f"{command} although the epoch is over"
         assert command.epoch == self.epoch
@@ -250,7 +253,7 @@ class Model:
                 self.drawn += 1
             return
         self.slow = True
-        if worker.works_for(self.epoch):
+        if worker.works_for(self.epoch) and said != 0:
             # Whom it names is blamed, true or not; else it worked on the oldest.
             named = [ticket for ticket in tickets if ticket.number == said]
             self.blame[(named or tickets)[0].position] += 1

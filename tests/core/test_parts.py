@@ -310,7 +310,7 @@ def test_states_are_hashed_by_identity_and_stay_themselves(states: type[State]) 
 def test_the_states_without_a_table_are_few() -> None:
     """Three small machines are moved by hand in the supervisor; a new state belongs here too."""
     assert [state.value for state in Run] == ["idle", "running", "finished", "broken", "closed"]
-    assert [state.value for state in Loop] == ["away", "waiting"]
+    assert [state.value for state in Loop] == ["away", "left", "waiting"]
     assert [state.value for state in Sampling] == ["more", "asked", "ended"]
 
 

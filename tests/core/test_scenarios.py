@@ -12,6 +12,7 @@ from antifreeze._core.events import (
     LifeEnded,
     LifeReady,
     LifeSilent,
+    LoopLeft,
     SamplerEnded,
     SamplerFailed,
 )
@@ -987,3 +988,37 @@ def test_a_life_that_closes_its_channel_while_it_leaves_is_left_alone() -> None:
     s.tell(LifeSilent(0, 1))
     s.tell(LifeSilent(0, 7))  # a stranger
     s.dies(0, ending=LEFT)
+
+
+# ---- somebody else tells what happens while the loop is away -------------------------------------
+
+
+def test_while_the_loop_is_away_the_others_take_over_and_nobody_is_started() -> None:
+    s = Script(Plan(seats=2, window=4), batches=MANY).begin().ready(0, 1)
+    s.tell(LoopLeft())
+    s.dies(1, send(0, ticket(5, 1, attempt=2), ticket(6, 3)))
+    s.tell(ASK, start(1, life=2))
+    s.loaded(0, 1, deliver(1), send(1, ticket(7, 4), life=2))
+
+
+def test_when_all_are_gone_while_the_loop_is_away_they_are_started_when_it_asks() -> None:
+    s = Script(Plan(seats=1, window=2), batches=MANY).begin().ready(0)
+    s.tell(LoopLeft())
+    s.dies(0)
+    assert s.sup.next_wakeup() is None  # nobody is late who was not asked to come
+    s.at(1000.0).tell(ASK, start(0, life=2), send(0, ticket(3, 0, attempt=2), ticket(4, 1), life=2))
+
+
+def test_a_life_that_was_idle_when_it_ended_is_blamed_for_nothing() -> None:
+    s = Script(Plan(seats=1, window=2, limits=Limits(attempts=1)), batches=2).begin().ready(0)
+    s.perform(LifeEnded(0, 1, KILLED, working_on=0))
+    s.ready(0, life=2)
+    s.tell(ASK)
+    s.loaded(0, 3, deliver(3), life=2)
+
+
+def test_a_loop_that_waits_cannot_have_left() -> None:
+    s = Script(Plan(seats=1, window=1), batches=MANY).begin().ready(0)
+    s.tell(ASK)
+    s.tell(LoopLeft())
+    s.loaded(0, 1, deliver(1), send(0, ticket(2, 1)))

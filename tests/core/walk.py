@@ -33,6 +33,7 @@ STEPS = {  # how often, relative to each other
     "fail_starts": 0.5,
     "answer_out_of_turn": 1,
     "pass_time": 1,
+    "leave_alone": 1.5,
     "ring": 3,
     "lie": 3,
     "give_back": 4,
@@ -177,6 +178,9 @@ class Walk:
             place = self._rng.randint(1, 3)
             if place < len(worker.tickets(self.world.epoch)) == len(worker.inbox):
                 self.world.work(worker, self._outcome(), place)
+
+    def _leave_alone(self) -> None:
+        self.world.leave()
 
     def _pass_time(self) -> None:
         self.world.pass_time(self._rng.choice([0.01, 0.3, 2.0, 7.0, 500.0]))

@@ -45,14 +45,19 @@ class World(Model):
         if self.closed or self.broken:
             assert self._handle(event) == []
             return
-        self.waiting = False
+        self.waiting = self.left = False
         self._new_books(event.epoch, batches, failures)
         self._feed(event)
 
     def ask(self) -> None:
         """Let the loop call `next` (again, if it was interrupted while it waited)."""
-        self.waiting = True
+        self.waiting, self.left = True, False
         self._feed(ev.LoopAsked())
+
+    def leave(self) -> None:
+        """Let somebody else tell what happens, while the loop is away."""
+        self.left = not self.waiting and not self.closed and self.epoch >= 0
+        self._feed(ev.LoopLeft())
 
     def close(self) -> None:
         self.waiting, self.closed, self.over = False, True, True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from typing import Any
@@ -91,3 +92,18 @@ def test_without_workers_there_is_no_watchdog() -> None:
     iterator = iter(DataLoader(Slow()))  # type: ignore[arg-type]
     next(iterator)
     assert not watchdogs()
+
+
+def test_a_default_timeout_for_sockets_is_not_meant_for_ours() -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.2)
+    try:
+        loader = DataLoader(Slow(), num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
+        iterator = iter(loader)
+        next(iterator)
+        first = iterator._workers[0].pid
+        time.sleep(1.0)  # the worker waits longer than that
+        assert len(list(iterator)) == 39
+        assert iterator._workers[0].pid == first
+    finally:
+        socket.setdefaulttimeout(before)

@@ -35,6 +35,7 @@ def load(arena: Arena, batch: object, slot: int = 0, *, renewed: bool = False) -
 
 
 def collated(arena: Arena, value: int, size: int = 64 * KIB) -> torch.Tensor:
+    arena.open()
     room = arena.take((size,), torch.uint8, size)
     assert room is not None
     return room.fill_(value)
@@ -86,6 +87,24 @@ def test_what_a_collate_function_keeps_is_never_filled_again() -> None:
     arena.begin(0, renewed=False)
     other = collated(arena, 9)
     assert set(kept.tolist()) == {7} and set(other.tolist()) == {9}
+
+
+def test_who_collates_on_their_own_gets_no_room_in_the_slab() -> None:
+    arena = Arena()
+    assert arena.take((64 * KIB,), torch.uint8, 64 * KIB) is None
+    arena.begin(0, renewed=False)
+    assert arena.take((64 * KIB,), torch.uint8, 64 * KIB) is None  # in a dataset
+    arena.open()
+    got: list[object] = []
+    thread = threading.Thread(
+        target=lambda: got.append(arena.take((64 * KIB,), torch.uint8, 64 * KIB))
+    )
+    thread.start()
+    thread.join(10)
+    assert got == [None]  # in a thread of one
+    assert arena.take((64 * KIB,), torch.uint8, 64 * KIB) is not None
+    arena.abort()
+    assert arena.take((64 * KIB,), torch.uint8, 64 * KIB) is None
 
 
 def test_a_renewed_slot_takes_new_memory() -> None:

@@ -266,3 +266,20 @@ def test_a_tensor_with_a_history_arrives_as_data_and_says_so() -> None:
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match=said):
             list(DataLoader([1], num_workers=1, collate_fn=collate))
+
+
+def test_read_only_arrays_arrive_writable_as_from_torchs_workers() -> None:
+    array = np.arange(50_000.0)
+    array.flags.writeable = False
+    large, small = travel([array, np.frombuffer(b"12345678", dtype=np.uint8)])
+    large[0] = small[0] = 7
+    assert (array[0], large[0], small[0]) == (0.0, 7.0, 7)
+
+
+def test_empty_tensors_stay_on_the_cpu_whatever_the_default_device_is() -> None:
+    torch.set_default_device("meta")
+    try:
+        (empty,) = travel([torch.empty(0, 4, device="cpu")])
+    finally:
+        torch.set_default_device(None)
+    assert (empty.device.type, empty.shape) == ("cpu", (0, 4))

@@ -42,7 +42,7 @@ class PinnedBackend:
         self._inner = inner
         self._pinner = pinner
         self._work: queue.SimpleQueue[Notice | None] = queue.SimpleQueue()  # bounded by the leases
-        self._done: deque[Notice] = deque()
+        self._done: deque[list[Notice]] = deque()  # what came of each notice
         self._cannot: BaseException | None = None  # why nothing can be pinned
         self._under_way = 0  # notices given to the thread and not yet collected
         self.thread = threading.Thread(target=self._run, name="antifreeze-pin", daemon=True)
@@ -65,7 +65,7 @@ class PinnedBackend:
                 self._pass_on(self._work.get())
         while self._done:
             self._under_way -= 1
-            notices.append(self._done.popleft())
+            notices.extend(self._done.popleft())
         return notices
 
     def close(self) -> None:
@@ -129,9 +129,10 @@ class PinnedBackend:
             return
         event = notice.event
         if not isinstance(event, ParcelsArrived) or event.outcome is not Outcome.LOADED:
-            self._done.append(notice)
+            self._done.append([notice])
             return
         count = len(notice.parcels)
+        pinned_notices = []
         timings = notice.timings
         for parcel in notice.parcels:  # one notice each: some may fail
             pinned = self._pin(parcel)
@@ -143,8 +144,9 @@ class PinnedBackend:
                 in_slab=pinned.in_slab,
                 slab_bytes=event.slab_bytes // count,
             )
-            self._done.append(Notice(told, (pinned,), timings))
+            pinned_notices.append(Notice(told, (pinned,), timings))
             timings = None  # of all of them: with the first
+        self._done.append(pinned_notices)
 
     def _pin(self, parcel: Parcel) -> Parcel:
         """Pin one batch. What the device does not pin (arrays, say) still lies in the slab."""

@@ -92,8 +92,9 @@ class Line:
             else:
                 self.outbox.popleft()
 
-    def read(self) -> Iterator[Frame]:
-        """Yield every frame that is there. Raises EOFError when the other end is closed."""
+    def read(self, *, to_the_end: bool = False) -> Iterator[Frame]:
+        """Yield the frames that are there; `to_the_end`, all of them. Raises EOFError when the
+        other end is closed. (A read ends early where a descriptor travels along.)"""
         while True:
             try:
                 large = self.reader.receive_into()
@@ -112,7 +113,7 @@ class Line:
             if not data:
                 raise EOFError
             yield from self.reader.feed(data, descriptors)
-            if len(data) < CHUNK and not self.reader.receive_into():
+            if len(data) < CHUNK and not to_the_end and not self.reader.receive_into():
                 return
 
     def renewed(self, errand: Errand) -> Errand:
@@ -430,7 +431,7 @@ class ProcessBackend:
 
     def _end(self, line: Line) -> None:
         with contextlib.suppress(EOFError):
-            for frame in line.read():
+            for frame in line.read(to_the_end=True):
                 self._notices.append(self._notice(line, frame))
         code = line.process.exitcode
         if code is None:
@@ -443,7 +444,7 @@ class ProcessBackend:
         else:
             ending = Ending(exit_code=code)
         self._forget(line)
-        event = LifeEnded(line.seat, line.life, ending, line.status.working_on or None)
+        event = LifeEnded(line.seat, line.life, ending, line.status.working_on)
         self._notices.append(Notice(event))
 
     def _silence(self, line: Line) -> None:

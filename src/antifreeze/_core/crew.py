@@ -173,8 +173,9 @@ class Crew:
         suspect: Ticket | None = None
         if life.epoch == self.epoch and life.held:  # else it was busy with something older
             number = None if event is None else event.working_on
-            # Without word of it: a life works on its oldest ticket.
-            suspect = life.held.get(number or 0, next(iter(life.held.values()))).ticket
+            if number != 0:
+                # Without word of it: a life works on its oldest ticket.
+                suspect = life.held.get(number or 0, next(iter(life.held.values()))).ticket
         return Loss(
             seat=seat,
             life=life,

@@ -32,6 +32,14 @@ class LoopAsked:
 
 
 @message
+class LoopLeft:
+    """The loop is busy with its own work, and somebody else tells what happens meanwhile.
+
+    Until it asks again nothing is started and nothing is drawn: both need its own thread.
+    """
+
+
+@message
 class TicketsDrawn:
     """The sampler gave the indices of further batches: at least one, at most as many as asked."""
 
@@ -102,7 +110,8 @@ class LifeEnded:
     seat: int
     life: int
     ending: Ending
-    working_on: int | None = None  # number of the ticket, where the life left word of it
+    # Number of the ticket it worked on; 0: it was idle; None: it left no word of it.
+    working_on: int | None = None
 
 
 @message
@@ -126,6 +135,7 @@ class CloseAsked:
 Event = (
     EpochAsked
     | LoopAsked
+    | LoopLeft
     | TicketsDrawn
     | SamplerEnded
     | SamplerFailed

@@ -23,6 +23,9 @@ class _Sample:
 _KIND_OF_FIELD: Any = dataclasses.fields(_Sample)[0]._field_type  # type: ignore[attr-defined]
 
 
+_PARAMS: Any = vars(_Sample)["__dataclass_params__"]
+
+
 @dataclass_transform(frozen_default=True)
 def message(cls: type[T]) -> type[T]:
     """Make a value that nobody may change, enforced by the type checker.
@@ -65,6 +68,8 @@ def _build(cls: type[T], methods: dict[str, Any]) -> type[T]:
     namespace["__qualname__"] = cls.__qualname__
     namespace["__slots__"] = namespace["__match_args__"] = tuple(fields)
     namespace["__dataclass_fields__"] = fields
+    namespace["__dataclass_params__"] = _PARAMS
+    namespace["__replace__"] = dataclasses.replace
     namespace["__init__"] = _init(namespace, fields)
     made: type[T] = type(cls.__name__, cls.__bases__, namespace)
     return made

@@ -1,4 +1,4 @@
-"""How many tickets a seat gets at a time: one, or as many as it loads in a millisecond.
+"""How many tickets a seat gets at a time: one, or as many as it loads in a few milliseconds.
 
 A message costs about as much as a hundred integers. So where a batch takes microseconds, several
 travel together: tickets on the way out, parcels on the way back. Where a batch takes longer than
@@ -7,8 +7,8 @@ travel together: tickets on the way out, parcels on the way back. Where a batch 
 
 from __future__ import annotations
 
-# What one bundle may take to load. Nobody waits longer for a batch because of its companions.
-BUNDLE_S = 0.001
+# What one bundle may take to load. What is loaded of it is sent every millisecond.
+BUNDLE_S = 0.004
 # What the slabs of one bundle may hold: what is in flight stays small beside the program itself.
 BUNDLE_BYTES = 1024 * 1024
 # Tickets a bundle; beyond it the cost of the message no longer shows.

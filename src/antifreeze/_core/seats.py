@@ -143,6 +143,11 @@ class Seats:
         seat.state = SEAT_TRANSITIONS[seat.state, cue]
         self.loadable = any(s.state in MAY_LOAD for s in self.all)
 
+    def present(self, number: int, life: int) -> tuple[Seat, Life | None]:
+        """Give a seat, and its life if it is the one that is meant."""
+        seat = self.all[number]
+        return seat, seat.life if seat.life is not None and seat.life.number == life else None
+
     def least_loaded(self) -> Seat | None:
         """Choose the seat that owes the loop least; among equals, go round.
 

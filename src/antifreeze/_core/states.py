@@ -24,6 +24,7 @@ class Run(State):
 
 class Loop(State):
     AWAY = "away"  # busy with its own work
+    LEFT = "left"  # ... and somebody else tells what happens
     WAITING = "waiting"  # inside `next`
 
 

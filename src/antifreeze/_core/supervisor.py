@@ -63,6 +63,7 @@ class Supervisor:
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
+            ev.LoopLeft: self._on_loop_left,
             ev.TicketsDrawn: self._on_tickets_drawn,
             ev.SamplerEnded: self._on_sampler_ended,
             ev.SamplerFailed: self._on_sampler_failed,
@@ -112,9 +113,9 @@ class Supervisor:
         return self._faults_seen
 
     def check(self) -> Iterator[str]:
-        from .soundness import unsound
+        from . import soundness
 
-        return unsound(self)
+        return soundness.unsound(self)
 
     def snapshot(self) -> SupervisorSnapshot:
         return snapshot_supervisor(self)
@@ -151,11 +152,19 @@ class Supervisor:
         self._go_on(now, out)
 
     def _on_loop_asked(self, event: ev.LoopAsked, now: float, out: Out) -> None:
+        was_left = self._loop is Loop.LEFT
         self._loop = Loop.WAITING
         self._asked_at = now
+        if was_left:
+            for seat in self._seats.all:
+                self._staff(seat, now, out)
         if self.plan.timeout_s > 0:
             self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
         self._go_on(now, out)
+
+    def _on_loop_left(self, event: ev.LoopLeft, now: float, out: Out) -> None:
+        if self._loop is Loop.AWAY:
+            self._loop = Loop.LEFT
 
     def _on_close_asked(self, event: ev.CloseAsked, now: float, out: Out) -> None:
         if self._run is Run.CLOSED:
@@ -176,8 +185,7 @@ class Supervisor:
             self._deal_pending(now, out)
             if self.broken and self._loop is Loop.WAITING:
                 self._answer_loop(now, out)
-        if self._sampling is Sampling.MORE:
-            self._draw_ahead(out)
+        self._draw_ahead(out)
 
     def _must_wait(self) -> bool:
         """Say at once that there is no answer yet: nothing has arrived, but something may."""
@@ -224,10 +232,10 @@ class Supervisor:
 
     def _draw_ahead(self, out: Out) -> None:
         """Ask the sampler for the next batch, or bundles of them, if the window has room."""
-        if self._sampling is not Sampling.MORE or self._run is not Run.RUNNING:
+        if self._sampling is not Sampling.MORE or not self._may_start() or not self._seats.loadable:
             return
         count = self._pace.to_draw(self.plan.window, self._ledger.window.count)
-        if count and self._seats.loadable:
+        if count:
             self._sampling = Sampling.ASKED
             out.append(do.DrawTickets(count))
 
@@ -269,9 +277,8 @@ class Supervisor:
     # ---- parcels ----------------------------------------------------------------------------
 
     def _on_parcels_arrived(self, event: ev.ParcelsArrived, now: float, out: Out) -> None:
-        seat = self._seats.all[event.seat]
-        life = seat.life
-        if life is None or life.number != event.life:
+        seat, life = self._seats.present(event.seat, event.life)
+        if life is None:
             for number in event.numbers:
                 self._drop_late(number, out)
         else:
@@ -312,10 +319,8 @@ class Supervisor:
         del life.held[number]
         self._ledger.arrive(errand, seat, life, event.in_slab)
         if event.outcome is ev.Outcome.FAILED:
-            kind = FaultKind.EXCEPTION
-            self._note(
-                Fault(kind, event.seat, event.life, errand.ticket, delivered=self._delivered)
-            )
+            where = (event.seat, event.life, errand.ticket)
+            self._note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
 
     def _drop_late(self, number: int, out: Out) -> None:
         """Throw away a parcel that counts for nothing."""
@@ -343,17 +348,13 @@ class Supervisor:
     # ---- lives ------------------------------------------------------------------------------
 
     def _on_life_ready(self, event: ev.LifeReady, now: float, out: Out) -> None:
-        seat = self._seats.all[event.seat]
-        life = seat.life
-        if life is not None and life.number == event.life and life.state is not LifeState.SERVING:
+        seat, life = self._seats.present(event.seat, event.life)
+        if life is not None and life.state is not LifeState.SERVING:
             self._crew.ready(seat, life, now)
 
     def _on_epoch_begun(self, event: ev.EpochBegun, now: float, out: Out) -> None:
-        seat = self._seats.all[event.seat]
-        life = seat.life
-        if life is None or life.number != event.life or life.state not in EMPLOYED:
-            return
-        if event.epoch != self._epoch:
+        seat, life = self._seats.present(event.seat, event.life)
+        if life is None or life.state not in EMPLOYED or event.epoch != self._epoch:
             return
         life.epoch = event.epoch
         seat.failed_starts = 0
@@ -372,9 +373,9 @@ class Supervisor:
         self._go_on(now, out)
 
     def _on_life_silent(self, event: ev.LifeSilent, now: float, out: Out) -> None:
-        seat = self._seats.all[event.seat]
-        if seat.life is not None and seat.life.number == event.life:
-            self._crew.silent(seat, seat.life, now)
+        seat, life = self._seats.present(event.seat, event.life)
+        if life is not None:
+            self._crew.silent(seat, life, now)
 
     # ---- recovery ---------------------------------------------------------------------------
 
@@ -422,11 +423,9 @@ class Supervisor:
     def _staff(self, seat: Seat, now: float, out: Out) -> None:
         """Give an open seat without a life a new one, if there is work and budget for it."""
         limits = self.plan.limits
-        if self._run is not Run.RUNNING or seat.life is not None:
+        if seat.life is not None or seat.state is not SeatState.OPEN:
             return
-        if seat.state is not SeatState.OPEN:
-            return
-        if not self._has_work():
+        if not self._may_start() or not self._has_work():
             return
         if seat.failed_starts >= limits.failed_starts:
             self._give_up(seat, FaultKind.NEVER_STARTED, now, out)
@@ -464,13 +463,16 @@ class Supervisor:
             seat = self._seats.all[number]
             if kind is DeadlineKind.REST:
                 self._seats.move(seat, SeatCue.REOPEN)
-                if self._run is Run.RUNNING and self._has_work():
+                if self._may_start() and self._has_work():
                     self._crew.start(seat, now, out)
             elif kind in (DeadlineKind.START, DeadlineKind.TICKET, DeadlineKind.SILENT):
                 self._replace(seat, now, out)
             else:
                 self._crew.press(key, now, out)
         self._go_on(now, out)
+
+    def _may_start(self) -> bool:
+        return self._run is Run.RUNNING and self._loop is not Loop.LEFT
 
     def _has_work(self) -> bool:
         return self._sampling is not Sampling.ENDED or bool(self._ledger.pending)
@@ -488,9 +490,8 @@ class Supervisor:
         """Tell the loop that its own patience is over; the work goes on."""
         if self._loop is not Loop.WAITING:
             return
-        due = self._ledger.window.due()
-        waited = now - self._asked_at
-        fault = Fault(FaultKind.TIMEOUT, delivered=self._delivered, seconds=waited)
+        due, seconds = self._ledger.window.due(), now - self._asked_at
+        fault = Fault(FaultKind.TIMEOUT, delivered=self._delivered, seconds=seconds)
         for seat, life, ticket in self._seats.in_hand():
             if ticket.position == due:
                 fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)

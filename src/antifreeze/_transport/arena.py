@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 import weakref
 
 import torch
@@ -64,13 +65,14 @@ class Arena:
     def __init__(self) -> None:
         self._slabs: dict[int, Slab] = {}
         self._slot = -1
+        self._owner = 0  # the thread that collates the present batch, while it does
         self._anchor: Anchor | None = None
         self._wanted = 0.0  # bytes; the largest batch of late, slowly forgotten
         self.used = 0  # bytes of the present batch in its slab
 
     def begin(self, slot: int, renewed: bool) -> None:
         """Turn to the slab of a slot, for a new batch."""
-        self._slot, self.used, self._anchor = slot, 0, None
+        self._slot, self.used, self._anchor, self._owner = slot, 0, None, 0
         slab = self._slabs.get(slot)
         if slab is None:
             return
@@ -78,12 +80,19 @@ class Arena:
         if renewed or too_large or slab.in_use():
             self.give_up(slot)
 
+    def open(self) -> None:
+        """Let this thread collate the batch into the slab, until it is sealed."""
+        self._owner = threading.get_ident()
+
     def take(self, shape: tuple[int, ...], dtype: torch.dtype, size: int) -> torch.Tensor | None:
-        """Give an empty tensor in the slab, or None if there is no room for it."""
+        """Give an empty tensor in the slab, or None if there is no room for it.
+
+        None also where somebody collates on their own: in a dataset, or a thread of it.
+        """
+        if self._owner != threading.get_ident():
+            return None
         slab = self._slabs.get(self._slot)
         if slab is None:
-            if self._slot < 0:
-                return None  # no batch was begun: somebody collates on their own
             slab = self._slabs[self._slot] = self._make(size)
         if self.used + size > slab.memory.size:
             return None
@@ -128,7 +137,7 @@ class Arena:
         If somebody here still looks at it, they keep it, and a copy is given: the loop may write
         to its batch.
         """
-        slot, self._slot, self._anchor = self._slot, -1, None
+        slot, self._slot, self._anchor, self._owner = self._slot, -1, None, 0
         if not used:
             return None
         slab = self._slabs[slot]
@@ -140,7 +149,7 @@ class Arena:
 
     def abort(self) -> None:
         """Forget the present batch."""
-        self._slot, self._anchor = -1, None
+        self._slot, self._anchor, self._owner = -1, None, 0
 
     @property
     def size(self) -> int:

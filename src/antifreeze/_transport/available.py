@@ -53,7 +53,7 @@ def _limits() -> Iterator[Available]:
 def _unified(path: str) -> Iterator[Available]:
     """Look at the group and all above it; in a container the path may be the host's."""
     group = CGROUPS / path.lstrip("/")
-    if not group.exists():
+    if not _read(group / "memory.max"):
         group = CGROUPS
     while True:
         yield from _group(group / "memory.max", group / "memory.current", group / "memory.stat")
@@ -64,7 +64,7 @@ def _unified(path: str) -> Iterator[Available]:
 
 def _legacy(path: str) -> Iterator[Available]:
     group = CGROUPS / "memory" / path.lstrip("/")
-    if not group.exists():
+    if not _read(group / "memory.limit_in_bytes"):
         group = CGROUPS / "memory"
     yield from _group(
         group / "memory.limit_in_bytes", group / "memory.usage_in_bytes", group / "memory.stat"

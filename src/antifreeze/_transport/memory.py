@@ -23,9 +23,9 @@ NAME = "antifreeze-slab"
 _MADV_POPULATE_WRITE = 23
 _NO_MEMORY = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 _libc = ctypes.CDLL(None)
+_STRING_AT_LIMIT = 1 << 31
 
 memmove = ctypes.memmove
-string_at = ctypes.string_at
 
 
 class MemoryShort(Exception):
@@ -35,6 +35,13 @@ class MemoryShort(Exception):
         super().__init__(needed, left)
         self.needed = needed
         self.left = left
+
+
+def read_bytes(address: int, size: int) -> bytes:
+    """Copy bytes out of memory. (`ctypes.string_at` takes sizes below 2 GiB only.)"""
+    if size < _STRING_AT_LIMIT:
+        return ctypes.string_at(address, size)
+    return bytes((ctypes.c_char * size).from_address(address))
 
 
 def aligned(size: int) -> int:
@@ -70,7 +77,10 @@ class Memory:
         # Not mmap.mmap: it keeps a copy of the descriptor as long as the mapping lives (before
         # Python 3.13). The path is opened, mapped and closed again.
         path = f"/proc/self/fd/{descriptor}"
-        self._storage = torch.UntypedStorage.from_file(path, True, size)
+        try:
+            self._storage = torch.UntypedStorage.from_file(path, True, size)
+        except RuntimeError as error:  # no more mappings (vm.max_map_count) or descriptors
+            raise OSError(str(error)) from error
         self.address: int = self._storage.data_ptr()
         self.size = size
         self._type = ctypes.c_char * size

@@ -18,7 +18,7 @@ import torch
 
 from .._core.messages import record
 from .arena import Arena
-from .memory import aligned, memmove, string_at
+from .memory import aligned, memmove, read_bytes
 from .tensors import (
     Entry,
     byte_size,
@@ -94,6 +94,8 @@ class _Packer(pickle.Pickler):
                 return as_is, (_NEXT,)
             reduced = reduce_tensor(obj)
             return NotImplemented if reduced is None else reduced
+        if type(obj).__name__ == "ndarray" and not obj.flags.writeable:
+            return obj.copy(order="K").__reduce_ex__(5)  # else it would arrive read-only
         if isinstance(obj, torch.UntypedStorage):
             stored = reduce_storage(obj)
             return NotImplemented if stored is None else stored
@@ -110,7 +112,7 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
         entry = describe_plain(obj)
         size = byte_size(entry)
         if 0 < size < SMALL_BYTES:
-            return Packed(None, [entry], [~0], string_at(obj.data_ptr(), size))
+            return Packed(None, [entry], [~0], read_bytes(obj.data_ptr(), size))
         return _place(Packed(None, [entry], [], b""), [obj], arena)
     stream = io.BytesIO()
     try:
@@ -217,7 +219,9 @@ def _bytes_of(source: torch.Tensor | memoryview, size: int) -> bytes:
     """Copy bytes out, padded so that the next ones begin at a fitting place."""
     if not size:
         return b""
-    data = string_at(source.data_ptr(), size) if isinstance(source, torch.Tensor) else bytes(source)
+    data = (
+        read_bytes(source.data_ptr(), size) if isinstance(source, torch.Tensor) else bytes(source)
+    )
     gap = -size % INLINE_ALIGNMENT
     return data + bytes(gap) if gap else data
 

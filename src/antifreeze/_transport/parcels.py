@@ -161,4 +161,6 @@ class ReceivedParcel:
 
     def drop(self) -> None:
         """Give back what an unopened parcel holds."""
+        if self._slab is not None:
+            self._slab.give_back()
         self._packed = self._slab = self._copies = None

@@ -78,7 +78,7 @@ class Shelf:
             return
         try:
             self._slabs[slot] = Memory(descriptor.number, size)
-        except RuntimeError:  # no more mappings (vm.max_map_count), no more descriptors
+        except OSError:
             pass
         finally:
             descriptor.close()
@@ -107,11 +107,15 @@ class SlabView:
     def keep(self) -> Anchor:
         """Give the anchor to look at the batch through; when it dies the slab is returned."""
         if self._memory is None:
-            self._returns.put(self._event)
+            self.give_back()
             raise OSError(errno.EMFILE, LOST)
         anchor = self._memory.anchor()
         self._returns.watch(anchor, self._event)
         return anchor
+
+    def give_back(self) -> None:
+        """Return the slab without a look at it."""
+        self._returns.put(self._event)
 
     def look(self) -> memoryview:
         """Give the bytes of the whole slab, to be copied at once."""
@@ -121,7 +125,7 @@ class SlabView:
 
 
 def _note_fork() -> None:
-    for returns in _all:
+    for returns in list(_all):
         returns.put(_FORKED)
 
 

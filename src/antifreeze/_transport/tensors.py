@@ -74,7 +74,7 @@ def rebuild(entry: Entry, memory: Any, offset: int) -> torch.Tensor:
         elif len(shape) != 1:
             tensor = tensor.view(shape)
     else:
-        tensor = torch.empty(shape, dtype=DTYPES[code])
+        tensor = torch.empty(shape, dtype=DTYPES[code], device="cpu")
     return tensor.requires_grad_() if grad else tensor
 
 
@@ -125,7 +125,7 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
 def reduce_storage(storage: torch.UntypedStorage) -> Reduced | None:
     if storage.device.type != "cpu":
         return None
-    return _rebuild_storage, (torch.tensor([], dtype=torch.uint8).set_(storage),)
+    return _rebuild_storage, (torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage),)
 
 
 def _reduce_nested(tensor: torch.Tensor) -> Reduced:

@@ -27,6 +27,7 @@ class Channel:
     """Read tickets, send parcels. Blocking; the guard ends a worker whose main process is gone."""
 
     def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         self._sock = sock
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()

@@ -11,6 +11,8 @@ from .._transport.arena import Arena
 from .._transport.memory import MemoryShort
 from .._transport.packing import SMALL_BYTES
 
+_PLAIN = {torch.Tensor}
+
 
 def collate_into(arena: Arena) -> None:
     """Have the default collate of this process stack tensors in the arena's present slab.
@@ -47,7 +49,7 @@ def _room(batch: Any, arena: Arena) -> torch.Tensor | None:
     if size < SMALL_BYTES or not first.is_cpu or first.is_quantized or first.is_nested:
         return None
     dtype = first.dtype
-    if any(type(each) is not torch.Tensor or each.dtype is not dtype for each in batch):
+    if set(map(type, batch)) != _PLAIN or {each.dtype for each in batch} != {dtype}:
         return None
     if first.layout is not torch.strided:
         return None

@@ -5,7 +5,7 @@ The same code runs in a worker and, with no workers, in the main process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._clock import monotonic
@@ -22,8 +22,9 @@ class StreamOver(Exception):
 class Fetcher:
     """Load batches; know what was being done when something raised."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, before_collating: Callable[[], None] | None = None) -> None:
         self._job = job
+        self._before_collating = before_collating
         self._stream: Iterator[Any] | None = None
         self._over = False
         self._about: Any = None
@@ -49,6 +50,8 @@ class Fetcher:
             self.fetch_s = fetched - began
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
+            if self._before_collating is not None:
+                self._before_collating()
             batch = self._job.collate_fn(samples)
             self.done_at = monotonic()
             self.collate_s = self.done_at - fetched

@@ -76,7 +76,7 @@ class Desk:
                 doing = f"calling worker_init_fn({spec.seat})"
                 spec.job.init_fn(spec.seat)
             doing = "calling iter() on the dataset"
-            self._fetcher = Fetcher(spec.job)
+            self._fetcher = Fetcher(spec.job, self._arena.open)
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
@@ -122,14 +122,16 @@ class Desk:
         loaded_at = monotonic()
         packed = pack(batch[0], self._arena)
         batch.clear()
-        slab = self._arena.seal(packed.slab_bytes)
-        timings = self._timings(fetcher, begun_at, loaded_at)
+        memory = self._arena.make_room(0) if packed.slab_bytes else None
         try:
+            slab = self._arena.seal(packed.slab_bytes)
+            timings = self._timings(fetcher, begun_at, loaded_at)
             return self._outbox.put(order, packed, timings, slab)
-        except NothingSent:
-            assert slab is not None
-            inside = bring_inside(packed, slab.memory.view)
+        except (NothingSent, OSError):  # no descriptor to give, or none that can be sent
+            assert memory is not None
+            inside = bring_inside(packed, memory.view)
             self._arena.give_up(order.slot)
+            timings = self._timings(fetcher, begun_at, loaded_at)
             self._outbox.send(order.number, Outcome.LOADED, inside, timings)
             return True
 

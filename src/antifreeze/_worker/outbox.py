@@ -1,9 +1,9 @@
 """What a worker has loaded and not yet sent: tiny parcels wait a moment for company.
 
-1. A parcel waits for a millisecond at most while others are being loaded, and not at all if the
+1. A parcel waits for a millisecond at most while others are being loaded, and half of that if the
    loop waits.
-2. If the next sample turns out to be slow, or hangs, a thread sends what waits. It starts with the
-   first bundle; workers whose batches travel alone have no such thread.
+2. If the next sample turns out to be slow, or hangs, a thread sends what waits, a few milliseconds
+   later. It starts with the first bundle; workers whose batches travel alone have no such thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .._core.pace import BUNDLE_BYTES, BUNDLE_S
+from .._core.pace import BUNDLE_BYTES
 from .._transport.arena import Slab
 from .._transport.framing import Kind
 from .._transport.packing import Packed
@@ -24,7 +24,8 @@ from .channel import Channel, MainGone
 
 FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
 # While the loop waits, a parcel waits no longer than this: about what a message costs both sides.
-HURRY_S = 0.0001
+HURRY_S = 0.0005
+FLUSH_S = 0.001  # ... and never longer than this while other batches are being loaded
 # How often the thread looks while bundles are made: seldom enough to cost nothing.
 LOOK_S = 0.005
 IDLE_LOOKS = 20  # without anything new; then it sleeps until something comes
@@ -79,7 +80,7 @@ class Outbox:
         age = timings.sealed_at - self._since
         if (
             self._bytes >= FULL_BYTES
-            or age >= BUNDLE_S
+            or age >= FLUSH_S
             or (age >= HURRY_S and self._status.loop_waits)
         ):
             self.flush()
@@ -113,18 +114,20 @@ class Outbox:
         looks = 0
         while True:  # bounded by the life of the worker
             if looks >= IDLE_LOOKS:
-                self._put_some.clear()
+                with self._lock:
+                    if not self._bundle.parcels:
+                        self._put_some.clear()
                 self._put_some.wait(LONG_S)
                 looks = 0
             self._nothing.wait(LOOK_S)
             with self._lock:
                 if not self._bundle.parcels:
                     looks += 1
-                elif monotonic() - self._since >= BUNDLE_S:
+                elif monotonic() - self._since >= FLUSH_S:
                     try:
                         self.flush()
-                    except MainGone:
-                        return  # the worker notices by itself
+                    except (MainGone, OSError):
+                        return  # the worker's own thread will notice
 
     def _send_new(self, order: Order, packed: Packed, timings: Timings, slab: Slab) -> None:
         """Send a parcel that lies in a new slab, and the slab's descriptor with it."""
