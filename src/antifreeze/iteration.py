@@ -1,7 +1,8 @@
 """One loop over a loader: torch's iterator, as far as others look at it, on our engine.
 
 Imported by the first `iter` of a program, not by `import antifreeze`: the engine's classes take
-longer to make than a user should wait who only imports.
+longer to make than a user should wait who only imports. What only some loaders need is imported
+where they need it.
 
 1. Each iterator has its own driver; persistent workers keep theirs from epoch to epoch.
 2. Clean-up is tied to the iterator's life by weakref, in the process that made it, and to exit.
@@ -30,17 +31,16 @@ from torch.utils.data.dataloader import (
 from torch.utils.data.graph_settings import apply_sharding
 
 from ._backends.base import Backend
-from ._backends.pinned import PinnedBackend, Pinner
 from ._core.pace import LONGEST
 from ._core.plan import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
 from ._core.story import KEPT
 from ._driver import Driver, DriverSnapshot
-from ._inline import InlineDriver
-from ._worker.fetch import Fetcher
 from ._worker.spec import Job
 
 if TYPE_CHECKING:
+    from ._backends.pinned import Pinner
+    from ._inline import InlineDriver
     from .loader import DataLoader
 
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
@@ -65,6 +65,9 @@ class LoaderIterator(_BaseDataLoaderIter):
         clock = loader._clock()
         self._driver: Driver | InlineDriver
         if self._num_workers == 0:
+            from ._inline import InlineDriver
+            from ._worker.fetch import Fetcher
+
             pinner = self._pinner()
             finish = None if pinner is None else pinner.pin
             self._driver = InlineDriver(Fetcher(self._job(loader)), clock, finish)
@@ -151,7 +154,11 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def _with_pinning(self, backend: Backend) -> Backend:
         pinner = self._pinner()
-        return backend if pinner is None else PinnedBackend(backend, pinner)
+        if pinner is None:
+            return backend
+        from ._backends.pinned import PinnedBackend
+
+        return PinnedBackend(backend, pinner)
 
     def _pinner(self) -> Pinner | None:
         if not self._pin_memory:
