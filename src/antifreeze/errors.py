@@ -5,6 +5,7 @@ The first line keeps torch's well-known phrase: people search their logs for it.
 
 from __future__ import annotations
 
+import errno
 import signal
 from typing import Any
 
@@ -78,6 +79,13 @@ class TransportFailed(AntifreezeError, RuntimeError):
 
     @classmethod
     def cannot_unpack(cls, error: BaseException, which: str) -> TransportFailed:
+        if isinstance(error, OSError) and error.errno not in (errno.EMFILE, errno.ENFILE):
+            return cls(
+                report(
+                    f"{which}, arrived, but its memory could not be mapped: {error}",
+                    remedy="more address space (ulimit -v) or more mappings (vm.max_map_count)",
+                )
+            )
         if isinstance(error, OSError):
             return cls(
                 report(
@@ -189,7 +197,7 @@ def _was_loading(fault: Fault) -> str:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
     if isinstance(indices, list | tuple) and indices and indices[0] is None:
-        what = f"batch {fault.ticket.position} of its stream"
+        what = f"batch {fault.ticket.position} of the epoch, from its stream"
     elif indices is None:
         what = "the next sample of its stream"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import resource
@@ -262,3 +263,31 @@ def test_memory_that_was_refused_is_not_asked_for_again(monkeypatch: pytest.Monk
         pack(torch.zeros(1 << 20), arena)
     arena.abort()
     load(arena, torch.zeros(10_000))
+
+
+def test_a_mapping_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise RuntimeError("unable to mmap 8 bytes: Cannot allocate memory (12)")
+
+    slab = load(Arena(), torch.zeros(100_000))
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", refuse)
+    shelf = Shelf(3, 2, Returns())
+    shelf.put(0, slab.take_descriptor(), slab.memory.size)
+    assert shelf.lacks(0)
+    with pytest.raises(OSError, match="Cannot allocate memory") as caught:
+        shelf.view(0, 5).keep()
+    assert caught.value.errno == errno.ENOMEM
+    arena = Arena()
+    arena.begin(0, renewed=False)
+    with pytest.raises(MemoryShort):
+        pack(torch.zeros(100_000), arena)
+
+
+def test_a_shelf_that_is_cleared_keeps_what_a_batch_lies_in() -> None:
+    returns = Returns()
+    shelf = shelf_with_slab(returns)
+    tensor = torch.frombuffer(shelf.view(0, 5).keep(), dtype=torch.float32, count=100)
+    shelf.clear()
+    assert tensor.sum() == 0
+    del tensor
+    assert list(returns.collect()) == [RETURNED]

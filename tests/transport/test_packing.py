@@ -283,3 +283,19 @@ def test_empty_tensors_stay_on_the_cpu_whatever_the_default_device_is() -> None:
     finally:
         torch.set_default_device(None)
     assert (empty.device.type, empty.shape) == ("cpu", (0, 4))
+
+
+def test_a_tensor_without_memory_is_an_error_and_not_a_crash() -> None:
+    empty = torch.zeros(5000)
+    empty.untyped_storage().resize_(0)
+    with pytest.raises(Unpackable, match="no memory behind it"):
+        pack({"x": [empty]})
+    assert find_unpackable({"x": [empty]})[0] == 'batch["x"][0]'
+
+
+def test_what_is_only_called_ndarray_is_left_alone() -> None:
+    assert type(travel(ndarray())) is ndarray
+
+
+class ndarray:
+    flags = None

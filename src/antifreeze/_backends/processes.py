@@ -130,6 +130,7 @@ class Line:
         exit what it takes for the child's own processes."""
         self.sock.close()
         self.pidfd.close()
+        self.shelf.clear()
         multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
 
 

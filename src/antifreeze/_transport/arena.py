@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import threading
 import weakref
 
 import torch
 
 from .._core.messages import record
+from .available import available
 from .descriptors import Descriptor
 from .memory import PAGE, Memory, MemoryShort, aligned, memmove, reserve
 
@@ -48,7 +50,12 @@ class Slab:
     def make(cls, needed: int) -> Slab:
         size = slab_size(needed)
         descriptor = Descriptor(reserve(size))
-        return cls(Memory(descriptor.number, size), descriptor)
+        try:
+            return cls(Memory(descriptor.number, size), descriptor)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            raise MemoryShort(size, available()) from error
 
     def in_use(self) -> bool:
         return self.looked_at is not None and self.looked_at() is not None

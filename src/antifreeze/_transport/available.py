@@ -42,6 +42,10 @@ def _limits() -> Iterator[Available]:
     largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if largest != resource.RLIM_INFINITY:
         yield Available(largest, "available to one file of this process (RLIMIT_FSIZE)")
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY and (pages := _read(Path("/proc/self/statm")).split()):
+        left = max(0, space - int(pages[0]) * resource.getpagesize())
+        yield Available(left, "available of this process's address space (RLIMIT_AS)")
     for line in _read(Path("/proc/self/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:

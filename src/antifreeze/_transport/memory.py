@@ -79,8 +79,10 @@ class Memory:
         path = f"/proc/self/fd/{descriptor}"
         try:
             self._storage = torch.UntypedStorage.from_file(path, True, size)
-        except RuntimeError as error:  # no more mappings (vm.max_map_count) or descriptors
-            raise OSError(str(error)) from error
+        except RuntimeError as error:  # torch tells the number of the error in its text
+            numbers = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+            known = [number for number in numbers if f"({number})" in str(error)]
+            raise OSError(known[0] if known else errno.EIO, str(error)) from error
         self.address: int = self._storage.data_ptr()
         self.size = size
         self._type = ctypes.c_char * size

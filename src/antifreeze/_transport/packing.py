@@ -18,7 +18,8 @@ import torch
 
 from .._core.messages import record
 from .arena import Arena
-from .memory import aligned, memmove, read_bytes
+from .available import available
+from .memory import MemoryShort, aligned, memmove, read_bytes
 from .tensors import (
     Entry,
     byte_size,
@@ -54,6 +55,10 @@ class Packed:
     inline: bytes
     slab_bytes: int = 0  # used of the slab; 0 if all of it travels in the message
     history_cut: bool = False  # a tensor of an autograd graph came along; the graph did not
+
+
+def _is_read_only(array: Any) -> bool:
+    return type(array).__module__ == "numpy" and not array.flags.writeable
 
 
 def as_is(thing: Any) -> Any:
@@ -94,7 +99,7 @@ class _Packer(pickle.Pickler):
                 return as_is, (_NEXT,)
             reduced = reduce_tensor(obj)
             return NotImplemented if reduced is None else reduced
-        if type(obj).__name__ == "ndarray" and not obj.flags.writeable:
+        if type(obj).__name__ == "ndarray" and _is_read_only(obj):
             return obj.copy(order="K").__reduce_ex__(5)  # else it would arrive read-only
         if isinstance(obj, torch.UntypedStorage):
             stored = reduce_storage(obj)
@@ -112,7 +117,7 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
         entry = describe_plain(obj)
         size = byte_size(entry)
         if 0 < size < SMALL_BYTES:
-            return Packed(None, [entry], [~0], read_bytes(obj.data_ptr(), size))
+            return Packed(None, [entry], [~0], read_bytes(_address(obj), size))
         return _place(Packed(None, [entry], [], b""), [obj], arena)
     stream = io.BytesIO()
     try:
@@ -141,7 +146,10 @@ def _place(packed: Packed, sources: list[torch.Tensor | memoryview], arena: Aren
     try:
         _fill(packed, sources, sizes, limit, arena)
     except OSError:
-        packed.inline, packed.offsets = _join(sources, sizes)
+        try:
+            packed.inline, packed.offsets = _join(sources, sizes)
+        except MemoryError as error:
+            raise MemoryShort(sum(sizes), available()) from error
         packed.slab_bytes = 0
     return packed
 
@@ -177,7 +185,7 @@ def _fill(
             inline += len(pieces[-1])
         else:
             if isinstance(source, torch.Tensor):
-                memmove(memory.address + at, source.data_ptr(), size)
+                memmove(memory.address + at, _address(source), size)
             else:
                 memory.view[at : at + size] = source
             offsets[place] = at
@@ -215,13 +223,19 @@ def _join(sources: list[torch.Tensor | memoryview], sizes: list[int]) -> tuple[b
     return b"".join(pieces), offsets
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """Say where a tensor's elements are. Raises Unpackable if it has elements and no memory."""
+    address = tensor.data_ptr()
+    if not address:
+        raise Unpackable("a tensor has elements but no memory behind it")
+    return address
+
+
 def _bytes_of(source: torch.Tensor | memoryview, size: int) -> bytes:
     """Copy bytes out, padded so that the next ones begin at a fitting place."""
     if not size:
         return b""
-    data = (
-        read_bytes(source.data_ptr(), size) if isinstance(source, torch.Tensor) else bytes(source)
-    )
+    data = read_bytes(_address(source), size) if isinstance(source, torch.Tensor) else bytes(source)
     gap = -size % INLINE_ALIGNMENT
     return data + bytes(gap) if gap else data
 

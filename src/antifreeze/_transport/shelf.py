@@ -69,31 +69,36 @@ class Shelf:
 
     def __init__(self, seat: int, life: int, returns: Returns) -> None:
         self._seat, self._life, self._returns = seat, life, returns
-        self._slabs: dict[int, Memory | None] = {}  # by slot; None: it could not be received
+        self._slabs: dict[int, Memory | OSError] = {}  # by slot, or why there is none
 
     def put(self, slot: int, descriptor: Descriptor | None, size: int) -> None:
         """Take a new slab; the one that was there before lives as long as batches in it."""
-        self._slabs[slot] = None
         if descriptor is None:
+            self._slabs[slot] = OSError(errno.EMFILE, LOST)
             return
         try:
             self._slabs[slot] = Memory(descriptor.number, size)
-        except OSError:
-            pass
+        except OSError as error:
+            self._slabs[slot] = error
         finally:
             descriptor.close()
 
     def spoil(self, slot: int) -> None:
         """Take nothing more in the slab that a slot has; ask for another one until it comes."""
-        self._slabs[slot] = None
+        self._slabs[slot] = OSError(errno.EMFILE, LOST)
 
     def lacks(self, slot: int) -> bool:
         """Say whether another slab is needed: this one is spoiled, or got lost on its way."""
-        return slot in self._slabs and self._slabs[slot] is None
+        return isinstance(self._slabs.get(slot), OSError)
+
+    def clear(self) -> None:
+        """Let go of all slabs that no batch lies in."""
+        self._slabs.clear()
 
     def view(self, slot: int, generation: int) -> SlabView:
         event = LeaseReturned(self._seat, self._life, Lease(slot, generation))
-        return SlabView(self._slabs.get(slot), event, self._returns)
+        memory = self._slabs.get(slot, OSError(errno.EMFILE, LOST))
+        return SlabView(memory, event, self._returns)
 
 
 class SlabView:
@@ -101,14 +106,14 @@ class SlabView:
 
     __slots__ = ("_event", "_memory", "_returns")
 
-    def __init__(self, memory: Memory | None, event: LeaseReturned, returns: Returns) -> None:
+    def __init__(self, memory: Memory | OSError, event: LeaseReturned, returns: Returns) -> None:
         self._memory, self._event, self._returns = memory, event, returns
 
     def keep(self) -> Anchor:
         """Give the anchor to look at the batch through; when it dies the slab is returned."""
-        if self._memory is None:
+        if isinstance(self._memory, OSError):
             self.give_back()
-            raise OSError(errno.EMFILE, LOST)
+            raise self._memory
         anchor = self._memory.anchor()
         self._returns.watch(anchor, self._event)
         return anchor
@@ -119,8 +124,8 @@ class SlabView:
 
     def look(self) -> memoryview:
         """Give the bytes of the whole slab, to be copied at once."""
-        if self._memory is None:
-            raise OSError(errno.EMFILE, LOST)
+        if isinstance(self._memory, OSError):
+            raise self._memory
         return self._memory.view
 
 
