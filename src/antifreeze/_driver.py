@@ -94,7 +94,7 @@ class Driver:
     ) -> None:
         self._supervisor = Supervisor(plan, story_limit=story_limit)
         self._backend = backend
-        self._clock = clock
+        self._now = clock.now
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._todo: deque[do.Command] = deque()
@@ -155,7 +155,7 @@ class Driver:
             event = ev.EpochAsked(self._epochs, seed_base)
             self._epochs += 1
             try:
-                self._step(event, self._clock.now())
+                self._step(event, self._now())
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
                     self._watchdog = Watchdog(self, watch)
             except BaseException:
@@ -164,16 +164,16 @@ class Driver:
 
     def next(self) -> Any:
         """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
-        self._check_owner()
+        if os.getpid() != self._owner:
+            self._check_owner()
         with self._lock:
-            self._enter()
-            now = self._clock.now()
-            self.loop.come(now)
-            self._answer = None
+            if self._phase is not Phase.OPEN or not self._whole or self._broke_while_away:
+                self._enter()
+            came_at = left_at = self._now()
             if not self._ready:
-                self._ask(now)
-                now = self._clock.now()
-            self.loop.leave(now)
+                self._ask(came_at)
+                left_at = self._now()
+            self.loop.count(came_at, left_at)
             self._whole = False  # an interrupted opening would lose this batch without a word
             try:
                 batch = self._open(self._ready.popleft()) if self._ready else self._give()
@@ -185,10 +185,11 @@ class Driver:
 
     def _ask(self, now: float) -> None:
         """Ask the core, and pump until there is an answer."""
+        self._answer = None
         for event in self._backend.returns():
             self._step(event, now)
         self._step(_LOOP_ASKED, now)
-        while not self._answered():
+        while not self._ready and self._answer is None:
             if self.closed:
                 raise LoaderClosed("the loader was closed while its loop was waiting")
             self._turn()
@@ -202,8 +203,8 @@ class Driver:
                 self._whole = False
                 self._backend.poll_urgent()
                 if notices := self._backend.collect():
-                    self._step(_LOOP_LEFT, self._clock.now())
-                    self._tell(notices, self._clock.now())
+                    self._step(_LOOP_LEFT, self._now())
+                    self._tell(notices, self._now())
                 self._whole = True
         except Exception as error:  # `next` raises it: nobody looks at what a thread writes
             self._broke_while_away = error
@@ -241,14 +242,14 @@ class Driver:
         if not self._supervisor.closed:
             never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
             self._todo.clear()
-            self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._clock.now()))
+            self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._now()))
             for start in never_started + self._failed_starts:
                 event = ev.LifeEnded(start.seat, start.life, Ending(words="it never started"))
-                self._perform_all(self._supervisor.handle(event, self._clock.now()))
+                self._perform_all(self._supervisor.handle(event, self._now()))
         limits = self._supervisor.plan.limits
         longest_s = limits.stop_idle_s + limits.terminate_s + limits.kill_s + MARGIN_S
-        give_up = self._clock.now() + longest_s
-        while not self._supervisor.at_rest and self._clock.now() < give_up:
+        give_up = self._now() + longest_s
+        while not self._supervisor.at_rest and self._now() < give_up:
             self._turn()
         for parcel in self._parcels.values():
             parcel.drop()
@@ -278,9 +279,6 @@ class Driver:
 
     # ---- one step ---------------------------------------------------------------------------
 
-    def _answered(self) -> bool:
-        return bool(self._ready) or self._answer is not None
-
     def _check_owner(self) -> None:
         """Refuse a forked child. Before any lock: another thread may have held it at the fork."""
         if os.getpid() != self._owner:
@@ -308,9 +306,9 @@ class Driver:
     def _turn(self) -> None:
         """Wait for something to happen, at most until the next deadline, and act on it."""
         wakeup = self._supervisor.next_wakeup()
-        self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._clock.now()))
+        self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._now()))
         self._whole = False  # what is collected is told, or the iterator is over
-        notices, now = self._backend.collect(), self._clock.now()
+        notices, now = self._backend.collect(), self._now()
         self._tell(notices, now)
         if wakeup is not None and now >= wakeup:
             self._step(_CLOCK_RANG, now)
@@ -398,7 +396,7 @@ class Driver:
                 raise
             ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
             event = ev.LifeEnded(command.seat, command.life, ending)
-            self._todo.extend(self._supervisor.handle(event, self._clock.now()))
+            self._todo.extend(self._supervisor.handle(event, self._now()))
 
     def _draw(self, count: int) -> None:
         """Ask the sampler for so many batches. What stops it before is told when it is asked
@@ -420,7 +418,7 @@ class Driver:
             else:
                 event, self._sampler_says = self._sampler_says, None
                 assert event is not None
-        self._todo.extend(self._supervisor.handle(event, self._clock.now()))
+        self._todo.extend(self._supervisor.handle(event, self._now()))
 
     def _drop_ready(self) -> None:
         while self._ready:

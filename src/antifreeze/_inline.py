@@ -59,7 +59,7 @@ class InlineDriver:
         with self._lock:
             if self._run is Run.CLOSED:
                 raise LoaderClosed("this iterator was closed; call iter() on the loader")
-            self.loop.come(self._now())
+            came_at = self._now()
             try:
                 indices = next(self._sampler)
             except StopIteration:
@@ -79,7 +79,7 @@ class InlineDriver:
                 self._note(error, indices)
                 raise
             finally:
-                self.loop.leave(self._now())
+                self.loop.count(came_at, self._now())
             self.work.count(fetcher.fetch_s, fetcher.collate_s)
             return batch
 

@@ -284,7 +284,7 @@ class Model:
             assert number in self.parcels, f"{command}: there is no parcel {number}"
             assert self.parcels.pop(number) is not ev.Outcome.ENDED
             parcel = self.sealed.pop(number)
-            assert not parcel.in_slab or len(command.numbers) == 1, f"{command}: not alone"
+            assert not command.copied or len(command.numbers) == 1, f"{command}: not alone"
             self.slabs.deliver(parcel, command.copied)
             ticket = self.sent[number]
             assert ticket.epoch == self.epoch

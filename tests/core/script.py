@@ -144,9 +144,10 @@ def ended(seat: int, number: int, *, life: int = 1) -> ev.ParcelsArrived:
 
 
 def returned(
-    seat: int, slot: int, generation: int = 1, *, life: int = 1, renewed: bool = False
-) -> ev.LeaseReturned:
-    return ev.LeaseReturned(seat, life, Lease(slot, generation, renewed))
+    seat: int, slot: int, generation: int = 1, *, life: int = 1, also: tuple[int, ...] = ()
+) -> ev.LeasesReturned:
+    """Give back a slot, and others of the same life and generation."""
+    return ev.LeasesReturned(tuple((seat, life, each, generation) for each in (slot, *also)))
 
 
 def epoch_asked(epoch: int = 0) -> ev.EpochAsked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._core.commands import DrawTickets, RaiseFault
+from antifreeze._core.commands import Deliver, DrawTickets, RaiseFault
 from antifreeze._core.events import EpochBegun, SamplerEnded, SamplerFailed
 from antifreeze._core.faults import Fault, FaultKind
 from antifreeze._core.pace import BUNDLE_BYTES
@@ -31,6 +31,7 @@ from .script import (
     in_slab,
     kill,
     loaded,
+    returned,
     send,
     start,
     stop,
@@ -209,15 +210,26 @@ def test_a_run_ends_before_a_crash_that_is_raised() -> None:
     s.tell(ASK, deliver(5, 6))
 
 
-def test_a_parcel_in_a_slab_comes_alone() -> None:
+def test_a_run_may_lie_in_slabs_and_in_messages() -> None:
     s = bundled(Plan(seats=1, window=2), batches=6)
     s.tell(loaded(0, 1, 2))
     s.tell(in_slab(0, 3))
     s.tell(in_slab(0, 4))
     s.tell(loaded(0, 5, 6))
-    s.taught(4)
-    for run in ((1, 2), (3,), (4,), (5, 6)):
-        s.tell(ASK, deliver(*run))
+    s.taught(8)
+    s.tell(ASK, deliver(1, 2, 3, 4, 5, 6))
+
+
+def test_a_run_ends_where_the_loop_would_keep_too_many_slabs() -> None:
+    plan = Plan(seats=1, window=2)
+    assert plan.kept == 4
+    s = bundled(plan, batches=8)
+    s.tell(in_slab(0, 1, 2, 3, 4, 5, 6))
+    s.taught(8)
+    s.tell(ASK, deliver(1, 2, 3, 4))
+    s.tell(ASK, Deliver((5,), copied=True))
+    s.tell(returned(0, 1))
+    s.tell(ASK, deliver(6))
 
 
 def test_an_exception_of_the_dataset_travels_in_a_run_like_a_batch() -> None:

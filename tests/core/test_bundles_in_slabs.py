@@ -1,4 +1,4 @@
-"""Bundles of batches that lie in slabs: bounded by their size, and still looked at one by one."""
+"""Bundles of batches that lie in slabs: bounded by their size, and by what the loop may keep."""
 
 from __future__ import annotations
 
@@ -92,9 +92,7 @@ def test_a_slab_by_itself_changes_no_pace() -> None:
     s = bundled(Plan(seats=1, window=2), batches=None)
     s.perform(drawn(*range(8)))
     s.tell(in_slab(0, 1, 2, 3, 4, work_s=4 * TINY_S))
-    s.tell(ASK, deliver(1))
-    s.tell(ASK, deliver(2))
-    s.tell(ASK, deliver(3), draw(5))  # two bundles of five; half of that is out
+    s.tell(ASK, deliver(1, 2, 3, 4), draw(6))  # two bundles of five; four are out
 
 
 def test_slabs_that_nobody_timed_change_no_pace() -> None:
@@ -110,10 +108,9 @@ def test_large_slabs_shorten_the_next_bundles_at_once() -> None:
     s = bundled(ONE, batches=None, bundle=8)
     s.perform(drawn(*range(8)))
     s.tell(in_slab(0, *range(1, 9), work_s=8 * TINY_S, each=QUARTER))
-    for number in range(1, 6):
-        s.tell(ASK, deliver(number))
-        s.tell(returned(0, number - 1))
-    s.tell(ASK, deliver(6), draw(2))  # a bundle of four; half of it is out
+    s.tell(ASK, deliver(1, 2, 3))
+    s.tell(returned(0, 0, also=(1, 2)))
+    s.tell(ASK, deliver(4, 5, 6), draw(2))  # a bundle of four; half of it is out
 
 
 def test_a_window_taken_literally_has_no_bundles_of_slabs() -> None:
@@ -127,14 +124,14 @@ def test_a_window_taken_literally_has_no_bundles_of_slabs() -> None:
 # ---- delivery -------------------------------------------------------------------------------
 
 
-def test_each_slab_of_a_bundle_is_delivered_by_itself() -> None:
+def test_slabs_of_a_bundle_are_delivered_together_as_far_as_the_loop_may_keep_them() -> None:
     s = bundled(ONE, batches=4)
     s.tell(ASK)
-    s.tell(in_slab(0, 1, 2, 3, 4), deliver(1))
-    assert counts(s) == {LeaseState.KEPT: 1, LeaseState.SEALED: 3}
-    s.tell(ASK, deliver(2))
-    s.tell(ASK, deliver(3))
+    s.tell(in_slab(0, 1, 2, 3, 4), deliver(1, 2, 3))
     assert counts(s) == {LeaseState.KEPT: 3, LeaseState.SEALED: 1}
+    s.tell(returned(0, 0))
+    s.tell(ASK, deliver(4))
+    assert counts(s) == {LeaseState.KEPT: 3, LeaseState.FREE: 1}
 
 
 def test_bundles_with_and_without_slabs_keep_their_order() -> None:
@@ -145,25 +142,24 @@ def test_bundles_with_and_without_slabs_keep_their_order() -> None:
     s.taught(4)
     s.tell(in_slab(0, 6))
     s.tell(loaded(0, 7, 8, 9))
-    for run in ((1, 2), (3,), (4,), (5,), (6,), (7, 8, 9)):
+    for run in ((1, 2, 3, 4), (5, 6, 7, 8), (9,)):
         s.tell(ASK, deliver(*run))
 
 
-def test_with_overtake_slabs_come_one_by_one_in_order_of_arrival() -> None:
+def test_with_overtake_slabs_come_in_order_of_arrival() -> None:
     s = bundled(Plan(seats=2, window=2, order=Order.OVERTAKE), batches=8)
     s.tell(in_slab(1, 2, 4))
     s.tell(loaded(0, 1, 3))
     s.tell(in_slab(1, 6))
-    for run in ((2,), (4,), (1, 3), (6,)):
-        s.tell(ASK, deliver(*run))
+    s.tell(ASK, deliver(2, 4, 1, 3))
+    s.tell(ASK, deliver(6))
 
 
 def test_the_loop_keeps_as_many_slabs_of_a_bundle_as_it_may_and_the_rest_is_copied() -> None:
     assert ONE.kept == 3
     s = bundled(ONE, batches=8, bundle=8)
     s.tell(in_slab(0, *range(1, 9)))
-    for number in (1, 2, 3):
-        s.tell(ASK, deliver(number))
+    s.tell(ASK, deliver(1, 2, 3))
     for number in (4, 5):
         s.tell(ASK, deliver(number, copied=True))
     assert counts(s) == {LeaseState.KEPT: 3, LeaseState.SEALED: 3, LeaseState.FREE: 2}
@@ -178,26 +174,36 @@ def test_the_loop_keeps_as_many_slabs_of_a_bundle_as_it_may_and_the_rest_is_copi
 def test_a_loop_that_lets_go_gets_a_whole_bundle_without_a_copy() -> None:
     s = bundled(ONE, batches=8, bundle=8)
     s.tell(in_slab(0, *range(1, 9)))
-    for number in range(1, 9):
-        s.tell(ASK, deliver(number))
-        s.tell(returned(0, number - 1))
-        assert kept(s) == 0
-    assert counts(s) == {LeaseState.FREE: 8}
+    s.tell(ASK, deliver(1, 2, 3))
+    s.tell(returned(0, 0, also=(1, 2)))
+    assert kept(s) == 0
+    s.tell(ASK, deliver(4, 5, 6))
+    s.tell(returned(0, 3, also=(4,)))  # the sixth is still in hand
+    s.tell(ASK, deliver(7, 8))
+    assert counts(s) == {LeaseState.KEPT: 3, LeaseState.FREE: 5}
 
 
 def test_a_fork_spoils_what_the_loop_keeps_of_a_bundle_and_not_what_waits() -> None:
-    s = bundled(ONE, batches=MANY)
-    s.tell(in_slab(0, 1, 2, 3, 4))
-    s.tell(ASK, deliver(1))
+    s = bundled(ONE, batches=None, bundle=8)
+    s.perform(drawn(*range(8)))
+    s.tell(in_slab(0, *range(1, 9)))
+    s.tell(ASK, deliver(1, 2, 3))
     s.tell(FORK)
-    assert counts(s) == {LeaseState.SPOILED: 1, LeaseState.SEALED: 3}
-    s.tell(returned(0, 0))
-    s.tell(ASK, deliver(2), send(0, ticket(5, 4), ticket(6, 5)))
+    assert counts(s) == {LeaseState.SPOILED: 3, LeaseState.SEALED: 5}
+    s.tell(returned(0, 0, also=(1, 2)))
+    s.tell(ASK, deliver(4, 5, 6), draw(6))
+    s.tell(drawn(*range(8, 14)), send(0, *[ticket(n, n - 1) for n in range(9, 15)]))
     (seat,) = s.sup._seats.all
     assert seat.life is not None
-    fifth, sixth = (errand.lease for errand in seat.life.held.values())
-    assert (fifth.slot, fifth.generation, fifth.renewed) == (0, 2, True)
-    assert (sixth.slot, sixth.generation, sixth.renewed) == (4, 1, False)
+    leases = [errand.lease for errand in seat.life.held.values()]
+    assert {lease.slot: lease.renewed for lease in leases} == {
+        2: True,
+        1: True,
+        0: True,
+        8: False,
+        9: False,
+        10: False,
+    }
 
 
 # ---- what is lost and broken off ------------------------------------------------------------
@@ -208,7 +214,7 @@ def test_slabs_that_arrived_outlive_the_life_that_died_over_the_rest_of_its_bund
     s.tell(in_slab(0, 1, 2))
     again = send(0, ticket(5, 2, attempt=2), ticket(6, 3), life=2)
     s.dies(0, start(0, life=2), again, on=3)
-    s.tell(ASK, deliver(1))
+    s.tell(ASK, deliver(1))  # whoever may be next to die is given one ticket at a time
     s.tell(ASK, deliver(2))
     s.ready(0, life=2).tell(in_slab(0, 5, 6, life=2))
     s.tell(ASK, deliver(5))
@@ -219,8 +225,9 @@ def test_slabs_that_arrived_outlive_the_life_that_died_over_the_rest_of_its_bund
 
 def test_a_break_drops_the_slabs_that_wait_and_leaves_the_loop_its_own() -> None:
     s = bundled(replace(ONE, tenure=Tenure.LOADER), batches=4)
-    s.tell(in_slab(0, 1, 2, 3))
+    s.tell(in_slab(0, 1))
     s.tell(ASK, deliver(1))
+    s.tell(in_slab(0, 2, 3))
     s.refill(0)
     s.tell(epoch_asked(1), drop(2), drop(3), begin_epoch(0, 1))
     s.tell(in_slab(0, 4), drop(4))
@@ -234,8 +241,7 @@ def test_a_break_drops_the_slabs_that_wait_and_leaves_the_loop_its_own() -> None
 def test_a_bundle_of_slabs_that_partly_counts_is_partly_dropped() -> None:
     s = bundled(ONE, batches=4)
     s.tell(in_slab(0, 1, 99, 2, 1), drop(99))  # one from nowhere, and one twice
-    s.tell(ASK, deliver(1))
-    s.tell(ASK, deliver(2))
+    s.tell(ASK, deliver(1, 2))
     assert counts(s) == {LeaseState.KEPT: 2, LeaseState.LENT: 2}
     assert s.sup.next_wakeup() is None
     s.tell(RING)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from antifreeze._core.commands import SendTickets
-from antifreeze._core.events import EpochBegun, LeaseReturned, LifeReady
+from antifreeze._core.events import EpochBegun, LeasesReturned, LifeReady
 from antifreeze._core.leases import LeaseState
 from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
 from antifreeze._core.plan import Limits, Plan, Source, Tenure
@@ -101,7 +101,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_what_the_loop_does_not_keep_is_not_its_to_return(lie: LeaseReturned) -> None:
+def test_what_the_loop_does_not_keep_is_not_its_to_return(lie: LeasesReturned) -> None:
     s = Script(Plan(seats=2, window=4), batches=MANY)
     s.begin().ready(0, 1)
     (seat, _) = s.sup._seats.all
@@ -124,11 +124,11 @@ def test_slot_and_generation_say_which_lease_comes_back() -> None:
     """Whether its memory was new is for the worker to know, not for whoever returns it."""
     s = Script(ONE, batches=MANY).begin().ready(0)
     looks_at(s, 1)
-    s.tell(returned(0, 0, renewed=True))
+    s.tell(returned(0, 0))
     assert kept(s) == 0
     looks_at(s, 2, slot=0, generation=2)
     s.tell(FORK)
-    s.tell(returned(0, 1, renewed=True))
+    s.tell(returned(0, 1))
     s.tell(in_slab(0, 3))
     s.tell(ASK, deliver(3), send(0, ticket(4, 3), slot=1, generation=2, renewed=True))
 
@@ -217,7 +217,7 @@ def test_what_the_loop_looks_at_during_a_fork_is_renewed_before_it_is_used_again
     s.tell(ASK, deliver(2), send(0, ticket(3, 2), slot=0, generation=2, renewed=True))
     s.tell(in_slab(0, 3))  # into new memory, which the child has never seen
     s.tell(ASK, deliver(3), send(0, ticket(4, 3), slot=2))
-    s.tell(returned(0, 0, 2, renewed=True))
+    s.tell(returned(0, 0, 2))
     s.loaded(0, 4)
     s.tell(ASK, deliver(4), send(0, ticket(5, 4), slot=2, generation=2))
     s.loaded(0, 5)
@@ -234,7 +234,7 @@ def test_a_slab_is_renewed_once_for_however_many_forks() -> None:
     s.tell(ASK, deliver(2), send(0, ticket(3, 2), slot=0, generation=2, renewed=True))
     s.tell(in_slab(0, 3))
     s.tell(ASK, deliver(3), send(0, ticket(4, 3), slot=2))
-    s.tell(returned(0, 0, 2, renewed=True))
+    s.tell(returned(0, 0, 2))
     looks_at(s, 4, slot=0, generation=3)
 
 

@@ -357,13 +357,10 @@ def test_a_story_for_replay_keeps_everything() -> None:
 
 def test_the_loop_is_either_waiting_or_away_and_between_epochs_neither() -> None:
     account = LoopAccount()
-    account.come(10.0)
-    account.leave(12.0)  # waited 2
-    account.come(15.0)  # away 3
-    account.leave(15.5)  # waited 0.5
+    account.count(10.0, 12.0)  # waited 2
+    account.count(15.0, 15.5)  # away 3, waited 0.5
     account.pause()
-    account.come(100.0)
-    account.leave(101.0)  # waited 1
+    account.count(100.0, 101.0)  # waited 1
     assert (account.waited_s, account.away_s, account.asks) == (3.5, 3.0, 3)
 
 

@@ -50,7 +50,7 @@ def busy() -> Supervisor:
     assert _held(two.life) == [2, 5]
     assert list(sup._dying) == [(2, 1)]
     assert sorted(sup._ledger.window._arrived) == [1, 4]
-    assert list(sup._ledger.kept) == [(0, 1, 0)]
+    assert list(sup._ledger.kept) == [(0, 1, 0, 1)]
     return sup
 
 
@@ -265,7 +265,7 @@ def the_loop_keeps_too_many_slabs(sup: Supervisor) -> None:
         assert lease is not None
         gone.leases.seal(lease)
         gone.leases.keep(lease)
-        sup._ledger.kept[1, 99, lease.slot] = (gone, lease)
+        sup._ledger.kept[1, 99, lease.slot, lease.generation] = (gone, lease)
 
 
 # ---- lives ----------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class World(Model):
     def give_back(self, place: Place) -> None:
         """Let the loop drop the last view of a slab that it kept."""
         lease = self.slabs.give_back(place)
-        self._feed(ev.LeaseReturned(*place[:2], lease))
+        self._feed(ev.LeasesReturned(((*place, lease.generation),)))
 
     def fork(self) -> None:
         self.slabs.fork()
@@ -158,7 +158,7 @@ class World(Model):
         """Give back what the loop does not keep."""
         kept = self.slabs.kept.get((seat, life, lease.slot))
         if kept is None or kept.generation != lease.generation:
-            self._feed(ev.LeaseReturned(seat, life, lease))
+            self._feed(ev.LeasesReturned(((seat, life, lease.slot, lease.generation),)))
 
     def lie_about_epoch(self, seat: int, life: int, epoch: int) -> None:
         if epoch < self.epoch or (seat, life) not in self.workers:

@@ -12,8 +12,7 @@ import weakref
 import pytest
 import torch
 
-from antifreeze._core.events import LeaseReturned, ProgramForked
-from antifreeze._core.leases import Lease
+from antifreeze._core.events import LeasesReturned, ProgramForked
 from antifreeze._transport import memory
 from antifreeze._transport.arena import Arena, Slab, slab_size
 from antifreeze._transport.available import Available, available, in_words
@@ -180,7 +179,7 @@ def shelf_with_slab(returns: Returns) -> Shelf:
     return shelf
 
 
-RETURNED = LeaseReturned(3, 2, Lease(0, 5))
+RETURNED = LeasesReturned(((3, 2, 0, 5),))
 
 
 def test_a_slab_is_returned_when_the_last_look_at_it_ends() -> None:
@@ -231,9 +230,9 @@ def test_a_fork_is_told_before_what_is_returned_after_it() -> None:
 def test_a_slab_that_got_lost_is_known_and_its_lease_comes_back() -> None:
     returns = Returns()
     shelf = Shelf(3, 2, returns)
-    assert not shelf.lacks(0)
+    assert not shelf.lacking
     shelf.put(0, None, 100_000)
-    assert shelf.lacks(0)
+    assert shelf.lacking == {0}
     with pytest.raises(OSError, match="could not be received"):
         shelf.view(0, 5).keep()
     assert list(returns.collect()) == [RETURNED]
@@ -273,7 +272,7 @@ def test_a_mapping_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.UntypedStorage, "from_file", refuse)
     shelf = Shelf(3, 2, Returns())
     shelf.put(0, slab.take_descriptor(), slab.memory.size)
-    assert shelf.lacks(0)
+    assert shelf.lacking == {0}
     with pytest.raises(OSError, match="Cannot allocate memory") as caught:
         shelf.view(0, 5).keep()
     assert caught.value.errno == errno.ENOMEM

@@ -55,7 +55,7 @@ def travel(batch: Any, *, copied: bool = False) -> Any:
     arena.begin(0, renewed=False)
     packed = pack(batch, arena)
     slab = arena.seal(packed.slab_bytes)
-    mark = None if slab is None else SlabMark(0, 1, slab.memory.size)
+    mark = None if slab is None else (0, 1, slab.memory.size)
     bundle = sent(packed, mark)
     view = None
     if slab is not None:

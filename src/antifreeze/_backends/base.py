@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from .._core.accounts import Timings
 from .._core.commands import Force
-from .._core.events import Event, LeaseReturned, Outcome, ProgramForked
+from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
 from .._core.messages import message, record
 from .._core.tickets import Errand
 
@@ -134,7 +134,7 @@ class Backend(Protocol):
     def collect(self) -> Sequence[Notice]:
         """Tell what has happened, in order. Never waits for anybody else."""
 
-    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+    def returns(self) -> Sequence[LeasesReturned | ProgramForked]:
         """Tell which slabs the loop has let go of. Cheap; may be called at any time."""
 
     def watch(self, *, parcels: bool = False) -> Watch | None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from .._core.commands import Force
-from .._core.events import LeaseReturned, Outcome, ParcelsArrived, ProgramForked
+from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.tickets import Errand
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .base import Backend, EpochBrief, LocalParcel, Notice, Parcel, Watch
@@ -93,7 +93,7 @@ class PinnedBackend:
     def abandon(self, seat: int, life: int) -> None:
         self._inner.abandon(seat, life)
 
-    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+    def returns(self) -> Sequence[LeasesReturned | ProgramForked]:
         return self._inner.returns()
 
     def watch(self, *, parcels: bool = False) -> Watch | None:

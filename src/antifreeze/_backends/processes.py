@@ -19,18 +19,19 @@ import pickle
 import select
 import signal
 import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import repeat
 from multiprocessing import reduction
 from typing import Any
 
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
-    LeaseReturned,
+    LeasesReturned,
     LifeEnded,
     LifeReady,
     LifeSilent,
@@ -43,7 +44,7 @@ from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, FrameReader, Kind, prefix
 from .._transport.parcels import Bundle, ReceivedParcel
-from .._transport.shelf import Returns, Shelf
+from .._transport.shelf import Returns, Shelf, SlabView
 from .._transport.status import StatusBoard
 from .._transport.tickets import encode_tickets
 from .._worker.main import run
@@ -53,7 +54,8 @@ from .base import EpochBrief, LocalParcel, Notice
 CHUNK = 64 * 1024  # bytes a read; a larger buffer would be mapped and faulted in anew each time
 REAP_S = 1.0  # from a fork server the exit status comes a little later than the death
 LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
-
+_DESCRIPTOR = struct.Struct("i")
+_RIDERS = socket.CMSG_SPACE(_DESCRIPTOR.size)  # room for the one descriptor a message may carry
 
 Process = multiprocessing.process.BaseProcess
 
@@ -104,12 +106,12 @@ class Line:
                         raise EOFError
                     yield from self.reader.advance(count)
                     continue
-                data, numbers, _, _ = socket.recv_fds(self.sock, CHUNK, 1, socket.MSG_CMSG_CLOEXEC)
+                data, riders, _, _ = self.sock.recvmsg(CHUNK, _RIDERS, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
             except OSError as error:
                 raise EOFError from error
-            descriptors = [Descriptor(number) for number in numbers]
+            descriptors = _descriptors(riders) if riders else []
             if not data:
                 raise EOFError
             yield from self.reader.feed(data, descriptors)
@@ -121,7 +123,7 @@ class Line:
         lease = errand.lease
         if lease.renewed:
             self.shelf.spoil(lease.slot)
-        elif self.shelf.lacks(lease.slot):
+        elif lease.slot in self.shelf.lacking:
             return Errand(errand.ticket, replace(lease, renewed=True))
         return errand
 
@@ -132,6 +134,16 @@ class Line:
         self.pidfd.close()
         self.shelf.clear()
         multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
+
+
+def _descriptors(riders: list[tuple[int, int, bytes]]) -> list[Descriptor]:
+    """Take the descriptors that came with a message. (`socket.recv_fds` is slow without any.)"""
+    found: list[Descriptor] = []
+    for level, kind, data in riders:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            whole = len(data) - len(data) % _DESCRIPTOR.size
+            found += [Descriptor(number) for (number,) in _DESCRIPTOR.iter_unpack(data[:whole])]
+    return found
 
 
 @contextlib.contextmanager
@@ -256,7 +268,8 @@ class ProcessBackend:
         line = self._lines.get((seat, life))
         if line is None:
             return
-        errands = [line.renewed(errand) for errand in errands]
+        if line.shelf.lacking or any(errand.lease.renewed for errand in errands):
+            errands = [line.renewed(errand) for errand in errands]
         try:
             body = encode_tickets(errands)
         except Exception as error:  # indices of the user's own making that cannot be pickled
@@ -321,7 +334,7 @@ class ProcessBackend:
         notices, self._notices = self._notices, []
         return notices
 
-    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+    def returns(self) -> Sequence[LeasesReturned | ProgramForked]:
         return self._returns.collect()
 
     def watch(self, *, parcels: bool = False) -> DeathWatch:
@@ -412,12 +425,16 @@ class ProcessBackend:
         bundle = Bundle.decode(frame.body)
         outcome, timings, shelf = bundle.outcome, bundle.timings, line.shelf
         if frame.descriptor is not None or frame.lost:
-            mark = bundle.marks[0]
-            shelf.put(mark.slot, frame.descriptor, mark.size)
-        views = [shelf.view(mark.slot, mark.generation) for mark in bundle.marks]
+            slot, _, size = bundle.marks[0]
+            shelf.put(slot, frame.descriptor, size)
+        slab_bytes = 0
+        views: list[SlabView | None] = []
+        for slot, generation, size in bundle.marks:
+            views.append(shelf.view(slot, generation))
+            slab_bytes += size
         parcels = [
             ReceivedParcel(number, outcome, packed, slab)
-            for (number, packed), slab in zip_longest(bundle.parcels, views)
+            for (number, packed), slab in zip(bundle.parcels, views or repeat(None), strict=False)
         ]
         event = ParcelsArrived(
             line.seat,
@@ -426,7 +443,7 @@ class ProcessBackend:
             outcome,
             timings.fetch_s + timings.collate_s + timings.pack_s,
             bool(views),
-            sum(mark.size for mark in bundle.marks),
+            slab_bytes,
         )
         return Notice(event, parcels, timings)
 

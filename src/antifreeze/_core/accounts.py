@@ -23,18 +23,15 @@ class LoopAccount:
     waited_s: float = 0.0
     away_s: float = 0.0
     asks: int = 0
-    _came_at: float = 0.0
     _left_at: float | None = None
 
-    def come(self, now: float) -> None:
+    def count(self, came_at: float, left_at: float) -> None:
+        """Add one call of `next`: when the loop came, and when it left."""
         if self._left_at is not None:
-            self.away_s += now - self._left_at
-        self._came_at = now
+            self.away_s += came_at - self._left_at
+        self.waited_s += left_at - came_at
+        self._left_at = left_at
         self.asks += 1
-
-    def leave(self, now: float) -> None:
-        self.waited_s += now - self._came_at
-        self._left_at = now
 
     def pause(self) -> None:
         """Forget when the loop left: time between two epochs is not work of the loop."""

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from .faults import Ending
-from .leases import Lease
+from .leases import Filling
 from .messages import message
 
 
@@ -90,12 +90,10 @@ class ParcelsArrived:
 
 
 @message
-class LeaseReturned:
-    """The loop let go of the last view of a slab."""
+class LeasesReturned:
+    """The loop let go of the last view of these slabs."""
 
-    seat: int
-    life: int
-    lease: Lease
+    fillings: tuple[Filling, ...]
 
 
 @message
@@ -142,7 +140,7 @@ Event = (
     | LifeReady
     | EpochBegun
     | ParcelsArrived
-    | LeaseReturned
+    | LeasesReturned
     | ProgramForked
     | LifeEnded
     | LifeSilent

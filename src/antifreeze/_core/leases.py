@@ -50,6 +50,10 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseCue], LeaseState] = {
 }
 
 
+# What one lease has a slab filled with: seat, life, slot, generation.
+Filling = tuple[int, int, int, int]
+
+
 @message
 class Lease:
     slot: int

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 
 from .faults import Fault
-from .leases import Lease
+from .leases import Filling, Lease
 from .messages import message
 from .plan import Plan
 from .reorder import ReorderWindow
 from .seats import Life, Seat
 from .tickets import Errand, Ticket
-
-KeptKey = tuple[int, int, int]  # seat, life, slot
 
 
 @message
@@ -35,7 +34,7 @@ class Ledger:
         self.pending: list[Ticket] = []  # in nobody's hands; by position
         self.arrived: dict[int, Arrival] = {}  # by ticket number
         # What the loop looks at, of whatever epoch; at most `_keep_limit`.
-        self.kept: dict[KeptKey, tuple[Life, Lease]] = {}
+        self.kept: dict[Filling, tuple[Life, Lease]] = {}
         self._keep_limit = plan.kept
         self._faults: dict[int, Fault] = {}  # by ticket number
         self._numbers = 0
@@ -75,22 +74,28 @@ class Ledger:
     def release(self, most: int) -> tuple[tuple[int, ...], bool]:
         """Give the numbers of the tickets that are due now, and whether to copy them.
 
-        A parcel in a slab comes alone, and so does a fault. Nothing if the loop must wait.
+        What must be copied, because the loop keeps too much, comes alone, and so does a fault.
+        Nothing if the loop must wait.
         """
         numbers: list[int] = []
         while len(numbers) < most and (number := self.window.ready()) is not None:
             arrival = self.arrived.get(number)
-            if numbers and (arrival is None or arrival.in_slab):
+            full = len(self.kept) >= self._keep_limit
+            alone = arrival is None or (arrival.in_slab and full)
+            if alone and numbers:
                 break
             self.window.release()
             numbers.append(number)
             if arrival is None:
-                break  # a fault
+                break
             del self.arrived[number]
             arrival.seat.undelivered -= 1
-            if arrival.in_slab:
-                return (number,), not self._keep(arrival)
-            arrival.life.leases.free(arrival.lease)
+            if alone or not arrival.in_slab:
+                arrival.life.leases.free(arrival.lease)
+            else:
+                self._keep(arrival)
+            if alone:
+                return (number,), True
         return tuple(numbers), False
 
     def take_fault(self, number: int) -> Fault | None:
@@ -107,24 +112,22 @@ class Ledger:
         self.pending.clear()
         return numbers
 
-    def take_back(self, seat: int, life: int, lease: Lease) -> None:
+    def take_back(self, fillings: Iterable[Filling]) -> None:
         """Have back what the loop kept. What it did not keep is not its to return."""
-        kept = self.kept.get((seat, life, lease.slot))
-        if kept is not None and kept[1].generation == lease.generation:
-            del self.kept[seat, life, lease.slot]
-            kept[0].leases.free(lease)
+        for filling in fillings:
+            kept = self.kept.pop(filling, None)
+            if kept is not None:
+                life, lease = kept
+                life.leases.free(lease)
 
     def spoil_kept(self) -> None:
         """Use nothing again that the loop keeps now, once it comes back."""
         for life, lease in self.kept.values():
             life.leases.spoil(lease)
 
-    def _keep(self, arrival: Arrival) -> bool:
-        """Leave a slab to the loop, if it does not keep too many."""
-        leases, lease = arrival.life.leases, arrival.lease
-        if len(self.kept) >= self._keep_limit:
-            leases.free(lease)
-            return False
-        leases.keep(lease)
-        self.kept[arrival.seat.number, arrival.life.number, lease.slot] = (arrival.life, lease)
-        return True
+    def _keep(self, arrival: Arrival) -> None:
+        """Leave a slab to the loop."""
+        life, lease = arrival.life, arrival.lease
+        life.leases.keep(lease)
+        filling = (arrival.seat.number, life.number, lease.slot, lease.generation)
+        self.kept[filling] = (life, lease)

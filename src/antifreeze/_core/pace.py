@@ -10,7 +10,7 @@ from __future__ import annotations
 # What one bundle may take to load. What is loaded of it is sent every millisecond.
 BUNDLE_S = 0.004
 # What the slabs of one bundle may hold: what is in flight stays small beside the program itself.
-BUNDLE_BYTES = 1024 * 1024
+BUNDLE_BYTES = 2 * 1024 * 1024
 # Tickets a bundle; beyond it the cost of the message no longer shows.
 LONGEST = 64
 _SHARE = 0.25  # of a new measurement in the running mean

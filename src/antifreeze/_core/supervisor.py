@@ -70,7 +70,7 @@ class Supervisor:
             ev.LifeReady: self._on_life_ready,
             ev.EpochBegun: self._on_epoch_begun,
             ev.ParcelsArrived: self._on_parcels_arrived,
-            ev.LeaseReturned: self._on_lease_returned,
+            ev.LeasesReturned: self._on_leases_returned,
             ev.ProgramForked: self._on_program_forked,
             ev.LifeEnded: self._on_life_ended,
             ev.LifeSilent: self._on_life_silent,
@@ -327,9 +327,9 @@ class Supervisor:
         if number not in self._ledger.arrived:  # else it came twice; the first one counts
             out.append(do.DropParcel(number))
 
-    def _on_lease_returned(self, event: ev.LeaseReturned, now: float, out: Out) -> None:
-        self._ledger.take_back(event.seat, event.life, event.lease)
-        if self._ledger.pending:  # perhaps for want of this lease
+    def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
+        self._ledger.take_back(event.fillings)
+        if self._ledger.pending:  # perhaps for want of a lease
             self._go_on(now, out)
 
     def _on_program_forked(self, event: ev.ProgramForked, now: float, out: Out) -> None:

@@ -16,6 +16,7 @@ from .._core.messages import message
 from .descriptors import Descriptor
 
 PREFIX = struct.Struct("<QBB")
+_SIZE = PREFIX.size
 
 
 class Kind(IntEnum):
@@ -27,6 +28,9 @@ class Kind(IntEnum):
     READY = 16
     EPOCH_BEGUN = 17
     PARCELS = 18
+
+
+_KINDS = {int(kind): kind for kind in Kind}
 
 
 @message
@@ -42,7 +46,7 @@ def prefix(kind: Kind, length: int, descriptors: int = 0) -> bytes:
 
 
 class FrameReader:
-    """Cut a stream of bytes into frames. Each body is its own writable memory."""
+    """Cut a stream of bytes into frames. Most come whole; of others the parts are collected."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -68,14 +72,21 @@ class FrameReader:
         self._descriptors.extend(descriptors)
         view = memoryview(data)
         while view:
+            if self._body is None and not self._head and len(view) >= _SIZE:
+                length, kind, carries = PREFIX.unpack_from(view)
+                end = _SIZE + length
+                if len(view) >= end:
+                    yield self._frame(_KINDS[kind], view[_SIZE:end], carries)
+                    view = view[end:]
+                    continue
             if self._body is None:
-                missing = PREFIX.size - len(self._head)
+                missing = _SIZE - len(self._head)
                 self._head += view[:missing]
                 view = view[missing:]
-                if len(self._head) < PREFIX.size:
+                if len(self._head) < _SIZE:
                     return
                 length, kind, self._carries = PREFIX.unpack(self._head)
-                self._kind = Kind(kind)
+                self._kind = _KINDS[kind]
                 self._head.clear()
                 self._body, self._filled = bytearray(length), 0
             taken = min(len(view), len(self._body) - self._filled)
@@ -88,8 +99,10 @@ class FrameReader:
         if self._body is None or self._filled < len(self._body):
             return
         body, self._body = memoryview(self._body), None
-        descriptor = None
-        if self._carries and self._descriptors:
-            descriptor = self._descriptors.popleft()
-        lost = bool(self._carries) and descriptor is None
-        yield Frame(self._kind, body, descriptor, lost)
+        yield self._frame(self._kind, body, self._carries)
+
+    def _frame(self, kind: Kind, body: memoryview, carries: int) -> Frame:
+        if not carries:
+            return Frame(kind, body)
+        descriptor = self._descriptors.popleft() if self._descriptors else None
+        return Frame(kind, body, descriptor, descriptor is None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .._core.messages import message, record
+from .._core.messages import record
 from .arena import Anchor
 from .exceptions import PackedException, rebuild_exception
 from .packing import Packed, find_grad
@@ -18,13 +18,8 @@ from .unpacking import Copies, copy_out, unpack
 OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED)
 
 
-@message
-class SlabMark:
-    """Where in a worker's memory a parcel lies."""
-
-    slot: int
-    generation: int
-    size: int  # of the slab
+# Where in a worker's memory a parcel lies: slot, generation, size of the slab.
+SlabMark = tuple[int, int, int]
 
 
 class Bundle:
@@ -70,7 +65,7 @@ class Bundle:
         return pickle.dumps(
             (
                 OUTCOMES.index(self.outcome),
-                [(mark.slot, mark.generation, mark.size) for mark in self.marks],
+                self.marks,
                 (self.fetch_s, self.collate_s, self.pack_s, self.begun_at, self.sealed_at),
                 [(number, _fields(packed)) for number, packed in self.parcels],
             ),
@@ -81,7 +76,7 @@ class Bundle:
     def decode(cls, body: memoryview) -> Bundle:
         outcome, marks, timings, parcels = pickle.loads(body)
         bundle = cls(OUTCOMES[outcome])
-        bundle.marks = [SlabMark(*mark) for mark in marks]
+        bundle.marks = marks
         bundle.fetch_s, bundle.collate_s, bundle.pack_s, *times = timings
         bundle.begun_at, bundle.sealed_at = times
         bundle.parcels = [

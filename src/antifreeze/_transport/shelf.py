@@ -14,8 +14,8 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 
-from .._core.events import LeaseReturned, ProgramForked
-from .._core.leases import Lease
+from .._core.events import LeasesReturned, ProgramForked
+from .._core.leases import Filling
 from .arena import Anchor
 from .descriptors import Descriptor
 from .memory import Memory
@@ -26,42 +26,48 @@ _all: weakref.WeakSet[Returns] = weakref.WeakSet()
 
 
 class _Watch(weakref.ref[Anchor]):
-    __slots__ = ("event",)
-    event: LeaseReturned
+    __slots__ = ("filling",)
+    filling: Filling
 
 
 class Returns:
     """Slabs that the loop has let go of, in the order in which it did."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Watch | LeaseReturned | ProgramForked] = deque()
-        self._watched: dict[int, _Watch] = {}  # by identity; a weakref must live to tell
+        self._queue: deque[_Watch | Filling | ProgramForked] = deque()
+        self._watched: dict[Filling, _Watch] = {}  # a weakref must live to tell
         _all.add(self)
 
-    def watch(self, anchor: Anchor, event: LeaseReturned) -> None:
+    def watch(self, anchor: Anchor, filling: Filling) -> None:
         watch = _Watch(anchor, self._queue.append)
-        watch.event = event
-        self._watched[id(watch)] = watch
+        watch.filling = filling
+        self._watched[filling] = watch
 
-    def put(self, event: LeaseReturned | ProgramForked) -> None:
-        self._queue.append(event)
+    def put(self, note: Filling | ProgramForked) -> None:
+        self._queue.append(note)
 
-    def collect(self) -> Sequence[LeaseReturned | ProgramForked]:
+    def collect(self) -> Sequence[LeasesReturned | ProgramForked]:
         """Give what happened since the last call. Never waits."""
-        if not self._queue:
+        queue = self._queue
+        if not queue:
             return ()
-        events: list[LeaseReturned | ProgramForked] = []
-        while self._queue:
-            note = self._queue.popleft()
+        events: list[LeasesReturned | ProgramForked] = []
+        fillings: list[Filling] = []
+        while queue:
+            note = queue.popleft()
             if isinstance(note, _Watch):
-                del self._watched[id(note)]
-                events.append(note.event)
-            else:
+                fillings.append(note.filling)
+                del self._watched[note.filling]
+            elif isinstance(note, tuple):
+                fillings.append(note)
+            else:  # what was returned before it must be told before it
+                if fillings:
+                    events.append(LeasesReturned(tuple(fillings)))
+                    fillings = []
                 events.append(note)
+        if fillings:
+            events.append(LeasesReturned(tuple(fillings)))
         return events
-
-    def __len__(self) -> int:
-        return len(self._queue)
 
 
 class Shelf:
@@ -70,44 +76,45 @@ class Shelf:
     def __init__(self, seat: int, life: int, returns: Returns) -> None:
         self._seat, self._life, self._returns = seat, life, returns
         self._slabs: dict[int, Memory | OSError] = {}  # by slot, or why there is none
+        self.lacking: set[int] = set()  # slots that need another slab: spoiled, or lost on its way
 
     def put(self, slot: int, descriptor: Descriptor | None, size: int) -> None:
         """Take a new slab; the one that was there before lives as long as batches in it."""
         if descriptor is None:
-            self._slabs[slot] = OSError(errno.EMFILE, LOST)
+            self.spoil(slot)
             return
         try:
             self._slabs[slot] = Memory(descriptor.number, size)
+            self.lacking.discard(slot)
         except OSError as error:
             self._slabs[slot] = error
+            self.lacking.add(slot)
         finally:
             descriptor.close()
 
     def spoil(self, slot: int) -> None:
         """Take nothing more in the slab that a slot has; ask for another one until it comes."""
         self._slabs[slot] = OSError(errno.EMFILE, LOST)
-
-    def lacks(self, slot: int) -> bool:
-        """Say whether another slab is needed: this one is spoiled, or got lost on its way."""
-        return isinstance(self._slabs.get(slot), OSError)
+        self.lacking.add(slot)
 
     def clear(self) -> None:
         """Let go of all slabs that no batch lies in."""
         self._slabs.clear()
 
     def view(self, slot: int, generation: int) -> SlabView:
-        event = LeaseReturned(self._seat, self._life, Lease(slot, generation))
-        memory = self._slabs.get(slot, OSError(errno.EMFILE, LOST))
-        return SlabView(memory, event, self._returns)
+        memory = self._slabs.get(slot)
+        if memory is None:
+            memory = OSError(errno.EMFILE, LOST)
+        return SlabView(memory, (self._seat, self._life, slot, generation), self._returns)
 
 
 class SlabView:
     """The slab of one parcel, until it is opened."""
 
-    __slots__ = ("_event", "_memory", "_returns")
+    __slots__ = ("_filling", "_memory", "_returns")
 
-    def __init__(self, memory: Memory | OSError, event: LeaseReturned, returns: Returns) -> None:
-        self._memory, self._event, self._returns = memory, event, returns
+    def __init__(self, memory: Memory | OSError, filling: Filling, returns: Returns) -> None:
+        self._memory, self._filling, self._returns = memory, filling, returns
 
     def keep(self) -> Anchor:
         """Give the anchor to look at the batch through; when it dies the slab is returned."""
@@ -115,12 +122,12 @@ class SlabView:
             self.give_back()
             raise self._memory
         anchor = self._memory.anchor()
-        self._returns.watch(anchor, self._event)
+        self._returns.watch(anchor, self._filling)
         return anchor
 
     def give_back(self) -> None:
         """Return the slab without a look at it."""
-        self._returns.put(self._event)
+        self._returns.put(self._filling)
 
     def look(self) -> memoryview:
         """Give the bytes of the whole slab, to be copied at once."""

@@ -72,7 +72,7 @@ def rebuild(entry: Entry, memory: Any, offset: int) -> torch.Tensor:
         if strides is not None:
             tensor = tensor.as_strided(shape, strides)
         elif len(shape) != 1:
-            tensor = tensor.view(shape)
+            tensor = tensor.view(*shape) if shape else tensor.view(shape)
     else:
         tensor = torch.empty(shape, dtype=DTYPES[code], device="cpu")
     return tensor.requires_grad_() if grad else tensor

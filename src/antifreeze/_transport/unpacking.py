@@ -29,12 +29,18 @@ def copy_out(packed: Packed, slab: memoryview) -> Copies:
 
 def unpack(packed: Packed, anchor: Anchor | None = None, copies: Copies | None = None) -> Any:
     """Build the batch. Raises whatever the user's own classes raise when they are rebuilt."""
+    if packed.skeleton is None:  # one tensor, and nothing else
+        at = packed.offsets[0]
+        memory: Any = anchor
+        if at < 0:
+            memory, at = bytearray(packed.inline), ~at
+        elif copies is not None:
+            memory, at = copies[0], 0
+        return rebuild(packed.table[0], memory, at)  # type: ignore[arg-type]
     inline = bytearray(packed.inline)
-    if packed.skeleton is None and packed.offsets[0] == ~0:
-        return rebuild(packed.table[0], inline, 0)  # type: ignore[arg-type]
     parts: list[Any] = []
     for place, (entry, at) in enumerate(zip(packed.table, packed.offsets, strict=True)):
-        memory: Any = anchor
+        memory = anchor
         if at < 0:
             memory, at = inline, ~at
         elif copies is not None:
@@ -44,8 +50,6 @@ def unpack(packed: Packed, anchor: Anchor | None = None, copies: Copies | None =
         else:
             parts.append(rebuild(entry, memory, at))
     skeleton: Any = packed.skeleton
-    if skeleton is None:
-        return parts[0]
     if not skeleton:
         skeleton = parts.pop()
     return pickle.loads(skeleton, buffers=parts)

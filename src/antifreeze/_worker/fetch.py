@@ -31,8 +31,6 @@ class Fetcher:
         self._phase = ""  # what is being done, and to which index or indices
         self.fetch_s = 0.0
         self.collate_s = 0.0
-        self.began_at = 0.0
-        self.done_at = 0.0
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._stream = iter(job.dataset)
@@ -43,7 +41,7 @@ class Fetcher:
         A StopIteration from user code would end the caller's `for` loop without a word, so it
         becomes a RuntimeError, as in Python's own generators.
         """
-        self.began_at = began = monotonic()
+        began = monotonic()
         try:
             samples = self._samples(indices)
             fetched = monotonic()
@@ -53,8 +51,7 @@ class Fetcher:
             if self._before_collating is not None:
                 self._before_collating()
             batch = self._job.collate_fn(samples)
-            self.done_at = monotonic()
-            self.collate_s = self.done_at - fetched
+            self.collate_s = monotonic() - fetched
         except StopIteration as error:
             raise RuntimeError(f"StopIteration was raised while {self.doing()}") from error
         return batch
@@ -74,11 +71,12 @@ class Fetcher:
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
             return dataset.__getitems__(indices)
-        samples = []
+        samples: list[Any] = []
+        append = samples.append
         index = None
         try:
             for index in indices:
-                samples.append(dataset[index])
+                append(dataset[index])
         except BaseException:
             self._phase, self._about = f"loading sample {shown(index)}", None
             raise

@@ -17,7 +17,7 @@ from .._core.pace import BUNDLE_BYTES
 from .._transport.arena import Slab
 from .._transport.framing import Kind
 from .._transport.packing import Packed
-from .._transport.parcels import Bundle, SlabMark
+from .._transport.parcels import Bundle
 from .._transport.status import StatusLine
 from .._transport.tickets import Order
 from .channel import Channel, MainGone
@@ -71,8 +71,8 @@ class Outbox:
             if slab.descriptor is not None:
                 self._send_new(order, packed, timings, slab)
                 return True
-            mark = SlabMark(order.slot, order.generation, slab.memory.size)
-            self._bytes += mark.size * FULL_BYTES // BUNDLE_BYTES
+            mark = (order.slot, order.generation, slab.memory.size)
+            self._bytes += slab.memory.size * FULL_BYTES // BUNDLE_BYTES
         if not self._bundle.parcels:
             self._since = timings.sealed_at
         self._bundle.add(order.number, packed, timings, mark)
@@ -133,7 +133,7 @@ class Outbox:
         """Send a parcel that lies in a new slab, and the slab's descriptor with it."""
         self.flush()
         bundle = Bundle(Outcome.LOADED)
-        mark = SlabMark(order.slot, order.generation, slab.memory.size)
+        mark = (order.slot, order.generation, slab.memory.size)
         bundle.add(order.number, packed, timings, mark)
         descriptor = slab.take_descriptor()
         assert descriptor is not None

@@ -20,7 +20,7 @@ from .._core.accounts import Timings
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
-    LeaseReturned,
+    LeasesReturned,
     LifeEnded,
     LifeReady,
     Outcome,
@@ -130,7 +130,7 @@ class SimulatedBackend:
         notices, self._notices = self._notices, []
         return notices
 
-    def returns(self) -> Sequence[LeaseReturned | ProgramForked]:
+    def returns(self) -> Sequence[LeasesReturned | ProgramForked]:
         return ()
 
     def watch(self, *, parcels: bool = False) -> None:
