@@ -302,8 +302,8 @@ class ProcessBackend:
         if self._notices:
             timeout_s = 0.0
         longest = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
-        self._polled = self._poller.poll(0)
-        if self._polled or not longest:
+        if not longest:
+            self._polled = self._poller.poll(0)
             return
         self._status.set_waiting(True)
         try:

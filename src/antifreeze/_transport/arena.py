@@ -119,6 +119,15 @@ class Arena:
         inside = start <= address and address + size <= start + self.used
         return address - start if inside else None
 
+    def put(self, address: int, size: int) -> int:
+        """Have these bytes in the slab, if they are not there yet, and say where."""
+        offset = self.offset_of(address, size)
+        if offset is None:
+            memory, offset = self.make_room(aligned(size)), self.used
+            memmove(memory.address + offset, address, size)
+            self.used += aligned(size)
+        return offset
+
     def make_room(self, size: int) -> Memory:
         """Have room for so many bytes more than are used; what is there stays at its offset."""
         needed = self.used + size

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 from dataclasses import replace
@@ -118,8 +119,10 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
         size = byte_size(entry)
         if 0 < size < SMALL_BYTES:
             return Packed(None, [entry], [~0], read_bytes(_address(obj), size))
-        if arena is not None and (offset := arena.offset_of(obj.data_ptr(), size)) is not None:
-            return Packed(None, [entry], [offset], b"", arena.used)
+        if arena is not None and size:
+            with contextlib.suppress(OSError):
+                offset = arena.put(_address(obj), size)
+                return Packed(None, [entry], [offset], b"", arena.used)
         return _place(Packed(None, [entry], [], b""), [obj], arena)
     stream = io.BytesIO()
     try:

@@ -9,9 +9,10 @@ from torch.utils.data import _utils as torch_data
 
 from .._transport.arena import Arena
 from .._transport.memory import MemoryShort
-from .._transport.packing import SMALL_BYTES
 
 _PLAIN = {torch.Tensor}
+# A smaller stack is copied to the slab in less time than it takes to see that it may be made there.
+WORTH_BYTES = 64 * 1024
 
 
 def collate_into(arena: Arena) -> None:
@@ -46,7 +47,7 @@ def _room(batch: Any, arena: Arena) -> torch.Tensor | None:
     """
     first = batch[0]
     size = first.numel() * first.element_size() * len(batch)
-    if size < SMALL_BYTES or not first.is_cpu or first.is_quantized or first.is_nested:
+    if size < WORTH_BYTES or not first.is_cpu or first.is_quantized or first.is_nested:
         return None
     dtype = first.dtype
     if set(map(type, batch)) != _PLAIN or {each.dtype for each in batch} != {dtype}:

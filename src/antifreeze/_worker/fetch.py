@@ -6,6 +6,7 @@ The same code runs in a worker and, with no workers, in the main process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import length_hint
 from typing import Any
 
 from .._clock import monotonic
@@ -71,16 +72,18 @@ class Fetcher:
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
             return dataset.__getitems__(indices)
-        samples: list[Any] = []
-        append = samples.append
-        index = None
+        if type(indices) is not list:
+            self._phase, self._about = "going through", indices
+            indices = list(indices)
+        left = iter(indices)
         try:
-            for index in indices:
-                append(dataset[index])
+            return [dataset[index] for index in left]
         except BaseException:
+            # A list's iterator knows how much is left of it; to count costs more than to load,
+            # where a sample is a row of a table.
+            index = indices[len(indices) - length_hint(left) - 1]
             self._phase, self._about = f"loading sample {shown(index)}", None
             raise
-        return samples
 
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None

@@ -1,7 +1,7 @@
 """What a worker has loaded and not yet sent: tiny parcels wait a moment for company.
 
-1. A parcel waits for a millisecond at most while others are being loaded, and half of that if the
-   loop waits.
+1. A parcel waits for a millisecond at most while others are being loaded. If the loop waits it
+   goes at once, unless a message went less than a millisecond ago.
 2. If the next sample turns out to be slow, or hangs, a thread sends what waits, a few milliseconds
    later. It starts with the first bundle; workers whose batches travel alone have no such thread.
 """
@@ -23,9 +23,8 @@ from .._transport.tickets import Order
 from .channel import Channel, MainGone
 
 FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
-# While the loop waits, a parcel waits no longer than this: about what a message costs both sides.
-HURRY_S = 0.0005
-FLUSH_S = 0.001  # ... and never longer than this while other batches are being loaded
+# Messages need not come closer together than this. A message costs both sides a tenth of it.
+FLUSH_S = 0.001
 # How often the thread looks while bundles are made: seldom enough to cost nothing.
 LOOK_S = 0.005
 IDLE_LOOKS = 20  # without anything new; then it sleeps until something comes
@@ -41,6 +40,7 @@ class Outbox:
         self._bundle = Bundle(Outcome.LOADED)
         self._bytes = 0
         self._since = 0.0  # when the oldest parcel was put in
+        self._sent_at = 0.0  # when the last bundle went
         self._lock = threading.RLock()  # against the thread of this process, nobody else
         self._put_some = threading.Event()
         self._nothing = threading.Event()  # never set: to sleep on
@@ -77,11 +77,11 @@ class Outbox:
             self._since = timings.sealed_at
         self._bundle.add(order.number, packed, timings, mark)
         self._bytes += len(packed.inline) + len(packed.skeleton or b"")
-        age = timings.sealed_at - self._since
+        now = timings.sealed_at
         if (
             self._bytes >= FULL_BYTES
-            or age >= FLUSH_S
-            or (age >= HURRY_S and self._status.loop_waits)
+            or now - self._since >= FLUSH_S
+            or (now - self._sent_at >= FLUSH_S and self._status.loop_waits)
         ):
             self.flush()
             return True
@@ -92,7 +92,7 @@ class Outbox:
     def flush(self) -> None:
         with self._lock:
             if self._bundle.parcels:
-                body = self._bundle.encode()
+                body, self._sent_at = self._bundle.encode(), self._bundle.sealed_at
                 self.clear()
                 self._channel.send(Kind.PARCELS, body)
 
