@@ -1,8 +1,7 @@
 """One loop over a loader: torch's iterator, as far as others look at it, on our engine.
 
-Imported by the first `iter` of a program, not by `import antifreeze`: the engine's classes take
-longer to make than a user should wait who only imports. What only some loaders need is imported
-where they need it.
+What only some loaders need is imported where they need it: importing the package should cost
+little beside importing torch.
 
 1. Each iterator has its own driver; persistent workers keep theirs from epoch to epoch.
 2. Clean-up is tied to the iterator's life by weakref, in the process that made it, and to exit.

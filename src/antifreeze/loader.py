@@ -1,7 +1,8 @@
 """`DataLoader`: torch's signature and behaviour. Only it and `iteration.py` know torch's loader.
 
 1. A real subclass: torch's constructor checks and stores the arguments; public attributes are its.
-2. Nothing starts before `iter`, and the engine is imported then.
+2. Nothing starts before `iter`. The engine is imported with this module, where it can run: the
+   first batch need not wait for that.
 """
 
 from __future__ import annotations
@@ -126,6 +127,11 @@ class DataLoader(torch_data.DataLoader[T]):
         from ._backends.processes import ProcessBackend
 
         return ProcessBackend(job, self.multiprocessing_context)
+
+
+if not _platform.switched_off() and not _platform.missing():
+    from . import iteration  # noqa: F401
+    from ._backends import processes  # noqa: F401
 
 
 @functools.cache

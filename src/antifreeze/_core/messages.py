@@ -1,8 +1,8 @@
 """What events, commands, snapshots and other values are made of.
 
 Three kinds of slotted dataclass. `dataclasses` compiles five methods for each class, which takes
-half a millisecond; with the sixty classes of this package the first batch of every program would
-come 40 ms later. So here only `__init__` is compiled, and the rest is shared. To everybody else
+half a millisecond; with the sixty classes of this package importing it would take 40 ms longer.
+So here only `__init__` is compiled, on first use, and the rest is shared. To everybody else
 (`dataclasses.fields`, `replace`, pickle, the type checker) they are dataclasses.
 """
 
@@ -70,7 +70,7 @@ def _build(cls: type[T], methods: dict[str, Any]) -> type[T]:
     namespace["__dataclass_fields__"] = fields
     namespace["__dataclass_params__"] = _PARAMS
     namespace["__replace__"] = dataclasses.replace
-    namespace["__init__"] = _init(namespace, fields)
+    namespace["__init__"] = _init_on_first_use(namespace, fields)
     made: type[T] = type(cls.__name__, cls.__bases__, namespace)
     return made
 
@@ -82,6 +82,20 @@ def _field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
         made = dataclasses.field(default=default)
     made.name, made.type, made._field_type = name, cls.__annotations__[name], _KIND_OF_FIELD
     return made  # type: ignore[no-any-return]
+
+
+def _init_on_first_use(
+    namespace: dict[str, Any], fields: dict[str, dataclasses.Field[Any]]
+) -> Callable[..., None]:
+    """Compile `__init__` when the first object is made: most programs never crash, so most of
+    them never make half of the classes."""
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:
+        init = _init(namespace, fields)
+        type(self).__init__ = init
+        init(self, *values, **named)
+
+    return __init__
 
 
 def _init(
