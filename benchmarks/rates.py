@@ -18,6 +18,8 @@ from workloads import Workload
 TURN_S, TURN_QUICK_S = 0.15, 0.05
 ROUNDS, ROUNDS_QUICK = 5, 2
 QUICK_SHRINKS_BY = 4
+# Batches that a pipeline which never rests may have ready, in all its buffers together.
+MOST_AHEAD = 16
 
 
 @dataclass(slots=True)
@@ -110,5 +112,6 @@ def epochs(
     yield turn(loader, workload.batches, 0.0)
     while True:
         if not contender.restarts:  # it has fetched ahead while others had their turns
-            turn(loader, workload.batches, 0.0)
+            for _ in range(-(-MOST_AHEAD // workload.batches)):
+                turn(loader, workload.batches, 0.0)
         yield turn(loader, workload.batches, least_s)

@@ -23,6 +23,14 @@ NAME = "antifreeze-slab"
 _MADV_POPULATE_WRITE = 23
 _NO_MEMORY = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 _libc = ctypes.CDLL(None)
+# glibc's own words and limits; what a user has set there stays.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_MAX = -1, -3, 32 * 1024 * 1024
+_USERS_OWN = (
+    "GLIBC_TUNABLES",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+)
 _STRING_AT_LIMIT = 1 << 31
 
 memmove = ctypes.memmove
@@ -66,6 +74,18 @@ def reserve(size: int) -> int:
             raise MemoryShort(size, left) from error
         raise
     return descriptor
+
+
+def expect_batches_of(size: int) -> None:
+    """Have the C library keep as much freed memory at hand as batches of this size need.
+
+    It learns that from the blocks that are freed. Where batches are collated in slabs, it sees
+    only single samples, and gives the memory of each batch's samples back to the kernel, page
+    by page, to fault it in again for the next batch.
+    """
+    if hasattr(_libc, "mallopt") and not any(name in os.environ for name in _USERS_OWN):
+        _libc.mallopt(_M_MMAP_THRESHOLD, min(size, _MMAP_THRESHOLD_MAX))
+        _libc.mallopt(_M_TRIM_THRESHOLD, 2 * min(size, _MMAP_THRESHOLD_MAX))
 
 
 class Memory:
