@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from antifreeze import DataLoader
 from antifreeze._core.accounts import Timings
 from antifreeze._core.events import Outcome
+from antifreeze._transport import tensors
 from antifreeze._transport.arena import Arena
 from antifreeze._transport.packing import (
     SMALL_BYTES,
@@ -299,3 +300,47 @@ def test_what_is_only_called_ndarray_is_left_alone() -> None:
 
 class ndarray:
     flags = None
+
+
+SHARED = torch.arange(4)
+FLAT: dict[str, Any] = {
+    "a pair, as most collate functions give it": (torch.ones(3, 20_000), torch.arange(3)),
+    "a list": [torch.ones(2, 2), torch.zeros(()), torch.zeros(0, 3)],
+    "a dict": {"b": torch.ones(30_000), "a": torch.zeros(2, 3, dtype=torch.bool)},
+    "nothing in it": ([], (), {}),
+    "no text for a key": {0: torch.ones(2, 2), "one": torch.ones(3)},
+    "not only tensors": {"image": torch.ones(2, 2), "path": "a.jpg"},
+    "a tensor that is not plain": [torch.ones(2, 3).t(), torch.ones(2, requires_grad=True)],
+    "a dtype numpy has no word for": [torch.ones(2, 2, dtype=torch.bfloat16)],
+    "a dict of its own kind": OrderedDict(a=torch.ones(2, 2)),
+}
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+@pytest.mark.parametrize("batch", FLAT.values(), ids=FLAT)
+def test_batches_of_tensors_arrive_as_they_were(
+    batch: Any, numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not numpy:
+        monkeypatch.setattr(tensors, "_ARRAY_TYPES", [None] * len(tensors.DTYPES))
+    for each in batch if batch == ([], (), {}) else [batch]:
+        for copied in (False, True):
+            arrived = travel(each, copied=copied)
+            assert type(arrived) is type(each)
+            if isinstance(each, dict):
+                assert list(arrived) == list(each)
+                each, arrived = list(each.values()), list(arrived.values())
+            for theirs, ours in zip(each, arrived, strict=True):
+                if not isinstance(theirs, torch.Tensor):
+                    assert theirs == ours
+                    continue
+                assert torch.equal(theirs, ours) and theirs.dtype is ours.dtype
+                assert theirs.requires_grad is ours.requires_grad
+                assert ours.untyped_storage().nbytes() == theirs.numel() * theirs.element_size()
+
+
+@pytest.mark.parametrize("batch", [[SHARED, SHARED], {"x": SHARED, "y": SHARED}])
+def test_two_names_of_one_tensor_arrive_as_such(batch: Any) -> None:
+    arrived = travel(batch)
+    first, second = arrived.values() if isinstance(arrived, dict) else arrived
+    assert first is second

@@ -124,7 +124,7 @@ class Arena:
     def offset_of(self, address: int, size: int) -> int | None:
         """Say where in the present batch's slab this memory lies, or None."""
         if not self.used:
-            return None
+            return None  # as quick as can be: it is asked for every tensor
         start = self._slabs[self._slot].memory.address
         inside = start <= address and address + size <= start + self.used
         return address - start if inside else None

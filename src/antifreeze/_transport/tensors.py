@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,25 +24,23 @@ DTYPES: list[torch.dtype] = sorted(
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Say at once, for nearly every tensor there is, that it is nothing but its numbers."""
-    return (
+def plain_entry(tensor: torch.Tensor) -> Entry | None:
+    """Describe, at once, nearly every tensor there is: one that is nothing but its numbers."""
+    if (
         type(tensor) is torch.Tensor
         and tensor.is_cpu
         and tensor.layout is torch.strided
         and not tensor.requires_grad
         and tensor.is_contiguous()
-        and not tensor.is_quantized
         and not tensor.is_nested
         and not tensor.is_neg()
         and not tensor.is_conj()
         and not tensor.__dict__
-        and tensor.dtype not in _ONLY_QUANTIZED
-    )
-
-
-def describe_plain(tensor: torch.Tensor) -> Entry:
-    return _CODES[tensor.dtype], tensor.numel(), tuple(tensor.shape), None, False
+    ):
+        dtype = tensor.dtype
+        if dtype not in _ONLY_QUANTIZED:
+            return _CODES[dtype], tensor.numel(), tuple(tensor.shape), None, False
+    return None
 
 
 def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Entry]:
@@ -64,17 +63,35 @@ def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Entry]:
     return values, (_CODES[values.dtype], span, shape, strides, tensor.requires_grad)
 
 
+_ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", None)  # torch may be without numpy
+
+
+def _array_type(dtype: torch.dtype) -> Any:
+    """Give numpy's own word for a dtype, or None."""
+    name = {torch.bool: "bool_"}.get(dtype, str(dtype).removeprefix("torch."))
+    known = name in ("bool_", "float16", "float32", "float64", "uint8") or name.startswith("int")
+    return getattr(sys.modules.get("numpy"), name, None) if known else None
+
+
+_ARRAY_TYPES = [_array_type(dtype) for dtype in DTYPES]
+
+
 def rebuild(entry: Entry, memory: Any, offset: int) -> torch.Tensor:
     """Look at memory as the tensor that was described. Its storage is its own bytes, no more."""
     code, span, shape, strides, grad = entry
-    if span:
+    if not span:
+        tensor = torch.empty(shape, dtype=DTYPES[code], device="cpu")
+    elif strides is None and len(shape) > 1 and (kind := _ARRAY_TYPES[code]) is not None:
+        # One tensor instead of two: a buffer as such has one dimension, and a view of it is more.
+        tensor = torch.from_numpy(_ndarray(shape, kind, memory, offset))
+    else:
         tensor = torch.frombuffer(memory, dtype=DTYPES[code], count=span, offset=offset)
         if strides is not None:
             tensor = tensor.as_strided(shape, strides)
-        elif len(shape) != 1:
-            tensor = tensor.view(*shape) if shape else tensor.view(shape)
-    else:
-        tensor = torch.empty(shape, dtype=DTYPES[code], device="cpu")
+        elif not shape:
+            tensor = tensor.view(shape)
+        elif len(shape) > 1:
+            tensor = tensor.view(*shape)
     return tensor.requires_grad_() if grad else tensor
 
 

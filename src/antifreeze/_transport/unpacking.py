@@ -11,7 +11,7 @@ import pickle
 from typing import Any
 
 from .arena import Anchor
-from .packing import Packed
+from .packing import Packed, unflatten
 from .tensors import byte_size, rebuild
 
 Copies = dict[int, bytearray]  # by place in the table
@@ -50,6 +50,8 @@ def unpack(packed: Packed, anchor: Anchor | None = None, copies: Copies | None =
         else:
             parts.append(rebuild(entry, memory, at))
     skeleton: Any = packed.skeleton
+    if isinstance(skeleton, tuple):
+        return unflatten(skeleton, parts)
     if not skeleton:
         skeleton = parts.pop()
     return pickle.loads(skeleton, buffers=parts)

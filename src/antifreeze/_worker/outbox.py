@@ -76,7 +76,7 @@ class Outbox:
         if not self._bundle.parcels:
             self._since = timings.sealed_at
         self._bundle.add(order.number, packed, timings, mark)
-        self._bytes += len(packed.inline) + len(packed.skeleton or b"")
+        self._bytes += packed.message_bytes
         now = timings.sealed_at
         if (
             self._bytes >= FULL_BYTES
