@@ -65,6 +65,17 @@ class TransportFailed(AntifreezeError, RuntimeError):
         )
 
     @classmethod
+    def no_memory_to_begin(cls, needed: int, left: Available) -> TransportFailed:
+        return cls(
+            report(
+                f"there is no memory to begin with: {in_words(needed)} of shared memory are needed,"
+                f" {in_words(left.bytes)} are {left.source}",
+                did="no worker was started",
+                remedy="more memory for this program; with num_workers=0 nothing is shared",
+            )
+        )
+
+    @classmethod
     def no_memory(cls, needed: int, left: Available, slabs: int, held: int) -> TransportFailed:
         return cls(
             report(

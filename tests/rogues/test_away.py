@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -107,3 +108,28 @@ def test_a_default_timeout_for_sockets_is_not_meant_for_ours() -> None:
         assert iterator._workers[0].pid == first
     finally:
         socket.setdefaulttimeout(before)
+
+
+class Counted:
+    """Batches of very many indices; counts what its worker has loaded."""
+
+    def __init__(self) -> None:
+        self.loaded = multiprocessing.Value("i", 0)
+
+    def __len__(self) -> int:
+        return 8 * 200_000
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        with self.loaded.get_lock():
+            self.loaded.value += 1
+        return indices[:1]
+
+
+def test_tickets_too_long_for_the_channel_are_sent_while_the_loop_is_away() -> None:
+    dataset = Counted()
+    iterator = iter(DataLoader(dataset, 200_000, num_workers=1))  # type: ignore[arg-type]
+    got = [int(next(iterator)[0])]
+    # The loop does nothing at all, and yet the window is filled again:
+    assert wait_until(lambda: dataset.loaded.value == 3)
+    got += [int(batch[0]) for batch in iterator]
+    assert got == list(range(0, 8 * 200_000, 200_000))

@@ -376,6 +376,23 @@ def test_a_batch_that_cannot_get_its_memory_is_an_error_with_the_arithmetic(
     assert [worker.pid for worker in iterator._workers] == pids
 
 
+def test_a_program_that_may_share_no_memory_at_all_is_told_so_by_iter(tmp_path: Path) -> None:
+    code = """
+    import resource
+    loader = DataLoader(Numbers(8), num_workers=2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    try:
+        iter(loader)
+    except RuntimeError as error:
+        assert "no worker was started" in str(error), error
+        assert "RLIMIT_FSIZE" in str(error), error
+        say(len(list(DataLoader(Numbers(8)))))
+    """
+    with program(tmp_path, code) as process:
+        returned, out, err = finish(process)
+        assert (returned, out) == (0, "8\n"), err
+
+
 class Heap(torch.utils.data.Dataset[torch.Tensor]):
     """A dataset of many small Python objects, whose samples tell what its worker has for itself."""
 

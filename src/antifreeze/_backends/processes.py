@@ -19,11 +19,8 @@ import pickle
 import select
 import signal
 import socket
-import struct
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from multiprocessing import reduction
 from typing import Any
@@ -42,108 +39,20 @@ from .._core.events import (
 from .._core.faults import Ending
 from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
-from .._transport.framing import Frame, FrameReader, Kind, prefix
+from .._transport.framing import Frame, Kind
+from .._transport.memory import MemoryShort
 from .._transport.parcels import Bundle, ReceivedParcel
-from .._transport.shelf import Returns, Shelf, SlabView
+from .._transport.shelf import Returns, SlabView
 from .._transport.status import StatusBoard
 from .._transport.tickets import encode_tickets
 from .._worker.main import run
 from .._worker.spec import Job, WorkerSpec
+from ..errors import TransportFailed
 from .base import EpochBrief, LocalParcel, Notice
+from .lines import AwayWatch, Line
 
-CHUNK = 64 * 1024  # bytes a read; a larger buffer would be mapped and faulted in anew each time
 REAP_S = 1.0  # from a fork server the exit status comes a little later than the death
 LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
-_DESCRIPTOR = struct.Struct("i")
-_RIDERS = socket.CMSG_SPACE(_DESCRIPTOR.size)  # room for the one descriptor a message may carry
-
-Process = multiprocessing.process.BaseProcess
-
-
-class Line:
-    """One life as the main process sees it: its process, its channel, its outbox."""
-
-    def __init__(
-        self, spec: WorkerSpec, process: Process, sock: socket.socket, returns: Returns
-    ) -> None:
-        self.seat, self.life, self.status = spec.seat, spec.life, spec.status
-        self.process, self.sock = process, sock
-        self.shelf = Shelf(spec.seat, spec.life, returns)
-        self.reader = FrameReader()
-        self.outbox: deque[memoryview] = deque()
-        self.pidfd = Descriptor(os.pidfd_open(process.pid or 0))
-        sock.setblocking(False)
-        keep_from_children(self)
-
-    def put(self, kind: Kind, data: bytes) -> None:
-        self.outbox.append(memoryview(prefix(kind, len(data)) + data))
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what the channel takes now. Never blocks."""
-        while self.outbox:
-            try:
-                sent = self.sock.send(self.outbox[0])
-            except (BrokenPipeError, ConnectionResetError):
-                self.outbox.clear()  # the other end is gone; its death is about to be told
-                return
-            except OSError:  # full, or the kernel is short of memory: later
-                return
-            if sent < self.outbox[0].nbytes:
-                self.outbox[0] = self.outbox[0][sent:]
-            else:
-                self.outbox.popleft()
-
-    def read(self, *, to_the_end: bool = False) -> Iterator[Frame]:
-        """Yield the frames that are there; `to_the_end`, all of them. Raises EOFError when the
-        other end is closed. (A read ends early where a descriptor travels along.)"""
-        while True:
-            try:
-                large = self.reader.receive_into()
-                if large is not None:
-                    count = self.sock.recv_into(large)
-                    if not count:
-                        raise EOFError
-                    yield from self.reader.advance(count)
-                    continue
-                data, riders, _, _ = self.sock.recvmsg(CHUNK, _RIDERS, socket.MSG_CMSG_CLOEXEC)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                raise EOFError from error
-            descriptors = _descriptors(riders) if riders else []
-            if not data:
-                raise EOFError
-            yield from self.reader.feed(data, descriptors)
-            if len(data) < CHUNK and not to_the_end and not self.reader.receive_into():
-                return
-
-    def renewed(self, errand: Errand) -> Errand:
-        """Ask for a new slab for as long as one is needed: the life may skip tickets."""
-        lease = errand.lease
-        if lease.renewed:
-            self.shelf.spoil(lease.slot)
-        elif lease.slot in self.shelf.lacking:
-            return Errand(errand.ticket, replace(lease, renewed=True))
-        return errand
-
-    def close(self) -> None:
-        """Let go of the life. In a child of the user's too, where multiprocessing would end at
-        exit what it takes for the child's own processes."""
-        self.sock.close()
-        self.pidfd.close()
-        self.shelf.clear()
-        multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
-
-
-def _descriptors(riders: list[tuple[int, int, bytes]]) -> list[Descriptor]:
-    """Take the descriptors that came with a message. (`socket.recv_fds` is slow without any.)"""
-    found: list[Descriptor] = []
-    for level, kind, data in riders:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            whole = len(data) - len(data) % _DESCRIPTOR.size
-            found += [Descriptor(number) for (number,) in _DESCRIPTOR.iter_unpack(data[:whole])]
-    return found
 
 
 @contextlib.contextmanager
@@ -171,45 +80,6 @@ def _without_interrupts() -> Iterator[None]:
                 handler(*waiting[0])
 
 
-class DeathWatch:
-    """Where a thread waits for the end of a life, beside the loop's own waiting."""
-
-    def __init__(self) -> None:
-        self._parcels = False  # wait for parcels, too
-        self._ended = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        self._all = select.poll()
-        self._end_only = select.poll()
-        for poller in (self._all, self._end_only):
-            poller.register(self._ended.number, select.POLLIN)
-
-    def look_for_parcels(self, lines: Iterable[Line]) -> None:
-        self._parcels = True
-        for line in lines:
-            self._all.register(line.sock.fileno(), select.POLLIN)
-
-    def add(self, line: Line) -> None:
-        self._all.register(line.pidfd.number, select.POLLIN)
-        if self._parcels:
-            self._all.register(line.sock.fileno(), select.POLLIN)
-
-    def remove(self, *descriptors: int) -> None:
-        for number in descriptors:
-            with contextlib.suppress(KeyError):  # it was not looked at, or no longer
-                self._all.unregister(number)
-
-    def wait(self, timeout_s: float) -> None:
-        self._all.poll(1000 * timeout_s)
-
-    def pause(self, timeout_s: float) -> None:
-        self._end_only.poll(1000 * timeout_s)
-
-    def end(self) -> None:
-        os.eventfd_write(self._ended.number, 1)
-
-    def close(self) -> None:
-        self._ended.close()
-
-
 class ProcessBackend:
     """Lives are processes of the given multiprocessing context, or of the program's own."""
 
@@ -227,10 +97,13 @@ class ProcessBackend:
         self._waker_lock = threading.Lock()  # held for a write or a close, never longer
         self._closed = False
         self._poller.register(self._waker.number, select.POLLIN)
-        self._watch = DeathWatch()
+        self._watch = AwayWatch()
         self._returns = Returns()
         inherited = self._context.get_start_method() == "fork"
-        self._status = StatusBoard(None if inherited else reduction.DupFd)
+        try:
+            self._status = StatusBoard(None if inherited else reduction.DupFd)
+        except MemoryShort as error:
+            raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         ours, theirs = socket.socketpair()
@@ -337,18 +210,20 @@ class ProcessBackend:
     def returns(self) -> Sequence[LeasesReturned | ProgramForked]:
         return self._returns.collect()
 
-    def watch(self, *, parcels: bool = False) -> DeathWatch:
+    def watch(self, *, parcels: bool = False) -> AwayWatch:
         if parcels:
             self._watch.look_for_parcels(self._lines.values())
         return self._watch
 
     def poll_urgent(self) -> None:
-        by_fd = self._by_fd
-        self._polled = [
-            (fd, mask)
-            for fd, mask in self._poller.poll(0)
-            if fd in by_fd and fd == by_fd[fd].pidfd.number
-        ]
+        urgent: list[tuple[int, int]] = []
+        for fd, mask in self._poller.poll(0):
+            line = self._by_fd.get(fd)
+            if line is not None and fd == line.pidfd.number:
+                urgent.append((fd, mask))
+            elif mask & select.POLLOUT:
+                urgent.append((fd, select.POLLOUT))
+        self._polled = urgent
 
     def wake(self) -> None:
         with self._waker_lock:
@@ -401,9 +276,11 @@ class ProcessBackend:
                 self._mind_outbox(line)
 
     def _mind_outbox(self, line: Line) -> None:
+        """Have somebody send the rest when the channel takes it, here or while the loop is away."""
         if line.sock.fileno() in self._by_fd:
             more = select.POLLOUT if line.outbox else 0
             self._poller.modify(line.sock.fileno(), select.POLLIN | more)
+            self._watch.mind(line)
 
     def _read(self, line: Line) -> None:
         try:

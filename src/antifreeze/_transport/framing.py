@@ -17,6 +17,7 @@ from .descriptors import Descriptor
 
 PREFIX = struct.Struct("<QBB")
 _SIZE = PREFIX.size
+CHUNK = 64 * 1024  # bytes a read; a larger buffer would be mapped and faulted in anew each time
 
 
 class Kind(IntEnum):

@@ -22,11 +22,11 @@ from .arena import Arena
 from .available import available
 from .memory import MemoryShort, aligned, memmove, read_bytes
 from .tensors import (
-    Entry,
+    Description,
     byte_size,
     describe,
+    describe_plain,
     is_strided,
-    plain_entry,
     reduce_storage,
     reduce_tensor,
 )
@@ -57,7 +57,7 @@ class Packed:
 
     # A pickle; or the shape of a flat batch; None: the batch is the one tensor of the table.
     skeleton: bytes | Flat | None
-    table: list[Entry | int]  # what a tensor looks like, or how many bytes a bare buffer has
+    table: list[Description | int]  # what a tensor looks like, or how many bytes a bare buffer has
     offsets: list[int]  # of each in the slab; ~offset, below zero, in `inline`
     inline: bytes
     slab_bytes: int = 0  # used of the slab; 0 if all of it travels in the message
@@ -84,7 +84,7 @@ class _Packer(pickle.Pickler):
     """Pickle a batch, its tensors and buffers apart."""
 
     def __init__(self, stream: io.BytesIO) -> None:
-        table: list[Entry | int] = []
+        table: list[Description | int] = []
         sources: list[Source] = []  # where the bytes of each are
 
         def keep_buffer(buffer: pickle.PickleBuffer) -> None:
@@ -100,7 +100,7 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
-            if (entry := plain_entry(obj)) is not None:
+            if (entry := describe_plain(obj)) is not None:
                 self.table.append(entry)
                 self.sources.append(obj)
                 return as_is, (_NEXT,)
@@ -128,7 +128,7 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
     message: slower, but it travels.
     """
     kind = type(obj)
-    if kind is torch.Tensor and (entry := plain_entry(obj)) is not None:
+    if kind is torch.Tensor and (entry := describe_plain(obj)) is not None:
         size = byte_size(entry)
         if 0 < size < SMALL_BYTES:
             return Packed(None, [entry], [~0], read_bytes(_address(obj), size))
@@ -150,7 +150,7 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
     return _place(packed, packer.sources, arena)
 
 
-def _flat(batch: Any) -> tuple[list[str], list[Source], list[Entry | int]] | None:
+def _flat(batch: Any) -> tuple[list[str], list[Source], list[Description | int]] | None:
     """Take a batch apart that is a list, tuple or dict of plain tensors and nothing else: its
     keys, its tensors and what they look like. Most batches are; a pickler takes three times as
     long."""
@@ -160,9 +160,9 @@ def _flat(batch: Any) -> tuple[list[str], list[Source], list[Entry | int]] | Non
         keys, tensors = list(batch), list(batch.values())
         if set(map(type, keys)) != {str}:
             return None
-    table: list[Entry | int] = []
+    table: list[Description | int] = []
     for each in tensors:
-        entry = plain_entry(each) if type(each) is torch.Tensor else None
+        entry = describe_plain(each) if type(each) is torch.Tensor else None
         if entry is None:
             return None
         table.append(entry)
@@ -179,7 +179,7 @@ def unflatten(flat: Flat, tensors: list[Any]) -> Any:
 
 def _place(packed: Packed, sources: list[Source], arena: Arena | None) -> Packed:
     """Find a place for the bytes of everything in the table."""
-    sizes = [e if type(e) is int else byte_size(e) for e in packed.table]  # type: ignore[arg-type]
+    sizes = list(map(byte_size, packed.table))
     if isinstance(packed.skeleton, bytes) and len(packed.skeleton) > SKELETON_BYTES:
         # The last of the table, then, and an empty skeleton says so.
         sizes.append(len(packed.skeleton))
@@ -247,7 +247,7 @@ def bring_inside(packed: Packed, slab: memoryview) -> Packed:
     offsets: list[int] = []
     at = 0
     for entry, offset in zip(packed.table, packed.offsets, strict=True):
-        size = entry if isinstance(entry, int) else byte_size(entry)
+        size = byte_size(entry)
         source = memoryview(packed.inline)[~offset:] if offset < 0 else slab[offset:]
         pieces.append(_bytes_of(source[:size], size))
         offsets.append(~at)

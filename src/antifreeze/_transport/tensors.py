@@ -16,7 +16,7 @@ _NATIVE_REDUCE = torch.Tensor.__reduce_ex__
 
 # A tensor's place in the table of a parcel: what it looks like, but not where it lies.
 # (dtype as a number, elements in memory, shape, strides or None if contiguous, requires grad)
-Entry = tuple[int, int, tuple[int, ...], tuple[int, ...] | None, bool]
+Description = tuple[int, int, tuple[int, ...], tuple[int, ...] | None, bool]
 
 DTYPES: list[torch.dtype] = sorted(
     {value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str
@@ -24,7 +24,7 @@ DTYPES: list[torch.dtype] = sorted(
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 
 
-def plain_entry(tensor: torch.Tensor) -> Entry | None:
+def describe_plain(tensor: torch.Tensor) -> Description | None:
     """Describe, at once, nearly every tensor there is: one that is nothing but its numbers."""
     if (
         type(tensor) is torch.Tensor
@@ -43,7 +43,7 @@ def plain_entry(tensor: torch.Tensor) -> Entry | None:
     return None
 
 
-def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Entry]:
+def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Description]:
     """Give the tensor whose memory travels, from its first element on, and how to look at it."""
     values = tensor.detach()
     if values.is_conj():
@@ -76,7 +76,7 @@ def _array_type(dtype: torch.dtype) -> Any:
 _ARRAY_TYPES = [_array_type(dtype) for dtype in DTYPES]
 
 
-def rebuild(entry: Entry, memory: Any, offset: int) -> torch.Tensor:
+def rebuild(entry: Description, memory: Any, offset: int) -> torch.Tensor:
     """Look at memory as the tensor that was described. Its storage is its own bytes, no more."""
     code, span, shape, strides, grad = entry
     if not span:
@@ -95,8 +95,9 @@ def rebuild(entry: Entry, memory: Any, offset: int) -> torch.Tensor:
     return tensor.requires_grad_() if grad else tensor
 
 
-def byte_size(entry: Entry) -> int:
-    return entry[1] * DTYPES[entry[0]].itemsize
+def byte_size(what: Description | int) -> int:
+    """Say how many bytes a tensor has in memory; of a bare buffer we know nothing else."""
+    return what if isinstance(what, int) else what[1] * DTYPES[what[0]].itemsize
 
 
 def is_strided(tensor: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ from .._core.tickets import Errand
 
 
 @message
-class Order:
+class Task:
     """A ticket as the worker sees it."""
 
     number: int
@@ -44,5 +44,5 @@ def encode_tickets(errands: Sequence[Errand]) -> bytes:
     )
 
 
-def decode_tickets(body: memoryview) -> list[Order]:
-    return [Order(*fields) for fields in pickle.loads(body)]
+def decode_tickets(body: memoryview) -> list[Task]:
+    return [Task(*fields) for fields in pickle.loads(body)]

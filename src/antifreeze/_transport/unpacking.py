@@ -22,8 +22,7 @@ def copy_out(packed: Packed, slab: memoryview) -> Copies:
     copies: Copies = {}
     for place, (entry, at) in enumerate(zip(packed.table, packed.offsets, strict=True)):
         if at >= 0:
-            size = entry if isinstance(entry, int) else byte_size(entry)
-            copies[place] = bytearray(slab[at : at + size])
+            copies[place] = bytearray(slab[at : at + byte_size(entry)])
     return copies
 
 

@@ -9,9 +9,8 @@ import threading
 from collections import deque
 from typing import Any
 
-from .._transport.framing import Frame, FrameReader, Kind, prefix
+from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
 
-CHUNK = 64 * 1024  # bytes a read; a larger buffer would be mapped and faulted in anew each time
 JOINED = 1024 * 1024  # bytes; a longer message is sent piece by piece
 
 

@@ -18,7 +18,7 @@ from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
 from .._transport.memory import MemoryShort
 from .._transport.packing import Unpackable, bring_inside, find_unpackable, pack
-from .._transport.tickets import Order, decode_tickets
+from .._transport.tickets import Task, decode_tickets
 from ..errors import TransportFailed
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
@@ -41,12 +41,12 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
             desk.open(shared_seed, first=False)
             channel.say(Kind.EPOCH_BEGUN, epoch)
         elif kind is Kind.TICKETS:
-            orders = decode_tickets(body)
-            if len(orders) > 1:
+            tasks = decode_tickets(body)
+            if len(tasks) > 1:
                 outbox.expect_bundles()
-            for order in orders:
-                spec.status.working_on = order.number
-                if desk.serve(order) and channel.overtaken():
+            for task in tasks:
+                spec.status.working_on = task.number
+                if desk.serve(task) and channel.overtaken():
                     outbox.clear()
                     break
             outbox.flush()
@@ -84,40 +84,40 @@ class Desk:
             add_note(error, self._note(doing))
             self._broken = error
 
-    def serve(self, order: Order) -> bool:
+    def serve(self, task: Task) -> bool:
         """Work on one ticket and see to its parcel. Say whether something was sent."""
         fetcher = self._fetcher
         begun_at = monotonic()
         if fetcher is None:
-            self._refuse(order, begun_at)
+            self._refuse(task, begun_at)
             return True
         try:
-            indices = order.indices()
+            indices = task.indices()
         except Exception as error:  # they pickle in the main process and fail to unpickle here
-            self._fail(order, error, "reading the indices", Timings())
+            self._fail(task, error, "reading the indices", Timings())
             return True
-        self._arena.begin(order.slot, order.renewed)
+        self._arena.begin(task.slot, task.renewed)
         try:
             batch = [fetcher.load(indices)]  # in a list, so that it can be let go of below
         except StreamOver:
             timings = Timings(begun_at=begun_at, sealed_at=monotonic())
-            self._outbox.send(order.number, Outcome.ENDED, None, timings)
+            self._outbox.send(task.number, Outcome.ENDED, None, timings)
             return True
         except SystemExit:
             raise  # the user's code ends this process
         except BaseException as error:  # a KeyboardInterrupt of its own making, say
             timings = self._timings(fetcher, begun_at, monotonic())
-            self._fail(order, error, fetcher.doing(), timings)
+            self._fail(task, error, fetcher.doing(), timings)
             return True
         try:
-            return self._hand_over(order, batch, fetcher, begun_at)
+            return self._hand_over(task, batch, fetcher, begun_at)
         except (Unpackable, MemoryShort) as error:
             doing = f"handing over what came of {fetcher.doing()}"
             timings = self._timings(fetcher, begun_at, monotonic())
-            self._fail(order, self._explain(batch[0] if batch else None, error), doing, timings)
+            self._fail(task, self._explain(batch[0] if batch else None, error), doing, timings)
             return True
 
-    def _hand_over(self, order: Order, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
+    def _hand_over(self, task: Task, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
         """Pack the one batch in the list, let go of it, and send it or have it wait."""
         loaded_at = monotonic()
         packed = pack(batch[0], self._arena)
@@ -126,31 +126,31 @@ class Desk:
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = self._timings(fetcher, begun_at, loaded_at)
-            return self._outbox.put(order, packed, timings, slab)
+            return self._outbox.put(task, packed, timings, slab)
         except (NothingSent, OSError):  # no descriptor to give, or none that can be sent
             assert memory is not None
             inside = bring_inside(packed, memory.view)
-            self._arena.give_up(order.slot)
+            self._arena.give_up(task.slot)
             timings = self._timings(fetcher, begun_at, loaded_at)
-            self._outbox.send(order.number, Outcome.LOADED, inside, timings)
+            self._outbox.send(task.number, Outcome.LOADED, inside, timings)
             return True
 
-    def _refuse(self, order: Order, begun_at: float) -> None:
+    def _refuse(self, task: Task, begun_at: float) -> None:
         timings = Timings(begun_at=begun_at, sealed_at=monotonic())
         if self._broken is None or (self._told and self._spec.job.streams):
             # A stream that could not begin is over.
-            self._outbox.send(order.number, Outcome.ENDED, None, timings)
+            self._outbox.send(task.number, Outcome.ENDED, None, timings)
             return
         self._told = True
         where = f"in DataLoader worker process {self._spec.seat}"
         packed = pack(pack_exception(self._broken, where, ()))
-        self._outbox.send(order.number, Outcome.FAILED, packed, timings)
+        self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 
-    def _fail(self, order: Order, error: BaseException, doing: str, timings: Timings) -> None:
+    def _fail(self, task: Task, error: BaseException, doing: str, timings: Timings) -> None:
         self._arena.abort()
         where = f"in DataLoader worker process {self._spec.seat}"
-        packed = pack(pack_exception(error, where, (self._note(doing, order.position),)))
-        self._outbox.send(order.number, Outcome.FAILED, packed, timings)
+        packed = pack(pack_exception(error, where, (self._note(doing, task.position),)))
+        self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 
     def _note(self, doing: str, position: int | None = None) -> str:
         batch = "" if position is None else f" (batch {position})"

@@ -19,7 +19,7 @@ from .._transport.framing import Kind
 from .._transport.packing import Packed
 from .._transport.parcels import Bundle
 from .._transport.status import StatusLine
-from .._transport.tickets import Order
+from .._transport.tickets import Task
 from .channel import Channel, MainGone
 
 FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
@@ -54,28 +54,28 @@ class Outbox:
             )
             self._thread.start()
 
-    def put(self, order: Order, packed: Packed, timings: Timings, slab: Slab | None = None) -> bool:
+    def put(self, task: Task, packed: Packed, timings: Timings, slab: Slab | None = None) -> bool:
         """Take a loaded parcel, and the slab it lies in. Say whether something was sent.
 
         Raises NothingSent if a new slab's descriptor is not taken by the kernel; the parcel is
         then not in the outbox.
         """
         with self._lock:
-            return self._put(order, packed, timings, slab)
+            return self._put(task, packed, timings, slab)
 
-    def _put(self, order: Order, packed: Packed, timings: Timings, slab: Slab | None) -> bool:
+    def _put(self, task: Task, packed: Packed, timings: Timings, slab: Slab | None) -> bool:
         if bool(self._bundle.marks) != (slab is not None):
             self.flush()
         mark = None
         if slab is not None:
             if slab.descriptor is not None:
-                self._send_new(order, packed, timings, slab)
+                self._send_new(task, packed, timings, slab)
                 return True
-            mark = (order.slot, order.generation, slab.memory.size)
+            mark = (task.slot, task.generation, slab.memory.size)
             self._bytes += slab.memory.size * FULL_BYTES // BUNDLE_BYTES
         if not self._bundle.parcels:
             self._since = timings.sealed_at
-        self._bundle.add(order.number, packed, timings, mark)
+        self._bundle.add(task.number, packed, timings, mark)
         self._bytes += packed.message_bytes
         now = timings.sealed_at
         if (
@@ -129,12 +129,12 @@ class Outbox:
                     except (MainGone, OSError):
                         return  # the worker's own thread will notice
 
-    def _send_new(self, order: Order, packed: Packed, timings: Timings, slab: Slab) -> None:
+    def _send_new(self, task: Task, packed: Packed, timings: Timings, slab: Slab) -> None:
         """Send a parcel that lies in a new slab, and the slab's descriptor with it."""
         self.flush()
         bundle = Bundle(Outcome.LOADED)
-        mark = (order.slot, order.generation, slab.memory.size)
-        bundle.add(order.number, packed, timings, mark)
+        mark = (task.slot, task.generation, slab.memory.size)
+        bundle.add(task.number, packed, timings, mark)
         descriptor = slab.take_descriptor()
         assert descriptor is not None
         try:
