@@ -344,3 +344,11 @@ def test_two_names_of_one_tensor_arrive_as_such(batch: Any) -> None:
     arrived = travel(batch)
     first, second = arrived.values() if isinstance(arrived, dict) else arrived
     assert first is second
+
+
+def test_read_only_arrays_keep_the_memory_order_a_pickle_would_give_them() -> None:
+    fortran = np.asfortranarray(np.arange(12).reshape(3, 4))
+    fortran.flags.writeable = False
+    repeated = np.broadcast_to(np.arange(4), (3, 4))
+    assert travel(fortran).flags.f_contiguous
+    assert travel(repeated).flags.c_contiguous

@@ -114,7 +114,7 @@ class _Packer(pickle.Pickler):
             reduced = reduce_tensor(obj)
             return NotImplemented if reduced is None else reduced
         if type(obj).__name__ == "ndarray" and _is_read_only(obj):
-            return obj.copy(order="K").__reduce_ex__(5)  # else it would arrive read-only
+            return obj.copy(order="A").__reduce_ex__(5)  # else it would arrive read-only
         if isinstance(obj, torch.UntypedStorage):
             stored = reduce_storage(obj)
             return NotImplemented if stored is None else stored
