@@ -122,7 +122,9 @@ def _init(
     if "__post_init__" in namespace:
         body.append("self.__post_init__()")
     source = f"def __init__({', '.join(parameters)}):\n " + ("; ".join(body) or "pass")
-    exec(source, known)
+    # Compiled first: to run text makes CPython forget that it is ending because of Ctrl-C, and
+    # this may be on the way out.
+    exec(compile(source, "<message>", "exec"), known)
     init: Callable[..., None] = known["__init__"]
     return init
 
