@@ -31,6 +31,7 @@ from .memory import (
     memmove,
     reserve,
 )
+from .tensors import look_at
 
 STEPS = 8  # slab sizes between two powers of two: at most an eighth is wasted
 SHRINK_BY = 4  # a slab this many times larger than recent batches is given up
@@ -116,10 +117,9 @@ class Arena:
         if self._anchor is None:
             self._anchor = slab.memory.anchor()
             slab.looked_at = weakref.ref(self._anchor)
-        count = size // dtype.itemsize
-        room = torch.frombuffer(self._anchor, dtype=dtype, count=count, offset=self.used)
+        room = look_at(self._anchor, self.used, dtype, shape)
         self.used += aligned(size)
-        return room.view(shape)
+        return room
 
     def offset_of(self, address: int, size: int) -> int | None:
         """Say where in the present batch's slab this memory lies, or None."""
@@ -147,7 +147,6 @@ class Arena:
             if slab is not None:
                 memmove(larger.memory.address, slab.memory.address, self.used)
             self._slabs[self._slot] = slab = larger
-        self._wanted = max(needed, self._wanted * (1 - _FORGET))
         return slab.memory
 
     def _make(self, needed: int) -> Slab:
@@ -160,6 +159,10 @@ class Arena:
                 return Slab.make(int(self._wanted))
         return Slab.make(needed)
 
+    def filled(self) -> Memory:
+        """Give the memory that the present batch lies in."""
+        return self._slabs[self._slot].memory
+
     def seal(self, used: int) -> Slab | None:
         """End the batch and give its slab, if any of it is used.
 
@@ -169,6 +172,7 @@ class Arena:
         slot, self._slot, self._anchor, self._owner = self._slot, -1, None, 0
         if not used:
             return None
+        self._wanted = max(used, self._wanted * (1 - _FORGET))
         slab = self._slabs[slot]
         if slab.in_use():
             copy = Slab.make(slab.memory.size)

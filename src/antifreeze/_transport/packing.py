@@ -20,7 +20,7 @@ import torch
 from .._core.messages import record
 from .arena import Arena
 from .available import available
-from .memory import MemoryShort, aligned, memmove, read_bytes
+from .memory import ALIGNMENT, MemoryShort, memmove, read_bytes
 from .tensors import (
     Description,
     byte_size,
@@ -162,8 +162,7 @@ def _flat(batch: Any) -> tuple[list[str], list[Source], list[Description | int]]
             return None
     table: list[Description | int] = []
     for each in tensors:
-        entry = describe_plain(each) if type(each) is torch.Tensor else None
-        if entry is None:
+        if not isinstance(each, torch.Tensor) or (entry := describe_plain(each)) is None:
             return None
         table.append(entry)
     if len(set(map(id, tensors))) != len(tensors):
@@ -186,7 +185,7 @@ def _place(packed: Packed, sources: list[Source], arena: Arena | None) -> Packed
         packed.table.append(len(packed.skeleton))
         sources.append(memoryview(packed.skeleton))
         packed.skeleton = b""
-    small = sum(aligned(size) for size in sizes if size < SMALL_BYTES)
+    small = sum([size + -size % ALIGNMENT for size in sizes if size < SMALL_BYTES])
     limit = SMALL_BYTES if small <= SMALL_TOTAL_BYTES else 1
     if arena is None or not any(size >= limit for size in sizes):
         packed.inline, packed.offsets = _join(sources, sizes)
@@ -214,6 +213,7 @@ def _fill(
     copies: list[tuple[int, int, int]] = []  # address, size, offset in the slab
     buffers: list[tuple[memoryview, int]] = []
     inline, at = 0, arena.used
+    collated = at > 0  # some of it is there already
     for source, size in zip(sources, sizes, strict=True):
         if size < limit:
             pieces.append(_bytes_of(source, size))
@@ -221,16 +221,15 @@ def _fill(
             inline += len(pieces[-1])
             continue
         if isinstance(source, torch.Tensor):
-            address = _address(source)
-            offset = arena.offset_of(address, size)
-            if offset is not None:
+            address = source.data_ptr() or _address(source)
+            if collated and (offset := arena.offset_of(address, size)) is not None:
                 offsets.append(offset)
                 continue
             copies.append((address, size, at))
         else:
             buffers.append((source, at))
         offsets.append(at)
-        at += aligned(size)
+        at += size + -size % ALIGNMENT
     memory = arena.make_room(at - arena.used)
     start = memory.address
     for address, size, offset in copies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -76,9 +77,14 @@ def _array_type(dtype: torch.dtype) -> Any:
 _ARRAY_TYPES = [_array_type(dtype) for dtype in DTYPES]
 
 
-def rebuild(entry: Description, memory: Any, offset: int) -> torch.Tensor:
+def look_at(memory: Any, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    """Look at memory as a contiguous tensor. Its storage is its own bytes, no more."""
+    return rebuild((_CODES[dtype], math.prod(shape), shape, None, False), memory, offset)
+
+
+def rebuild(what: Description, memory: Any, offset: int) -> torch.Tensor:
     """Look at memory as the tensor that was described. Its storage is its own bytes, no more."""
-    code, span, shape, strides, grad = entry
+    code, span, shape, strides, grad = what
     if not span:
         tensor = torch.empty(shape, dtype=DTYPES[code], device="cpu")
     elif strides is None and len(shape) > 1 and (kind := _ARRAY_TYPES[code]) is not None:
@@ -88,10 +94,8 @@ def rebuild(entry: Description, memory: Any, offset: int) -> torch.Tensor:
         tensor = torch.frombuffer(memory, dtype=DTYPES[code], count=span, offset=offset)
         if strides is not None:
             tensor = tensor.as_strided(shape, strides)
-        elif not shape:
+        elif len(shape) != 1:
             tensor = tensor.view(shape)
-        elif len(shape) > 1:
-            tensor = tensor.view(*shape)
     return tensor.requires_grad_() if grad else tensor
 
 

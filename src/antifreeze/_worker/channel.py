@@ -7,6 +7,7 @@ import select
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
@@ -34,11 +35,14 @@ class Channel:
         self._poller = select.poll()
         self._poller.register(sock, select.POLLIN)
 
-    def receive(self) -> tuple[Kind, memoryview]:
-        """Wait for the next message. A new epoch makes earlier tickets void: they are skipped."""
+    def receive(self, before_waiting: Callable[[], None]) -> tuple[Kind, memoryview]:
+        """Give the next message, or wait for it. A new epoch makes earlier tickets void: they are
+        skipped."""
+        self.overtaken()
+        if not self._inbox:
+            before_waiting()
         while not self._inbox:
             self._read()
-        self.overtaken()
         frame = self._inbox.popleft()
         return frame.kind, frame.body
 

@@ -33,10 +33,11 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
     desk.open(spec.shared_seed, first=True)
     channel.say(Kind.EPOCH_BEGUN, spec.epoch)
     while True:
-        kind, body = channel.receive()
+        kind, body = channel.receive(outbox.flush)
         if kind is Kind.STOP:
             return
         if kind is Kind.BEGIN_EPOCH:
+            outbox.clear()  # of an epoch that is over
             epoch, shared_seed = pickle.loads(body)
             desk.open(shared_seed, first=False)
             channel.say(Kind.EPOCH_BEGUN, epoch)
@@ -47,9 +48,9 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
             for task in tasks:
                 spec.status.working_on = task.number
                 if desk.serve(task) and channel.overtaken():
-                    outbox.clear()
                     break
-            outbox.flush()
+            if len(tasks) == 1:  # it came alone: batches take their time, and travel alone
+                outbox.flush()
             spec.status.working_on = 0
 
 
@@ -122,14 +123,14 @@ class Desk:
         loaded_at = monotonic()
         packed = pack(batch[0], self._arena)
         batch.clear()
-        memory = self._arena.make_room(0) if packed.slab_bytes else None
+        filled = self._arena.filled() if packed.slab_bytes else None
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = self._timings(fetcher, begun_at, loaded_at)
             return self._outbox.put(task, packed, timings, slab)
         except (NothingSent, OSError):  # no descriptor to give, or none that can be sent
-            assert memory is not None
-            inside = bring_inside(packed, memory.view)
+            assert filled is not None
+            inside = bring_inside(packed, filled.view)
             self._arena.give_up(task.slot)
             timings = self._timings(fetcher, begun_at, loaded_at)
             self._outbox.send(task.number, Outcome.LOADED, inside, timings)
