@@ -36,7 +36,7 @@ $(PEERS): $(READY) pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' 2>&1 | grep -v '^WARNING: Location' || true
 	@if $(BIN)/python -c 'import torchdata.nodes, spdl.pipeline, grain' 2>/dev/null; then touch $@; fi  # else: the benchmark says who is missing
 
-bench: $(PEERS)  ## measure against torch's loader and others, 15 minutes (ARGS=--quick: 2)
+bench: $(PEERS)  ## measure against torch's loader and others, 20 minutes (ARGS=--quick: 4)
 	@$(BIN)/python benchmarks/compare.py $(ARGS)
 
 gallery: $(READY)  ## run every scenario through torch's loader and ours

@@ -27,16 +27,16 @@ from .memory import (
     Memory,
     MemoryShort,
     aligned,
-    expect_batches_of,
     memmove,
     reserve,
+    teach_allocator,
 )
 from .tensors import look_at
 
 STEPS = 8  # slab sizes between two powers of two: at most an eighth is wasted
 SHRINK_BY = 4  # a slab this many times larger than recent batches is given up
 SHRINK_FROM = 1024 * 1024  # bytes; smaller ones may stay
-EXPECT_FROM = 128 * 1024  # bytes; what the C library expects by itself
+TEACH_FROM = 128 * 1024  # bytes; what the C library keeps without having learnt anything
 _FORGET = 1 / 64  # how fast the size of a large batch is forgotten, a batch
 
 Anchor = ctypes.Array[ctypes.c_char]
@@ -85,7 +85,7 @@ class Arena:
         self._owner = 0  # the thread that collates the present batch, while it does
         self._anchor: Anchor | None = None
         self._wanted = 0.0  # bytes; the largest batch of late, slowly forgotten
-        self._expected = EXPECT_FROM  # bytes; the largest batch ever
+        self._taught = TEACH_FROM  # bytes; the largest batch ever
         self.used = 0  # bytes of the present batch in its slab
 
     def begin(self, slot: int, renewed: bool) -> None:
@@ -151,9 +151,9 @@ class Arena:
 
     def _make(self, needed: int) -> Slab:
         """Make a slab as large as batches were of late, or, if that cannot be had, as needed."""
-        if needed > self._expected:
-            self._expected = needed
-            expect_batches_of(needed)
+        if needed > self._taught:
+            self._taught = needed
+            teach_allocator(needed)
         if self._wanted > needed:
             with contextlib.suppress(MemoryShort):
                 return Slab.make(int(self._wanted))

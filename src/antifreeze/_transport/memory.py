@@ -23,14 +23,9 @@ NAME = "antifreeze-slab"
 _MADV_POPULATE_WRITE = 23
 _NO_MEMORY = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 _libc = ctypes.CDLL(None)
-# glibc's own words and limits; what a user has set there stays.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_MAX = -1, -3, 32 * 1024 * 1024
-_USERS_OWN = (
-    "GLIBC_TUNABLES",
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_TOP_PAD_",
-)
+_libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+_libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
+_LEARNT_AT_MOST = 32 * 1024 * 1024 - 2 * PAGE  # glibc's own limit, its header in it
 _STRING_AT_LIMIT = 1 << 31
 
 memmove = ctypes.memmove
@@ -76,16 +71,15 @@ def reserve(size: int) -> int:
     return descriptor
 
 
-def expect_batches_of(size: int) -> None:
+def teach_allocator(size: int) -> None:
     """Have the C library keep as much freed memory at hand as batches of this size need.
 
-    It learns that from the blocks that are freed. Where batches are collated in slabs, it sees
-    only single samples, and gives the memory of each batch's samples back to the kernel, page
-    by page, to fault it in again for the next batch.
+    glibc learns that from the large blocks a program frees. Where batches are collated in slabs it
+    sees single samples only, and gives the memory of each batch's samples back to the kernel, to
+    have it faulted in again for the next batch. So it is shown a block as large as a batch. (To
+    set its thresholds by `mallopt` would end its learning, and larger blocks may come.)
     """
-    if hasattr(_libc, "mallopt") and not any(name in os.environ for name in _USERS_OWN):
-        _libc.mallopt(_M_MMAP_THRESHOLD, min(size, _MMAP_THRESHOLD_MAX))
-        _libc.mallopt(_M_TRIM_THRESHOLD, 2 * min(size, _MMAP_THRESHOLD_MAX))
+    _libc.free(_libc.malloc(min(size, _LEARNT_AT_MOST)))
 
 
 class Memory:
