@@ -195,7 +195,8 @@ class Driver:
             self._turn()
 
     def look_after(self) -> None:
-        """Tell the core of deaths while the loop is away (see `_watchdog`). In another thread."""
+        """See to what cannot wait for the loop: deaths, and messages half sent (see `_watchdog`).
+        In another thread."""
         if not self._lock.acquire(blocking=False):
             return  # the loop is there
         try:
@@ -231,6 +232,10 @@ class Driver:
                     break
                 except KeyboardInterrupt as error:  # nobody else will end the workers: go on
                     interrupt = error
+                except Exception:
+                    self._phase = Phase.CLOSED
+                    self._backend.close()
+                    raise
             else:
                 self._backend.close()
         finally:
@@ -333,7 +338,8 @@ class Driver:
         for fault in self._supervisor.snapshot().faults[-new:]:
             if fault.kind in (FaultKind.CRASH, FaultKind.HANG) and not self.closed:
                 error = error_for(fault, self._label(fault))
-                logger.warning("%s", str(error).splitlines()[0] + " The worker is replaced.")
+                said = str(error).splitlines()[0]
+                logger.warning("antifreeze: %s The worker is replaced.", said)
 
     def _label(self, fault: Fault) -> str:
         if fault.seat is None or fault.life is None:

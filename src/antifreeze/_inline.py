@@ -64,6 +64,7 @@ class InlineDriver:
                 indices = next(self._sampler)
             except StopIteration:
                 self._run = Run.FINISHED
+                self.loop.count(came_at, self._now())
                 raise
             fetcher = self._fetcher
             self._drawn += 1

@@ -1,8 +1,8 @@
 """A thread that looks after a loader while its loop is away.
 
-1. It sleeps until a worker dies or the iterator is closed. In a healthy run it does nothing at
-   all, and nobody notifies it. (With pinning it wakes for parcels, too, so that they are pinned
-   while the loop is away.)
+1. It sleeps until a worker dies, a channel has room for the rest of a long message, or the
+   iterator is closed. In a healthy run it does next to nothing, and nobody notifies it. (With
+   pinning it wakes for parcels, too, so that they are pinned while the loop is away.)
 2. What the dead worker held goes to the others at once. No worker is started in its place before
    the loop comes back: a fork from here would copy whatever locks the loop's thread holds. Nor is
    the user's sampler called here.

@@ -232,7 +232,9 @@ def _never_started(fault: Fault, label: str) -> str:
     ending = fault.ending or Ending()
     return report(
         f"DataLoader worker ({label}) {_how(ending)} No worker came up, so nothing was loaded.",
-        did="tried several times in every seat",
+        did="tried several times for every worker",
         cause=ending.words or _why(ending),
-        remedy="run the program with num_workers=0 to see the error of the dataset itself",
+        remedy="the first error above, if there is one; under spawn, a script without"
+        ' `if __name__ == "__main__":` starts itself again in every worker; with num_workers=0 a'
+        " dataset that fails is seen to fail",
     )

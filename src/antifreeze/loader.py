@@ -129,11 +129,6 @@ class DataLoader(torch_data.DataLoader[T]):
         return ProcessBackend(job, self.multiprocessing_context)
 
 
-if not _platform.switched_off() and not _platform.missing():
-    from . import iteration  # noqa: F401
-    from ._backends import processes  # noqa: F401
-
-
 @functools.cache
 def _supported() -> bool:
     lacking = _platform.missing()
@@ -144,3 +139,9 @@ def _supported() -> bool:
             stacklevel=4,
         )
     return not lacking
+
+
+# The engine, where it can run; elsewhere some of it cannot even be imported.
+if not _platform.switched_off() and not _platform.missing():
+    from . import iteration  # noqa: F401
+    from ._backends import processes  # noqa: F401

@@ -68,7 +68,7 @@ def test_a_worker_that_dies_once_costs_nothing_and_is_reported_once(
     for _ in range(2):
         assert torch.cat(list(loader)).tolist() == list(range(400))
     (line,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
-    assert line.startswith("DataLoader worker (pid ")
+    assert line.startswith("antifreeze: DataLoader worker (pid ")
     assert "batch 12: samples [120, 121, 122, 123" in line
 
 

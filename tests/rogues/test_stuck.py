@@ -133,7 +133,9 @@ def test_a_worker_that_closes_every_descriptor_is_replaced(tmp_path: Path) -> No
         returned, out, err = finish(process)
     assert (returned, out) == (0, "all\n")
     assert err.count("\n") == 1  # one line says what happened
-    assert err.startswith("DataLoader worker (pid ") and err.endswith("The worker is replaced.\n")
+    assert err.startswith("antifreeze: DataLoader worker (pid ") and err.endswith(
+        "The worker is replaced.\n"
+    )
 
 
 def test_keeping_every_batch_costs_no_descriptors(tmp_path: Path) -> None:

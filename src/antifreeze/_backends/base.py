@@ -139,7 +139,8 @@ class Backend(Protocol):
 
     def watch(self, *, parcels: bool = False) -> Watch | None:
         """Give the place where a thread can wait for what should not wait until the loop comes
-        back: deaths, and `parcels` if asked for. None if there is no such thing."""
+        back: deaths, room for the rest of a message, and `parcels` if asked for. None if there
+        is no such thing."""
 
     def poll_urgent(self) -> None:
         """Look for that, without waiting; `collect` then tells of it."""

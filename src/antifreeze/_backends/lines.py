@@ -34,6 +34,7 @@ class Line:
         self.shelf = Shelf(spec.seat, spec.life, returns)
         self.reader = FrameReader()
         self.outbox: deque[memoryview] = deque()
+        self._torn = False  # a read was not finished
         self.pidfd = Descriptor(os.pidfd_open(process.pid or 0))
         sock.setblocking(False)
         keep_from_children(self)
@@ -59,7 +60,17 @@ class Line:
 
     def read(self, *, to_the_end: bool = False) -> Iterator[Frame]:
         """Yield the frames that are there; `to_the_end`, all of them. Raises EOFError when the
-        other end is closed. (A read ends early where a descriptor travels along.)"""
+        other end is closed. (A read ends early where a descriptor travels along.)
+
+        Who was interrupted in here may have taken bytes and lost them: nothing more is read then.
+        """
+        if self._torn:
+            raise EOFError
+        self._torn = True
+        yield from self._read(to_the_end)
+        self._torn = False
+
+    def _read(self, to_the_end: bool) -> Iterator[Frame]:
         while True:
             try:
                 large = self.reader.receive_into()
@@ -141,7 +152,7 @@ class AwayWatch:
 
     def remove(self, *descriptors: int) -> None:
         for number in descriptors:
-            with contextlib.suppress(OSError):  # it was not looked at, or no longer
+            with contextlib.suppress(OSError, ValueError):  # not looked at, or all is closed
                 self._all.unregister(number)
 
     def wait(self, timeout_s: float) -> None:

@@ -21,7 +21,6 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from multiprocessing import reduction
 from typing import Any
 
@@ -119,6 +118,7 @@ class ProcessBackend:
             with _without_interrupts():
                 process.start()
             line = Line(spec, process, ours, self._returns)
+            self._watch.add(line)
         except BaseException:
             ours.close()
             if process.pid is not None:  # it runs, and nobody would ever hear of it
@@ -132,7 +132,6 @@ class ProcessBackend:
         for fd in (line.sock.fileno(), line.pidfd.number):
             self._by_fd[fd] = line
             self._poller.register(fd, select.POLLIN)
-        self._watch.add(line)
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
         self._put(seat, life, Kind.BEGIN_EPOCH, pickle.dumps((brief.epoch, brief.shared_seed)))
@@ -309,9 +308,10 @@ class ProcessBackend:
         for slot, generation, size in bundle.marks:
             views.append(shelf.view(slot, generation))
             slab_bytes += size
+        slabs = views or [None] * len(bundle.parcels)
         parcels = [
             ReceivedParcel(number, outcome, packed, slab)
-            for (number, packed), slab in zip(bundle.parcels, views or repeat(None), strict=False)
+            for (number, packed), slab in zip(bundle.parcels, slabs, strict=True)
         ]
         event = ParcelsArrived(
             line.seat,

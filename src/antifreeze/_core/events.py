@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from .faults import Ending
-from .leases import Filling
+from .leases import LeaseKey
 from .messages import message
 
 
@@ -93,7 +93,7 @@ class ParcelsArrived:
 class LeasesReturned:
     """The loop let go of the last view of these slabs."""
 
-    fillings: tuple[Filling, ...]
+    leases: tuple[LeaseKey, ...]
 
 
 @message

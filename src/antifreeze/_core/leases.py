@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from .messages import message
 from .states import State
@@ -25,7 +26,7 @@ class LeaseState(State):
     FREE = "free"
     LENT = "lent"  # its life may write there
     SEALED = "sealed"  # the parcel is complete and waits for the loop
-    KEPT = "kept"  # the loop looks at it
+    KEPT = "kept"  # delivered: the loop looks at it, or will
     SPOILED = "spoiled"  # ... and so may a process that was forked meanwhile
 
 
@@ -50,8 +51,14 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseCue], LeaseState] = {
 }
 
 
-# What one lease has a slab filled with: seat, life, slot, generation.
-Filling = tuple[int, int, int, int]
+class LeaseKey(NamedTuple):
+    """Name one lease among those of all lives. A tuple, because it is a key on every batch's way:
+    as a message it would be hashed in Python."""
+
+    seat: int
+    life: int
+    slot: int
+    generation: int
 
 
 @message

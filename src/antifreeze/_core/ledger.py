@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Iterable
 
 from .faults import Fault
-from .leases import Filling, Lease
+from .leases import Lease, LeaseKey
 from .messages import message
 from .plan import Plan
 from .reorder import ReorderWindow
@@ -33,8 +33,8 @@ class Ledger:
         self.window = ReorderWindow(plan.order)
         self.pending: list[Ticket] = []  # in nobody's hands; by position
         self.arrived: dict[int, Arrival] = {}  # by ticket number
-        # What the loop looks at, of whatever epoch; at most `_keep_limit`.
-        self.kept: dict[Filling, tuple[Life, Lease]] = {}
+        # What was delivered in a slab and is not back, of whatever epoch; at most `_keep_limit`.
+        self.kept: dict[LeaseKey, tuple[Life, Lease]] = {}
         self._keep_limit = plan.kept
         self._faults: dict[int, Fault] = {}  # by ticket number
         self._numbers = 0
@@ -112,10 +112,10 @@ class Ledger:
         self.pending.clear()
         return numbers
 
-    def take_back(self, fillings: Iterable[Filling]) -> None:
+    def take_back(self, keys: Iterable[LeaseKey]) -> None:
         """Have back what the loop kept. What it did not keep is not its to return."""
-        for filling in fillings:
-            kept = self.kept.pop(filling, None)
+        for key in keys:
+            kept = self.kept.pop(key, None)
             if kept is not None:
                 life, lease = kept
                 life.leases.free(lease)
@@ -129,5 +129,5 @@ class Ledger:
         """Leave a slab to the loop."""
         life, lease = arrival.life, arrival.lease
         life.leases.keep(lease)
-        filling = (arrival.seat.number, life.number, lease.slot, lease.generation)
-        self.kept[filling] = (life, lease)
+        key = LeaseKey(arrival.seat.number, life.number, lease.slot, lease.generation)
+        self.kept[key] = (life, lease)

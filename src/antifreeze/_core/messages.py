@@ -70,8 +70,16 @@ def _build(cls: type[T], methods: dict[str, Any]) -> type[T]:
     namespace["__dataclass_fields__"] = fields
     namespace["__dataclass_params__"] = _PARAMS
     namespace["__replace__"] = dataclasses.replace
-    namespace["__init__"] = _init_on_first_use(namespace, fields)
     made: type[T] = type(cls.__name__, cls.__bases__, namespace)
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:
+        """Compile the real one, when the first object is made: most programs never crash, so most
+        of them never make half of the classes."""
+        init = _init(namespace, fields)
+        made.__init__ = init  # type: ignore[method-assign]
+        init(self, *values, **named)
+
+    made.__init__ = __init__  # type: ignore[method-assign]
     return made
 
 
@@ -82,20 +90,6 @@ def _field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
         made = dataclasses.field(default=default)
     made.name, made.type, made._field_type = name, cls.__annotations__[name], _KIND_OF_FIELD
     return made  # type: ignore[no-any-return]
-
-
-def _init_on_first_use(
-    namespace: dict[str, Any], fields: dict[str, dataclasses.Field[Any]]
-) -> Callable[..., None]:
-    """Compile `__init__` when the first object is made: most programs never crash, so most of
-    them never make half of the classes."""
-
-    def __init__(self: Any, *values: Any, **named: Any) -> None:
-        init = _init(namespace, fields)
-        type(self).__init__ = init
-        init(self, *values, **named)
-
-    return __init__
 
 
 def _init(

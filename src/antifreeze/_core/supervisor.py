@@ -328,7 +328,7 @@ class Supervisor:
             out.append(do.DropParcel(number))
 
     def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
-        self._ledger.take_back(event.fillings)
+        self._ledger.take_back(event.leases)
         if self._ledger.pending:  # perhaps for want of a lease
             self._go_on(now, out)
 

@@ -20,7 +20,7 @@ import torch
 from .._core.messages import record
 from .arena import Arena
 from .available import available
-from .memory import ALIGNMENT, MemoryShort, memmove, read_bytes
+from .memory import MemoryShort, aligned, memmove, read_bytes
 from .tensors import (
     Description,
     byte_size,
@@ -152,8 +152,8 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
 
 def _flat(batch: Any) -> tuple[list[str], list[Source], list[Description | int]] | None:
     """Take a batch apart that is a list, tuple or dict of plain tensors and nothing else: its
-    keys, its tensors and what they look like. Most batches are; a pickler takes three times as
-    long."""
+    keys, its tensors and what they look like. Most batches are; for two tensors a pickler takes
+    three times as long."""
     keys: list[str] = []
     tensors: list[Source] = batch
     if type(batch) is dict:
@@ -172,7 +172,8 @@ def _flat(batch: Any) -> tuple[list[str], list[Source], list[Description | int]]
 
 def unflatten(flat: Flat, tensors: list[Any]) -> Any:
     """Put such a batch together again."""
-    kind, keys = _FLAT[flat[0]], flat[1]
+    place, keys = flat
+    kind = _FLAT[place]
     return dict(zip(keys, tensors, strict=True)) if kind is dict else kind(tensors)
 
 
@@ -185,7 +186,7 @@ def _place(packed: Packed, sources: list[Source], arena: Arena | None) -> Packed
         packed.table.append(len(packed.skeleton))
         sources.append(memoryview(packed.skeleton))
         packed.skeleton = b""
-    small = sum([size + -size % ALIGNMENT for size in sizes if size < SMALL_BYTES])
+    small = sum([aligned(size) for size in sizes if size < SMALL_BYTES])
     limit = SMALL_BYTES if small <= SMALL_TOTAL_BYTES else 1
     if arena is None or not any(size >= limit for size in sizes):
         packed.inline, packed.offsets = _join(sources, sizes)
@@ -221,7 +222,7 @@ def _fill(
             inline += len(pieces[-1])
             continue
         if isinstance(source, torch.Tensor):
-            address = source.data_ptr() or _address(source)
+            address = _address(source)
             if collated and (offset := arena.offset_of(address, size)) is not None:
                 offsets.append(offset)
                 continue
@@ -229,7 +230,7 @@ def _fill(
         else:
             buffers.append((source, at))
         offsets.append(at)
-        at += size + -size % ALIGNMENT
+        at += aligned(size)
     memory = arena.make_room(at - arena.used)
     start = memory.address
     for address, size, offset in copies:

@@ -18,7 +18,8 @@ from .unpacking import Copies, copy_out, unpack
 OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED)
 
 
-# Where in a worker's memory a parcel lies: slot, generation, size of the slab.
+# Where in a worker's memory a parcel lies: slot, generation, size of the slab. A bare tuple, as it
+# travels: it is pickled with every parcel.
 SlabMark = tuple[int, int, int]
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .._core.events import LeasesReturned, ProgramForked
-from .._core.leases import Filling
+from .._core.leases import LeaseKey
 from .arena import Anchor
 from .descriptors import Descriptor
 from .memory import Memory
@@ -26,24 +26,24 @@ _all: weakref.WeakSet[Returns] = weakref.WeakSet()
 
 
 class _Watch(weakref.ref[Anchor]):
-    __slots__ = ("filling",)
-    filling: Filling
+    __slots__ = ("key",)
+    key: LeaseKey
 
 
 class Returns:
     """Slabs that the loop has let go of, in the order in which it did."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Watch | Filling | ProgramForked] = deque()
-        self._watched: dict[Filling, _Watch] = {}  # a weakref must live to tell
+        self._queue: deque[_Watch | LeaseKey | ProgramForked] = deque()
+        self._watched: dict[LeaseKey, _Watch] = {}  # a weakref must live to tell
         _all.add(self)
 
-    def watch(self, anchor: Anchor, filling: Filling) -> None:
+    def watch(self, anchor: Anchor, key: LeaseKey) -> None:
         watch = _Watch(anchor, self._queue.append)
-        watch.filling = filling
-        self._watched[filling] = watch
+        watch.key = key
+        self._watched[key] = watch
 
-    def put(self, note: Filling | ProgramForked) -> None:
+    def put(self, note: LeaseKey | ProgramForked) -> None:
         self._queue.append(note)
 
     def collect(self) -> Sequence[LeasesReturned | ProgramForked]:
@@ -52,21 +52,21 @@ class Returns:
         if not queue:
             return ()
         events: list[LeasesReturned | ProgramForked] = []
-        fillings: list[Filling] = []
+        leases: list[LeaseKey] = []
         while queue:
             note = queue.popleft()
             if isinstance(note, _Watch):
-                fillings.append(note.filling)
-                del self._watched[note.filling]
-            elif isinstance(note, tuple):
-                fillings.append(note)
+                leases.append(note.key)
+                del self._watched[note.key]
+            elif isinstance(note, LeaseKey):
+                leases.append(note)
             else:  # what was returned before it must be told before it
-                if fillings:
-                    events.append(LeasesReturned(tuple(fillings)))
-                    fillings = []
+                if leases:
+                    events.append(LeasesReturned(tuple(leases)))
+                    leases = []
                 events.append(note)
-        if fillings:
-            events.append(LeasesReturned(tuple(fillings)))
+        if leases:
+            events.append(LeasesReturned(tuple(leases)))
         return events
 
 
@@ -100,21 +100,23 @@ class Shelf:
     def clear(self) -> None:
         """Let go of all slabs that no batch lies in."""
         self._slabs.clear()
+        self.lacking.clear()
 
     def view(self, slot: int, generation: int) -> SlabView:
         memory = self._slabs.get(slot)
         if memory is None:
             memory = OSError(errno.EMFILE, LOST)
-        return SlabView(memory, (self._seat, self._life, slot, generation), self._returns)
+        key = LeaseKey(self._seat, self._life, slot, generation)
+        return SlabView(memory, key, self._returns)
 
 
 class SlabView:
     """The slab of one parcel, until it is opened."""
 
-    __slots__ = ("_filling", "_memory", "_returns")
+    __slots__ = ("_key", "_memory", "_returns")
 
-    def __init__(self, memory: Memory | OSError, filling: Filling, returns: Returns) -> None:
-        self._memory, self._filling, self._returns = memory, filling, returns
+    def __init__(self, memory: Memory | OSError, key: LeaseKey, returns: Returns) -> None:
+        self._memory, self._key, self._returns = memory, key, returns
 
     def keep(self) -> Anchor:
         """Give the anchor to look at the batch through; when it dies the slab is returned."""
@@ -122,12 +124,12 @@ class SlabView:
             self.give_back()
             raise self._memory
         anchor = self._memory.anchor()
-        self._returns.watch(anchor, self._filling)
+        self._returns.watch(anchor, self._key)
         return anchor
 
     def give_back(self) -> None:
         """Return the slab without a look at it."""
-        self._returns.put(self._filling)
+        self._returns.put(self._key)
 
     def look(self) -> memoryview:
         """Give the bytes of the whole slab, to be copied at once."""

@@ -64,14 +64,19 @@ def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Description]:
     return values, (_CODES[values.dtype], span, shape, strides, tensor.requires_grad)
 
 
-_ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", None)  # torch may be without numpy
+_ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
+_MOST_DIMENSIONS = 32  # of an array, before numpy 2
 
 
 def _array_type(dtype: torch.dtype) -> Any:
-    """Give numpy's own word for a dtype, or None."""
+    """Give numpy's own word for a dtype; None if it has none, or torch is without numpy."""
     name = {torch.bool: "bool_"}.get(dtype, str(dtype).removeprefix("torch."))
     known = name in ("bool_", "float16", "float32", "float64", "uint8") or name.startswith("int")
-    return getattr(sys.modules.get("numpy"), name, None) if known else None
+    found = getattr(sys.modules.get("numpy"), name, None) if known else None
+    try:
+        return found and torch.from_numpy(_ndarray(1, found)) is not None and found
+    except (RuntimeError, TypeError):
+        return None
 
 
 _ARRAY_TYPES = [_array_type(dtype) for dtype in DTYPES]
@@ -87,7 +92,11 @@ def rebuild(what: Description, memory: Any, offset: int) -> torch.Tensor:
     code, span, shape, strides, grad = what
     if not span:
         tensor = torch.empty(shape, dtype=DTYPES[code], device="cpu")
-    elif strides is None and len(shape) > 1 and (kind := _ARRAY_TYPES[code]) is not None:
+    elif (
+        strides is None
+        and 1 < len(shape) <= _MOST_DIMENSIONS
+        and (kind := _ARRAY_TYPES[code]) is not None
+    ):
         # One tensor instead of two: a buffer as such has one dimension, and a view of it is more.
         tensor = torch.from_numpy(_ndarray(shape, kind, memory, offset))
     else:

@@ -41,8 +41,9 @@ class Channel:
         self.overtaken()
         if not self._inbox:
             before_waiting()
-        while not self._inbox:
-            self._read()
+            while not self._inbox:
+                self._read()
+            self.overtaken()
         frame = self._inbox.popleft()
         return frame.kind, frame.body
 

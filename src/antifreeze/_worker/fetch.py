@@ -73,7 +73,7 @@ class Fetcher:
             self._phase, self._about = "calling __getitems__ for", indices
             return dataset.__getitems__(indices)
         if type(indices) is not list:
-            self._phase, self._about = "going through", indices
+            self._phase, self._about = "reading the indices", None
             indices = list(indices)
         left = iter(indices)
         try:
@@ -81,8 +81,10 @@ class Fetcher:
         except BaseException:
             # A list's iterator knows how much is left of it; to count costs more than to load,
             # where a sample is a row of a table.
-            index = indices[len(indices) - length_hint(left) - 1]
-            self._phase, self._about = f"loading sample {shown(index)}", None
+            at = len(indices) - length_hint(left) - 1
+            self._phase, self._about = "loading", indices
+            if 0 <= at < len(indices):  # else it changed meanwhile, or nothing was begun
+                self._phase, self._about = f"loading sample {shown(indices[at])}", None
             raise
 
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:

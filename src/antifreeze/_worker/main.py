@@ -20,8 +20,8 @@ from .spec import WorkerSpec
 
 def run(spec: WorkerSpec, sock: socket.socket) -> None:
     """Live one life: announce it, serve tickets until told to stop or the main process ends."""
-    # What was inherited is not this process's to collect. A full collection would write to every
-    # page of it, and so copy them all: 100 ms for an interpreter with torch, and the memory.
+    # What was there before is not ours to collect. In a forked worker a full collection would write
+    # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
     guard.leave_signals_to_main()
     guard.die_with(spec.main_pid, by_kernel=spec.dies_with_parent)

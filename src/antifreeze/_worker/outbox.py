@@ -3,7 +3,8 @@
 1. A parcel waits for a millisecond at most while others are being loaded. If the loop waits it
    goes at once, unless a message went less than a millisecond ago.
 2. If the next sample turns out to be slow, or hangs, a thread sends what waits, a few milliseconds
-   later. It starts with the first bundle; workers whose batches travel alone have no such thread.
+   later (or when the sample lets go of the interpreter's lock). It starts with the first bundle;
+   workers whose batches travel alone have no such thread.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Outbox:
         self._bundle = Bundle(Outcome.LOADED)
         self._bytes = 0
         self._since = 0.0  # when the oldest parcel was put in
-        self._sent_at = 0.0  # when the last bundle went
+        self._sent_at = 0.0  # when the last message went
+        self._broke: OSError | None = None  # why the thread could not send
         self._lock = threading.RLock()  # against the thread of this process, nobody else
         self._put_some = threading.Event()
         self._nothing = threading.Event()  # never set: to sleep on
@@ -91,10 +93,12 @@ class Outbox:
 
     def flush(self) -> None:
         with self._lock:
+            if self._broke is not None:  # what it had is lost: end this life, others load it again
+                raise RuntimeError("parcels could not be sent") from self._broke
             if self._bundle.parcels:
-                body, self._sent_at = self._bundle.encode(), self._bundle.sealed_at
+                bundle = self._bundle
                 self.clear()
-                self._channel.send(Kind.PARCELS, body)
+                self._transmit(bundle)
 
     def clear(self) -> None:
         """Forget what was not sent: a new epoch has begun."""
@@ -107,7 +111,7 @@ class Outbox:
         bundle.add(number, packed, timings)
         with self._lock:
             self.flush()
-            self._channel.send(Kind.PARCELS, bundle.encode())
+            self._transmit(bundle)
 
     def _look(self) -> None:
         """Send what has waited too long, whatever the worker is busy with. In the thread."""
@@ -126,8 +130,11 @@ class Outbox:
                 elif monotonic() - self._since >= FLUSH_S:
                     try:
                         self.flush()
-                    except (MainGone, OSError):
+                    except MainGone:
                         return  # the worker's own thread will notice
+                    except OSError as error:
+                        self._broke = error
+                        return
 
     def _send_new(self, task: Task, packed: Packed, timings: Timings, slab: Slab) -> None:
         """Send a parcel that lies in a new slab, and the slab's descriptor with it."""
@@ -138,6 +145,10 @@ class Outbox:
         descriptor = slab.take_descriptor()
         assert descriptor is not None
         try:
-            self._channel.send(Kind.PARCELS, bundle.encode(), descriptor.number)
+            self._transmit(bundle, descriptor.number)
         finally:
             descriptor.close()
+
+    def _transmit(self, bundle: Bundle, descriptor: int | None = None) -> None:
+        self._channel.send(Kind.PARCELS, bundle.encode(), descriptor)
+        self._sent_at = monotonic()
