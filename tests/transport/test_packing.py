@@ -352,3 +352,8 @@ def test_read_only_arrays_keep_the_memory_order_a_pickle_would_give_them() -> No
     repeated = np.broadcast_to(np.arange(4), (3, 4))
     assert travel(fortran).flags.f_contiguous
     assert travel(repeated).flags.c_contiguous
+
+
+def test_a_tensor_may_have_more_dimensions_than_an_array() -> None:
+    tensor = torch.arange(2).reshape([1] * 69 + [2])
+    assert torch.equal(travel([tensor])[0], tensor)
