@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -41,6 +42,13 @@ SNAPSHOT_TRIES = 8
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
 LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
+
+# What is said of a fault that does not stop the loop.
+GOES_ON = {
+    FaultKind.CRASH: "The worker is replaced.",
+    FaultKind.HANG: "The worker is replaced.",
+    FaultKind.REFUSED: "The others go on without it; the next epoch tries again.",
+}
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -125,6 +133,12 @@ class Driver:
 
     def workers(self) -> list[Any]:
         """Give the latest life of each seat, for others to look at."""
+        unborn = any(worker.pid is None for worker in self._backend.workers())
+        if unborn and self._lock.acquire(timeout=LOCK_S):
+            try:
+                self._backend.await_births()
+            finally:
+                self._lock.release()
         return self._backend.workers()
 
     @property
@@ -157,7 +171,9 @@ class Driver:
             try:
                 self._step(event, self._now())
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
-                    self._watchdog = Watchdog(self, watch)
+                    # Without a thread, a death is seen when the loop comes back: later, no worse.
+                    with contextlib.suppress(RuntimeError):
+                        self._watchdog = Watchdog(self, watch)
             except BaseException:
                 self.close()
                 raise
@@ -328,18 +344,18 @@ class Driver:
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
         self._whole = True
-        if self._supervisor.faults_seen != self._faults_told:
+        if self._supervisor.faults.seen != self._faults_told:
             self._tell_faults()
 
     def _tell_faults(self) -> None:
         """Log each worker that was lost: the run goes on, but nobody should have to guess."""
-        new = self._supervisor.faults_seen - self._faults_told
-        self._faults_told = self._supervisor.faults_seen
-        for fault in self._supervisor.snapshot().faults[-new:]:
-            if fault.kind in (FaultKind.CRASH, FaultKind.HANG) and not self.closed:
+        new = self._supervisor.faults.seen - self._faults_told
+        self._faults_told = self._supervisor.faults.seen
+        for fault in list(self._supervisor.faults.latest)[-new:]:
+            if fault.kind in GOES_ON and not self.closed:
                 error = error_for(fault, self._label(fault))
                 said = str(error).splitlines()[0]
-                logger.warning("antifreeze: %s The worker is replaced.", said)
+                logger.warning("antifreeze: %s %s", said, GOES_ON[fault.kind])
 
     def _label(self, fault: Fault) -> str:
         if fault.seat is None or fault.life is None:

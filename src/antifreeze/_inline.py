@@ -7,16 +7,14 @@ hangs, hangs the loop. So there is no core here, and a batch costs no more than 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._clock import Clock
 from ._core.accounts import LoopAccount, WorkAccount
-from ._core.faults import Fault, FaultKind
+from ._core.faults import Fault, FaultKind, FaultLog
 from ._core.snapshots import SupervisorSnapshot
 from ._core.states import Loop, Run
-from ._core.supervisor import FAULTS_KEPT
 from ._core.tickets import Progress, Ticket
 from ._driver import DriverSnapshot
 from ._transport.exceptions import add_note
@@ -40,8 +38,7 @@ class InlineDriver:
         self._run = Run.IDLE
         self._seed_base = 0
         self._drawn = 0
-        self._faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
-        self._faults_seen = 0
+        self._faults = FaultLog()
         self.loop = LoopAccount()
         self.work = WorkAccount()
 
@@ -89,8 +86,7 @@ class InlineDriver:
         doing = self._fetcher.doing()
         add_note(error, f"antifreeze: raised while {doing} (batch {position})")
         ticket = Ticket(self._drawn, 0, position, indices)
-        self._faults.append(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
-        self._faults_seen += 1
+        self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 
     def close(self) -> None:
         """End the iterator. May be called again."""
@@ -111,8 +107,8 @@ class InlineDriver:
             pending=0,
             restarts=0,
             seats=(),
-            faults=tuple(self._faults),
-            faults_seen=self._faults_seen,
+            faults=tuple(self._faults.latest),
+            faults_seen=self._faults.seen,
         )
         return DriverSnapshot.of(supervisor, self.loop, self.work)
 

@@ -128,6 +128,12 @@ class InternalError(AntifreezeError):
     """Our own mistake. Please report it, with the text."""
 
 
+FEWER = (
+    "fewer workers, or more processes for this user or container (ulimit -u, the pids limit);"
+    " with num_workers=0 none are needed"
+)
+
+
 def report(what: str, *, did: str = "", cause: str = "", remedy: str = "") -> str:
     """Lay out a message in our shape; leave out what is not known."""
     lines = [what]
@@ -156,6 +162,9 @@ def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
             return WorkerHung(report(what, did="replaced it and tried once more"))
         case FaultKind.TIMEOUT:
             return WorkerHung(_timeout(fault, label, timeout_s))
+        case FaultKind.REFUSED:
+            what = f"DataLoader worker {fault.seat} could not be started: {_words(fault)}."
+            return WorkerNeverStarted(report(what, remedy=FEWER))
         case FaultKind.NEVER_STARTED:
             return WorkerNeverStarted(_never_started(fault, label))
         case FaultKind.BUDGET_SPENT:
@@ -180,7 +189,11 @@ def _how(ending: Ending) -> str:
         return f"is killed by signal: {_signal_name(ending.signal)}."
     if ending.exit_code is not None:
         return f"exited unexpectedly with exit code {ending.exit_code}."
-    return "exited unexpectedly."
+    return f"ended: {ending.words}." if ending.words else "exited unexpectedly."
+
+
+def _words(fault: Fault) -> str:
+    return fault.ending.words if fault.ending is not None else "nobody knows why"
 
 
 def _signal_name(number: int) -> str:
@@ -191,8 +204,8 @@ def _signal_name(number: int) -> str:
 
 
 def _why(ending: Ending) -> str:
-    if ending.words:
-        return ending.words
+    if ending.words:  # where there is nothing else, `_how` says it
+        return "" if ending.signal is None and ending.exit_code is None else ending.words
     match ending.signal:
         case signal.SIGKILL:
             return "someone sent SIGKILL; usually the kernel, because memory ran out (see dmesg)"
@@ -233,8 +246,10 @@ def _never_started(fault: Fault, label: str) -> str:
     return report(
         f"DataLoader worker ({label}) {_how(ending)} No worker came up, so nothing was loaded.",
         did="tried several times for every worker",
-        cause=ending.words or _why(ending),
-        remedy="the first error above, if there is one; under spawn, a script without"
+        cause=_why(ending),
+        remedy=FEWER
+        if ending.refused
+        else "the first error above, if there is one; under spawn, a script without"
         ' `if __name__ == "__main__":` starts itself again in every worker; with num_workers=0 a'
         " dataset that fails is seen to fail",
     )

@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from ._inline import InlineDriver
     from .loader import DataLoader
 
+# For a forked worker to listen. It does in milliseconds; on a machine that swaps, or if its
+# siblings, each of hundreds of gigabytes, are forked before it, it takes longer.
+FORKED_S = 15.0
+FORK_S = 1.0  # more for each worker
+
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 _iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
@@ -187,8 +192,13 @@ def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
 
 def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
+    from ._backends.processes import start_method
+
     streams = loader._dataset_kind == _DatasetKind.Iterable
     source = Source.STREAMS if streams else Source.INDICES
+    limits = Limits()
+    if start_method(loader.multiprocessing_context) == "fork":
+        limits = Limits(start_s=FORKED_S + FORK_S * loader.num_workers)
     return Plan(
         seats=loader.num_workers,
         window=loader.num_workers * (loader.prefetch_factor or 2),
@@ -197,7 +207,7 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
-        limits=Limits(),
+        limits=limits,
     )
 
 

@@ -390,6 +390,39 @@ def test_a_seat_that_is_lost_leaves_its_work_to_the_others() -> None:
     s.tell(ASK, stop(1), FINISH)
 
 
+def test_a_seat_the_machine_has_no_process_for_is_done_without_until_the_next_epoch() -> None:
+    refused = Ending(words="no process", refused=True)
+    s = Script(Plan(seats=2, window=2), batches=2).begin().ready(0)
+    s.dies(1, send(0, ticket(3, 1)), ending=refused)  # at once, and without a rest
+    (fault,) = s.sup.faults.latest
+    assert (fault.kind, fault.seat, fault.ticket) == (FaultKind.REFUSED, 1, None)
+    assert s.sup.snapshot().seats[1].state is SeatState.LOST
+    s.loaded(0, 1)
+    s.loaded(0, 3)
+    s.tell(ASK, deliver(1))
+    s.tell(ASK, deliver(3))
+    s.tell(ASK, stop(0), FINISH)
+    s.dies(0, ending=Ending(exit_code=0))
+    s.refill(2)
+    assert start(1, life=2, epoch=1) in s.perform(epoch_asked(1))
+
+
+def test_the_last_seat_is_tried_again_before_the_run_ends_for_want_of_a_process() -> None:
+    refused = Ending(words="no process", refused=True)
+    limits = Limits(failed_starts=3, rest_s=0.5)
+    s = Script(Plan(seats=2, window=2, limits=limits), batches=MANY).begin()
+    s.tell(ASK)
+    s.dies(0, send(1, ticket(3, 0)), ending=refused)
+    assert start(1, 2) in s.perform(LifeEnded(1, 1, refused))
+    s.perform(LifeEnded(1, 2, refused))
+    (again, *_) = s.at(0.5).perform(RING)
+    assert again == start(1, 3)
+    (answer,) = s.perform(LifeEnded(1, 3, refused))
+    assert isinstance(answer, RaiseFault)
+    assert answer.fault.kind is FaultKind.NEVER_STARTED
+    assert answer.fault.ending == refused
+
+
 def test_the_run_ends_when_the_last_seat_is_lost() -> None:
     s = Script(Plan(seats=2, window=2, limits=Limits(failed_starts=1)), batches=MANY).begin()
     s.tell(ASK)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from antifreeze._backends.handles import WorkerHandle
 from antifreeze._backends.lines import Line
 from antifreeze._clock import monotonic
 from antifreeze._core.accounts import Timings
 from antifreeze._transport.framing import Kind, prefix
 from antifreeze._transport.packing import pack
-from antifreeze._transport.shelf import Returns
+from antifreeze._transport.shelf import Returns, Shelf
 from antifreeze._transport.status import StatusBoard
 from antifreeze._transport.tickets import Task
 from antifreeze._worker.channel import Channel
 from antifreeze._worker.fetch import Fetcher
 from antifreeze._worker.outbox import Outbox
-from antifreeze._worker.spec import Job, WorkerSpec
+from antifreeze._worker.spec import Job
 
 PATIENCE_S = 10.0
 
@@ -66,7 +65,7 @@ class Refusing:
 
 def test_parcels_that_the_thread_cannot_send_end_the_life() -> None:
     board = StatusBoard(None)
-    outbox = Outbox(Refusing(), board.line())  # type: ignore[arg-type]
+    outbox = Outbox(Refusing(), board.line(1))  # type: ignore[arg-type]
     outbox.expect_bundles()
     now = monotonic()
     outbox.put(Task(1, 0, 0, 1, False, b""), pack(torch.zeros(3)), Timings(0, 0, 0, now, now))
@@ -81,22 +80,15 @@ def test_nothing_is_read_after_a_read_that_was_interrupted(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(PATIENCE_S,))
-    process.start()
-    try:
-        spec = WorkerSpec(job({}), 0, 1, 0, None, 0, StatusBoard(None).line(), True)
-        line = Line(spec, process, ours, Returns())
-        theirs.sendall(frame(Kind.READY) + frame(Kind.EPOCH_BEGUN))
-        with pytest.raises(KeyboardInterrupt):
-            for _ in line.read():
-                raise KeyboardInterrupt
-        theirs.sendall(frame(Kind.READY))
-        with pytest.raises(EOFError):
-            list(line.read())
-        line.close()
-    finally:
-        process.kill()
-        process.join(PATIENCE_S)
+    line = Line(WorkerHandle("it"), ours, StatusBoard(None).line(1), Shelf(0, 1, Returns()))
+    theirs.sendall(frame(Kind.READY) + frame(Kind.EPOCH_BEGUN))
+    with pytest.raises(KeyboardInterrupt):
+        for _ in line.read():
+            raise KeyboardInterrupt
+    theirs.sendall(frame(Kind.READY))
+    with pytest.raises(EOFError):
+        list(line.read())
+    line.close()
 
 
 def job(dataset: Any) -> Job:

@@ -154,5 +154,8 @@ class Backend(Protocol):
     def workers(self) -> list[Any]:
         """Give the latest life of each seat as an object with `pid`, `is_alive` and the like."""
 
+    def await_births(self) -> None:
+        """Wait, bounded, until every life that was asked for has its `pid`."""
+
     def close(self) -> None:
         """Give back everything. All lives have ended or been abandoned."""

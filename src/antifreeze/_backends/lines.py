@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing.process
 import os
 import select
 import socket
-import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from multiprocessing.process import BaseProcess
 
+from .._core.faults import Ending
 from .._core.tickets import Errand
-from .._transport.descriptors import Descriptor, keep_from_children
+from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
-from .._transport.shelf import Returns, Shelf
-from .._worker.spec import WorkerSpec
+from .._transport.shelf import Shelf
+from .._transport.status import StatusLine
+from .handles import WorkerHandle
 
-_DESCRIPTOR = struct.Struct("i")
-_RIDERS = socket.CMSG_SPACE(_DESCRIPTOR.size)  # room for the one descriptor a message may carry
+_RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carry
 
 
 class Line:
     """One life as the main process sees it: its process, its channel, its outbox."""
 
     def __init__(
-        self, spec: WorkerSpec, process: BaseProcess, sock: socket.socket, returns: Returns
+        self, worker: WorkerHandle, sock: socket.socket, status: StatusLine, shelf: Shelf
     ) -> None:
-        self.seat, self.life, self.status = spec.seat, spec.life, spec.status
-        self.process, self.sock = process, sock
-        self.shelf = Shelf(spec.seat, spec.life, returns)
+        self.seat, self.life = shelf.seat, shelf.life
+        self.worker, self.sock, self.status, self.shelf = worker, sock, status, shelf
         self.reader = FrameReader()
         self.outbox: deque[memoryview] = deque()
         self._torn = False  # a read was not finished
-        self.pidfd = Descriptor(os.pidfd_open(process.pid or 0))
+        self.pidfd: Descriptor | None = None  # from its birth on
+        self.ending: Ending | None = None  # when its parent has told it
+        self.orphaned: Ending | None = None  # its parent is gone itself
         sock.setblocking(False)
         keep_from_children(self)
 
@@ -85,7 +84,7 @@ class Line:
                 return
             except OSError as error:
                 raise EOFError from error
-            descriptors = _descriptors(riders) if riders else []
+            descriptors = received(riders) if riders else []
             if not data:
                 raise EOFError
             yield from self.reader.feed(data, descriptors)
@@ -101,23 +100,17 @@ class Line:
             return Errand(errand.ticket, replace(lease, renewed=True))
         return errand
 
+    def born(self, pid: int, pidfd: Descriptor) -> None:
+        self.pidfd = pidfd
+        self.worker.born(pid, pidfd)
+
     def close(self) -> None:
-        """Let go of the life. In a child of the user's too, where multiprocessing would end at
-        exit what it takes for the child's own processes."""
+        """Let go of the life; in a child of the user's, too."""
+        self.worker.over()
         self.sock.close()
-        self.pidfd.close()
+        if self.pidfd is not None:
+            self.pidfd.close()
         self.shelf.clear()
-        multiprocessing.process._children.discard(self.process)  # type: ignore[attr-defined]
-
-
-def _descriptors(riders: list[tuple[int, int, bytes]]) -> list[Descriptor]:
-    """Take the descriptors that came with a message. (`socket.recv_fds` is slow without any.)"""
-    found: list[Descriptor] = []
-    for level, kind, data in riders:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            whole = len(data) - len(data) % _DESCRIPTOR.size
-            found += [Descriptor(number) for (number,) in _DESCRIPTOR.iter_unpack(data[:whole])]
-    return found
 
 
 class AwayWatch:
@@ -139,9 +132,8 @@ class AwayWatch:
         for line in lines:
             self.mind(line)
 
-    def add(self, line: Line) -> None:
-        self._all.register(line.pidfd.number, select.EPOLLIN)
-        self.mind(line)
+    def add(self, descriptor: int) -> None:
+        self._all.register(descriptor, select.EPOLLIN)
 
     def mind(self, line: Line) -> None:
         """Look at a life's channel for as long as there is a reason to."""

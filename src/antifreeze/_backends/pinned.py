@@ -112,6 +112,9 @@ class PinnedBackend:
     def workers(self) -> list[Any]:
         return self._inner.workers()
 
+    def await_births(self) -> None:
+        self._inner.await_births()
+
     def _run(self) -> None:
         try:
             self._pinner.enter_thread()

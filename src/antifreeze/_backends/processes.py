@@ -4,7 +4,8 @@
    else is blocked.
 2. The main process never blocks on a channel: what a worker does not take yet waits in an outbox,
    bounded by the tickets the core lets out.
-3. Death is learnt from the pidfd. What a life had sent before it died is read first.
+3. Death is learnt from the pidfd. What a life had sent before it died is read first. How it died is
+   news from its origin, which comes a moment earlier or later, or never: that wait is bounded.
 4. A forked child closes the ends that belong to the main process, so that no stranger keeps a
    channel open.
 """
@@ -13,17 +14,17 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import multiprocessing.process
 import os
 import pickle
 import select
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing import reduction
 from typing import Any
 
+from .._clock import monotonic
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -41,53 +42,39 @@ from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
 from .._transport.memory import MemoryShort
 from .._transport.parcels import Bundle, ReceivedParcel
-from .._transport.shelf import Returns, SlabView
+from .._transport.shelf import Returns, Shelf, SlabView
 from .._transport.status import StatusBoard
 from .._transport.tickets import encode_tickets
-from .._worker.main import run
-from .._worker.spec import Job, WorkerSpec
+from .._worker.spec import Job
 from ..errors import TransportFailed
 from .base import EpochBrief, LocalParcel, Notice
+from .handles import WorkerHandle
 from .lines import AwayWatch, Line
+from .origins import (
+    REAP_S,
+    Born,
+    Children,
+    Exited,
+    Origin,
+    Orphaned,
+    Refused,
+    Wanted,
+    worker_name,
+)
+from .template import Templates
 
-REAP_S = 1.0  # from a fork server the exit status comes a little later than the death
+BIRTH_S = 10.0  # for those who want to see a pid; a fork takes milliseconds
 LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
 
 
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C waiting for a moment: in the middle of a fork it would be lost, or hit the child.
-
-    The worker starts with SIGINT blocked and unblocks it when it knows what to do with it. The
-    mask is of this thread alone; what another thread receives, Python runs in the main thread, so
-    there the handler only takes note as well.
-    """
-    waiting: list[Any] = []
-    handler = None
-    if threading.current_thread() is threading.main_thread():
-        handler = signal.getsignal(signal.SIGINT)
-    if callable(handler):
-        signal.signal(signal.SIGINT, lambda *received: waiting.append(received))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if callable(handler):
-            signal.signal(signal.SIGINT, handler)
-            if waiting:
-                handler(*waiting[0])
-
-
 class ProcessBackend:
-    """Lives are processes of the given multiprocessing context, or of the program's own."""
+    """Lives are processes: of a template, or of the multiprocessing context the user gave."""
 
     def __init__(self, job: Job, context: Any) -> None:
-        self._job = job
-        self._context = multiprocessing.get_context() if context is None else context
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
-        self._pids: dict[tuple[int, int], int | None] = {}  # of all lives; bounded by restarts
+        self._pids: dict[tuple[int, int], int] = {}  # of all lives; bounded by restarts
+        self._unexplained: dict[Line, float] = {}  # ended; until when to wait for an exit status
         self._by_fd: dict[int, Line] = {}
         self._notices: list[Notice] = []
         self._polled: list[tuple[int, int]] = []
@@ -98,40 +85,44 @@ class ProcessBackend:
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
         self._returns = Returns()
-        inherited = self._context.get_start_method() == "fork"
+        method = start_method(context)
         try:
-            self._status = StatusBoard(None if inherited else reduction.DupFd)
+            self._status = StatusBoard(None if method == "fork" else reduction.DupFd)
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
+        self._origin: Origin
+        if method == "fork":
+            self._origin = Templates(job, self._status)
+        else:
+            context = multiprocessing.get_context() if context is None else context
+            self._origin = Children(job, context, self._status)
+        self._news_fd = self._origin.descriptor
+        if self._news_fd is not None:
+            self._poller.register(self._news_fd, select.POLLIN)
+            self._watch.add(self._news_fd)
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         ours, theirs = socket.socketpair()
         keep_from_children(ours)  # before the fork, so that the worker itself does not hold it
-        spec = self._spec(seat, life, brief)
-        process = self._context.Process(
-            target=run,
-            args=(spec, theirs),
-            name=f"antifreeze worker {seat}",
-            daemon=True,
+        place = self._status.take()
+        line = Line(
+            WorkerHandle(worker_name(seat)),
+            ours,
+            self._status.line(place),
+            Shelf(seat, life, self._returns),
         )
         try:
-            with _without_interrupts():
-                process.start()
-            line = Line(spec, process, ours, self._returns)
-            self._watch.add(line)
+            wanted = Wanted(seat, life, place, brief.epoch, brief.shared_seed)
+            self._origin.ask(wanted, theirs)
         except BaseException:
-            ours.close()
-            if process.pid is not None:  # it runs, and nobody would ever hear of it
-                process.kill()
-                process.join(REAP_S)
+            line.close()
             raise
         finally:
             theirs.close()
         self._lines[seat, life] = self._latest[seat] = line
-        self._pids[seat, life] = process.pid
-        for fd in (line.sock.fileno(), line.pidfd.number):
-            self._by_fd[fd] = line
-            self._poller.register(fd, select.POLLIN)
+        self._look_at(line, ours.fileno())
+        self._watch.mind(line)
+        self._hear()
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
         self._put(seat, life, Kind.BEGIN_EPOCH, pickle.dumps((brief.epoch, brief.shared_seed)))
@@ -161,9 +152,11 @@ class ProcessBackend:
 
     def kill(self, seat: int, life: int, force: Force) -> None:
         line = self._lines.get((seat, life))
-        if line is not None:
-            with contextlib.suppress(OSError):
-                line.process.kill() if force is Force.KILL else line.process.terminate()
+        if line is None:
+            return
+        line.worker.end(force)
+        if line.pidfd is None and force is Force.KILL:
+            self._origin.forsake()  # what does not even bring it into the world
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
@@ -174,6 +167,8 @@ class ProcessBackend:
         if self._notices:
             timeout_s = 0.0
         longest = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
+        if self._unexplained:
+            longest = min(longest, max(0.0, min(self._unexplained.values()) - monotonic()))
         if not longest:
             self._polled = self._poller.poll(0)
             return
@@ -190,10 +185,13 @@ class ProcessBackend:
             if fd == self._waker.number:
                 os.eventfd_read(fd)
                 continue
+            if fd == self._news_fd:
+                self._hear()
+                continue
             line = self._by_fd.get(fd)
             if line is None:
                 continue
-            if fd == line.pidfd.number:
+            if line.pidfd is not None and fd == line.pidfd.number:
                 ended.append(line)
                 continue
             if mask & select.POLLOUT:
@@ -203,6 +201,10 @@ class ProcessBackend:
                 self._read(line)
         for line in ended:
             self._end(line)
+        if self._unexplained:
+            now = monotonic()
+            for line in [line for line, until in self._unexplained.items() if until <= now]:
+                self._explain(line, Ending(words="nobody could say how it ended"))
         notices, self._notices = self._notices, []
         return notices
 
@@ -218,7 +220,8 @@ class ProcessBackend:
         urgent: list[tuple[int, int]] = []
         for fd, mask in self._poller.poll(0):
             line = self._by_fd.get(fd)
-            if line is not None and fd == line.pidfd.number:
+            is_end = line is not None and line.pidfd is not None and fd == line.pidfd.number
+            if is_end or fd == self._news_fd:
                 urgent.append((fd, mask))
             elif mask & select.POLLOUT:
                 urgent.append((fd, select.POLLOUT))
@@ -234,7 +237,18 @@ class ProcessBackend:
         return "pid unknown" if pid is None else f"pid {pid}"
 
     def workers(self) -> list[Any]:
-        return [self._latest[seat].process for seat in sorted(self._latest)]
+        return [self._latest[seat].worker for seat in sorted(self._latest)]
+
+    def await_births(self) -> None:
+        give_up = monotonic() + BIRTH_S
+        poller = select.poll()
+        if self._news_fd is not None:
+            poller.register(self._news_fd, select.POLLIN)
+        while any(line.pidfd is None for line in self._lines.values()):
+            left_s = give_up - monotonic()
+            if left_s <= 0 or not poller.poll(1000 * left_s):
+                return
+            self._hear()
 
     def close(self) -> None:
         for seat, life in list(self._lines):
@@ -242,29 +256,24 @@ class ProcessBackend:
             self.abandon(seat, life)
         self._notices.clear()
         with self._waker_lock:
-            if not self._closed:
-                self._closed = True
-                self._poller.unregister(self._waker.number)
-                self._waker.close()
-                self._watch.close()
-                self._status.close()
+            if self._closed:
+                return
+            self._closed = True
+            self._poller.unregister(self._waker.number)
+            if self._news_fd is not None:
+                self._poller.unregister(self._news_fd)
+            self._waker.close()
+            self._watch.close()
+        self._origin.close()
+        self._status.close()
 
     def __repr__(self) -> str:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
-        return f"<ProcessBackend {self._context.get_start_method()}, {lives or 'no lives'}>"
+        return f"<ProcessBackend {self._origin!r}, {lives or 'no lives'}>"
 
-    def _spec(self, seat: int, life: int, brief: EpochBrief) -> WorkerSpec:
-        by_server = self._context.get_start_method() == "forkserver"
-        return WorkerSpec(
-            job=self._job,
-            seat=seat,
-            life=life,
-            epoch=brief.epoch,
-            shared_seed=brief.shared_seed,
-            main_pid=os.getpid(),
-            status=self._status.line(),
-            dies_with_parent=by_server or threading.current_thread() is threading.main_thread(),
-        )
+    def _look_at(self, line: Line, fd: int) -> None:
+        self._by_fd[fd] = line
+        self._poller.register(fd, select.POLLIN)
 
     def _put(self, seat: int, life: int, kind: Kind, data: bytes) -> None:
         line = self._lines.get((seat, life))
@@ -328,19 +337,65 @@ class ProcessBackend:
         with contextlib.suppress(EOFError):
             for frame in line.read(to_the_end=True):
                 self._notices.append(self._notice(line, frame))
-        code = line.process.exitcode
-        if code is None:
-            line.process.join(REAP_S)
-            code = line.process.exitcode
-        if code is None:
-            ending = Ending(words="its exit status was taken by another wait in this program")
-        elif code < 0:
-            ending = Ending(signal=-code)
+        self._ignore_pidfd(line)
+        self._unexplained[line] = monotonic() + REAP_S
+        if line.ending is not None:  # the news came first
+            self._explain(line, line.ending)
+        elif line.orphaned:
+            self._explain(line, line.orphaned)
         else:
-            ending = Ending(exit_code=code)
+            self._origin.ended(line.seat, line.life)
+            self._hear()
+
+    def _explain(self, line: Line, ending: Ending) -> None:
+        """Tell the end of a life, now that it is known how it ended."""
+        self._unexplained.pop(line, None)
         self._forget(line)
-        event = LifeEnded(line.seat, line.life, ending, line.status.working_on)
+        # Who goes with its parent is not to blame, nor is what it worked on.
+        working_on = 0 if ending is line.orphaned else line.status.working_on
+        event = LifeEnded(line.seat, line.life, ending, working_on)
         self._notices.append(Notice(event))
+
+    # ---- news from the origin ---------------------------------------------------------------
+
+    def _hear(self) -> None:
+        for news in self._origin.hear():
+            if isinstance(news, Orphaned):
+                self._orphan(Ending(words=news.words))
+            else:
+                self._take(news)
+
+    def _take(self, news: Born | Refused | Exited) -> None:
+        line = self._lines.get((news.seat, news.life))
+        match news:
+            case Born(pid=pid, pidfd=pidfd) if line is None:  # abandoned before it was born
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(pidfd.number, signal.SIGKILL)
+            case Born(pid=pid, pidfd=pidfd) if line is not None:
+                line.born(pid, pidfd)
+                self._pids[line.seat, line.life] = pid
+                self._look_at(line, pidfd.number)
+                self._watch.add(pidfd.number)
+            case Refused(words=words) if line is not None:
+                self._explain(line, Ending(words=words, refused=True))
+            case Exited(code=code) if line is not None:
+                line.worker.exitcode = code
+                line.ending = _ending(code)
+                if line in self._unexplained:
+                    self._explain(line, line.ending)
+            case _:
+                pass  # of a life that was abandoned
+
+    def _orphan(self, ending: Ending) -> None:
+        """Take note that the parent of all present lives is gone: they are, or will be."""
+        for line in list(self._lines.values()):
+            if line.ending is not None:
+                continue
+            line.orphaned = ending
+            if line.pidfd is None or line in self._unexplained:
+                self._explain(line, ending)
+            else:
+                line.worker.end(Force.KILL)  # the kernel does, too
 
     def _silence(self, line: Line) -> None:
         fd = line.sock.fileno()
@@ -348,10 +403,28 @@ class ProcessBackend:
             self._poller.unregister(fd)
             self._watch.remove(fd)
 
-    def _forget(self, line: Line) -> None:
-        self._lines.pop((line.seat, line.life), None)
-        self._silence(line)
-        if self._by_fd.pop(line.pidfd.number, None) is not None:
+    def _ignore_pidfd(self, line: Line) -> None:
+        if line.pidfd is not None and self._by_fd.pop(line.pidfd.number, None) is not None:
             self._poller.unregister(line.pidfd.number)
             self._watch.remove(line.pidfd.number)
+
+    def _forget(self, line: Line) -> None:
+        self._lines.pop((line.seat, line.life), None)
+        self._unexplained.pop(line, None)
+        self._silence(line)
+        self._ignore_pidfd(line)
         line.close()
+
+
+def _ending(code: int | None) -> Ending:
+    if code is None:
+        return Ending(words="its exit status was taken by another wait in this program")
+    return Ending(signal=-code) if code < 0 else Ending(exit_code=code)
+
+
+def start_method(context: Any) -> str:
+    """Say how the user wants processes to start. (Asked plainly, multiprocessing fixes it.)"""
+    if context is None:
+        return multiprocessing.get_start_method(allow_none=True) or "fork"
+    method: str = context.get_start_method()
+    return method

@@ -154,7 +154,8 @@ class Crew:
         life = seat.life
         if life is None or life.number != event.life:
             return None
-        loss = self._loss(seat, life, FaultKind.CRASH, now, event)
+        kind = FaultKind.REFUSED if event.ending.refused else FaultKind.CRASH
+        loss = self._loss(seat, life, kind, now, event)
         self._part(seat, life)
         seat.life = None
         return loss

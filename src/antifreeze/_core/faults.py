@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 
 from .messages import frozen
 from .tickets import Ticket
+
+KEPT = 64  # faults, for reports; the count goes on
 
 
 class FaultKind(Enum):
@@ -16,6 +19,7 @@ class FaultKind(Enum):
     CRASH = "crash"  # a life ended while it held the ticket
     HANG = "hang"  # a life kept the ticket longer than it may
     STREAM_LOST = "stream lost"  # a life ended in the middle of an iterable's stream
+    REFUSED = "refused"  # the machine gave no process for a life
     NEVER_STARTED = "never started"  # no life of the seat came up
     BUDGET_SPENT = "budget spent"  # too many lives in a row brought nothing
     TIMEOUT = "timeout"  # the loop waited longer than the user's `timeout`
@@ -28,6 +32,7 @@ class Ending:
     exit_code: int | None = None
     signal: int | None = None
     words: str = ""  # what the backend knows beyond the numbers, e.g. a start-up traceback
+    refused: bool = False  # there was no life at all: the machine gave no process for it
 
 
 @frozen
@@ -41,3 +46,15 @@ class Fault:
     ending: Ending | None = None
     delivered: int = 0  # batches the loop had received when it happened
     seconds: float = 0.0  # how long the wait or the work had lasted
+
+
+class FaultLog:
+    """The latest faults, and the count of all."""
+
+    def __init__(self) -> None:
+        self.latest: deque[Fault] = deque(maxlen=KEPT)
+        self.seen = 0
+
+    def note(self, fault: Fault) -> None:
+        self.latest.append(fault)
+        self.seen += 1

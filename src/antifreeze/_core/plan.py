@@ -34,7 +34,7 @@ class Limits:
     failed_starts: int = 3
     # Lives of a seat, in a row, that bring no batch. Stops a restart loop that makes no progress.
     barren_lives: int = 8
-    # A forked worker is up in milliseconds; a spawned one imports the whole program first.
+    # Until a life listens. A spawned one imports the whole program first.
     start_s: float = 120.0
     # A process that ends closes its channel a moment before its end can be seen.
     silent_s: float = 1.0

@@ -64,6 +64,6 @@ def snapshot_supervisor(sup: Supervisor) -> SupervisorSnapshot:
         pending=len(sup._ledger.pending),
         restarts=sup._crew.restarts,
         seats=tuple(snapshot_seat(seat) for seat in sup._seats.all),
-        faults=tuple(sup._faults),
-        faults_seen=sup._faults_seen,
+        faults=tuple(sup.faults.latest),
+        faults_seen=sup.faults.seen,
     )

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from . import events as ev
 from .crew import Crew, Loss, Out
 from .deadlines import DeadlineKind, Key
 from .dealing import Dealer
-from .faults import Fault, FaultKind
+from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
 from .plan import Plan, Source, Tenure
@@ -31,7 +30,6 @@ from .story import KEPT, Story
 from .tickets import Progress, Ticket
 from .verdicts import Verdict, judge
 
-FAULTS_KEPT = 64  # for reports; the count goes on
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
 
 
@@ -58,8 +56,7 @@ class Supervisor:
         self._losses: dict[int, Loss] = {}  # the last one of each seat, in this epoch
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
-        self._faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
-        self._faults_seen = 0
+        self.faults = FaultLog()
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
@@ -108,10 +105,6 @@ class Supervisor:
     def broken(self) -> bool:
         return self._run is Run.BROKEN
 
-    @property
-    def faults_seen(self) -> int:
-        return self._faults_seen
-
     def check(self) -> Iterator[str]:
         from . import soundness
 
@@ -124,7 +117,7 @@ class Supervisor:
         return (
             f"<Supervisor {self._run.value}, loop {self._loop.value}, epoch {self._epoch},"
             f" {self._delivered} delivered, {self._ledger.window.count} in the window,"
-            f" {self._faults_seen} faults>"
+            f" {self.faults.seen} faults>"
         )
 
     # ---- the loop ---------------------------------------------------------------------------
@@ -263,7 +256,7 @@ class Supervisor:
             return
         self._sampling = Sampling.MORE
         fault = Fault(FaultKind.SAMPLER, delivered=self._delivered)
-        self._note(fault)
+        self.faults.note(fault)
         self._ledger.fail(None, fault)
         self._go_on(now, out)
 
@@ -320,7 +313,7 @@ class Supervisor:
         self._ledger.arrive(errand, seat, life, event.in_slab)
         if event.outcome is ev.Outcome.FAILED:
             where = (event.seat, event.life, errand.ticket)
-            self._note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
+            self.faults.note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
 
     def _drop_late(self, number: int, out: Out) -> None:
         """Throw away a parcel that counts for nothing."""
@@ -394,7 +387,8 @@ class Supervisor:
             return
         self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
         fault = loss.as_fault(loss.kind, loss.suspect, self._delivered)
-        self._note(fault)
+        if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
+            self.faults.note(fault)
         for ticket in loss.tickets:
             if ticket is loss.suspect:
                 self._judge(fault, ticket)
@@ -412,7 +406,7 @@ class Supervisor:
         """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""
         first = loss.tickets[0] if loss.tickets else None
         fault = loss.as_fault(FaultKind.STREAM_LOST, first, self._delivered)
-        self._note(fault)
+        self.faults.note(fault)
         self._ledger.fail(first, fault)
         for ticket in loss.tickets[1:]:
             self._ledger.window.void(ticket.position)
@@ -427,7 +421,9 @@ class Supervisor:
             return
         if not self._may_start() or not self._has_work():
             return
-        if seat.failed_starts >= limits.failed_starts:
+        if seat.failed_starts and self._goes_without(seat):
+            self._give_up(seat, FaultKind.REFUSED, now, out)
+        elif seat.failed_starts >= limits.failed_starts:
             self._give_up(seat, FaultKind.NEVER_STARTED, now, out)
         elif seat.barren >= limits.barren_lives:
             self._give_up(seat, FaultKind.BUDGET_SPENT, now, out)
@@ -437,20 +433,21 @@ class Supervisor:
         else:
             self._crew.start(seat, now, out)
 
+    def _goes_without(self, seat: Seat) -> bool:
+        """Say whether the machine has no process for this seat, and others do the work."""
+        refused = self._losses[seat.number].kind is FaultKind.REFUSED
+        return refused and any(other.takes_tickets for other in self._seats.all)
+
     def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
         self._seats.move(seat, SeatCue.LOSE)
         fault = self._losses[seat.number].as_fault(why, None, self._delivered)
-        self._note(fault)
+        self.faults.note(fault)
         if self._seats.loadable:
             return
         self._run = Run.BROKEN
         self._stopped_by = fault
         self._crew.stop_all(now, out)
-
-    def _note(self, fault: Fault) -> None:
-        self._faults.append(fault)
-        self._faults_seen += 1
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -495,6 +492,6 @@ class Supervisor:
         for seat, life, ticket in self._seats.in_hand():
             if ticket.position == due:
                 fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
-        self._note(fault)
+        self.faults.note(fault)
         self._loop_leaves()
         out.append(do.RaiseFault(fault))

@@ -74,7 +74,7 @@ class Shelf:
     """The slabs of one life."""
 
     def __init__(self, seat: int, life: int, returns: Returns) -> None:
-        self._seat, self._life, self._returns = seat, life, returns
+        self.seat, self.life, self._returns = seat, life, returns
         self._slabs: dict[int, Memory | OSError] = {}  # by slot, or why there is none
         self.lacking: set[int] = set()  # slots that need another slab: spoiled, or lost on its way
 
@@ -106,7 +106,7 @@ class Shelf:
         memory = self._slabs.get(slot)
         if memory is None:
             memory = OSError(errno.EMFILE, LOST)
-        key = LeaseKey(self._seat, self._life, slot, generation)
+        key = LeaseKey(self.seat, self.life, slot, generation)
         return SlabView(memory, key, self._returns)
 
 

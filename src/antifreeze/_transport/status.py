@@ -34,11 +34,14 @@ class StatusBoard:
         """Say whether the loop waits. Called by the main process."""
         self._words[_WAITING] = waiting
 
-    def line(self) -> StatusLine:
-        """Give the next life a word of its own."""
+    def take(self) -> int:
+        """Give the next life a word of its own: its place."""
         self._taken = self._taken % (SIZE // WORD - 1) + 1
         self._words[self._taken] = 0
-        return StatusLine(self._words, self._taken, self._pickled)
+        return self._taken
+
+    def line(self, place: int) -> StatusLine:
+        return StatusLine(self._words, place, self._pickled)
 
     def close(self) -> None:
         self._descriptor.close()

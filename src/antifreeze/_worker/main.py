@@ -13,6 +13,7 @@ from .._transport.framing import Kind
 from . import guard
 from .channel import Channel, MainGone
 from .collate import collate_into
+from .files import own_offsets
 from .loop import serve
 from .seeding import seed_worker
 from .spec import WorkerSpec
@@ -20,11 +21,12 @@ from .spec import WorkerSpec
 
 def run(spec: WorkerSpec, sock: socket.socket) -> None:
     """Live one life: announce it, serve tickets until told to stop or the main process ends."""
-    # What was there before is not ours to collect. In a forked worker a full collection would write
-    # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
-    gc.freeze()
-    guard.leave_signals_to_main()
-    guard.die_with(spec.main_pid, by_kernel=spec.dies_with_parent)
+    if not spec.prepared:
+        prepare()
+    guard.unblock_interrupts()
+    guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
+    guard.go_first()
+    own_offsets()
     channel = Channel(sock)
     try:
         channel.say(Kind.READY)
@@ -40,9 +42,17 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
         sock.detach()
 
 
-def _settle(spec: WorkerSpec) -> None:
-    """Make this process what a torch worker is: one thread, its own seed, worker info."""
+def prepare() -> None:
+    """Make this process, and those forked from it, fit for workers."""
+    guard.leave_signals_to_main()
+    # What was there before is not ours to collect. In a forked worker a full collection would write
+    # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
+    gc.freeze()
     torch.set_num_threads(1)
+
+
+def _settle(spec: WorkerSpec) -> None:
+    """Make this process what a torch worker is: its own seed, worker info."""
     job = spec.job
     seed = seed_worker(job.base_seed, spec.seat)
     # `torch.utils.data.get_worker_info()` reads this name; there is no public way to set it.

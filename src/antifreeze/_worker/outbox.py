@@ -47,14 +47,18 @@ class Outbox:
         self._put_some = threading.Event()
         self._nothing = threading.Event()  # never set: to sleep on
         self._thread: threading.Thread | None = None
+        self._flush_s = FLUSH_S  # how long a parcel may wait for others
 
     def expect_bundles(self) -> None:
-        """Be prepared for parcels that wait."""
+        """Be prepared for parcels that wait: have somebody who sends them in time."""
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._look, name="antifreeze-outbox", daemon=True
             )
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # the machine gives no thread
+                self._flush_s = 0.0
 
     def put(self, task: Task, packed: Packed, timings: Timings, slab: Slab | None = None) -> bool:
         """Take a loaded parcel, and the slab it lies in. Say whether something was sent.
@@ -82,7 +86,7 @@ class Outbox:
         now = timings.sealed_at
         if (
             self._bytes >= FULL_BYTES
-            or now - self._since >= FLUSH_S
+            or now - self._since >= self._flush_s
             or (now - self._sent_at >= FLUSH_S and self._status.loop_waits)
         ):
             self.flush()

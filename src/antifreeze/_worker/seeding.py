@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from typing import Any
 
 import torch
+
+# Where torch uses numpy, every worker seeds it; its generators are imported on first use, which
+# takes 8 ms. Better here, once, than in each worker.
+if "numpy" in sys.modules:
+    with contextlib.suppress(ImportError):
+        import numpy.random  # noqa: F401
 
 _LOW_32 = 0xFFFFFFFF
 
@@ -15,13 +22,22 @@ def seed_worker(base_seed: int, worker: int) -> int:
     """Seed the global generators of this process; give the worker's seed."""
     seed = base_seed + worker
     random.seed(seed)
-    torch.manual_seed(seed)
+    if _accelerated():
+        torch.manual_seed(seed)  # of accelerators too, should the dataset use one
+    else:
+        torch.default_generator.manual_seed(seed)
     numpy = _numpy()
     if numpy is not None:
         # numpy gets entropy of its own: from the same 32-bit seed it would repeat torch's stream.
         entropy = [worker, base_seed & _LOW_32, base_seed >> 32]
         numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
     return seed
+
+
+def _accelerated() -> bool:
+    """Say whether this torch was built for an accelerator. (To seed what is not there takes 3 ms in
+    a forked process, where whatever is touched must be copied.)"""
+    return torch.accelerator.current_accelerator() is not None
 
 
 def _numpy() -> Any:

@@ -32,6 +32,7 @@ class WorkerSpec:
     life: int
     epoch: int  # it begins with
     shared_seed: int | None  # of that epoch, for data pipes
-    main_pid: int
     status: StatusLine
-    dies_with_parent: bool  # the parent thread lives as long as the program (see guard)
+    ends_with: int  # the pid of a process it must not outlive
+    by_kernel: bool = True  # its parent thread lives as long as that process (see `guard`)
+    prepared: bool = False  # its parent was prepared for it

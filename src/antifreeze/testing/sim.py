@@ -148,6 +148,9 @@ class SimulatedBackend:
     def workers(self) -> list[Any]:
         return []
 
+    def await_births(self) -> None:
+        pass
+
     def close(self) -> None:
         self._lives.clear()
 

@@ -1,0 +1,76 @@
+"""A life as a process, for outside eyes: what people find in `iterator._workers`."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import signal
+
+from .._core.commands import Force
+from .._transport.descriptors import Descriptor
+
+_SIGNALS = {Force.TERMINATE: signal.SIGTERM, Force.KILL: signal.SIGKILL}
+_LONGEST_MS = 3_600_000  # what poll takes has a limit; waiting again costs nothing
+
+
+class WorkerHandle:
+    """Looks like a `multiprocessing.Process` where others look at one."""
+
+    daemon = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pid: int | None = None  # not born yet
+        self.exitcode: int | None = None
+        self._pidfd: Descriptor | None = None
+        self._force: Force | None = None  # asked for before it was born
+        self._over = False
+
+    @property
+    def ident(self) -> int | None:
+        return self.pid
+
+    @property
+    def sentinel(self) -> int:
+        if self._pidfd is None:
+            raise ValueError("process not started")
+        return self._pidfd.number
+
+    def born(self, pid: int, pidfd: Descriptor) -> None:
+        self.pid, self._pidfd = pid, pidfd
+        if self._force is not None:
+            self.end(self._force)
+
+    def over(self) -> None:
+        """Take note of its end: the descriptor is about to be closed."""
+        self._over = True
+
+    def is_alive(self) -> bool:
+        return not (self._over or self._has_ended(0))
+
+    def join(self, timeout: float | None = None) -> None:
+        if not self._over:
+            self._has_ended(_LONGEST_MS if timeout is None else max(0, int(1000 * timeout)))
+
+    def terminate(self) -> None:
+        self.end(Force.TERMINATE)
+
+    def kill(self) -> None:
+        self.end(Force.KILL)
+
+    def end(self, force: Force) -> None:
+        self._force = force
+        if self._pidfd is not None and not self._over:
+            with contextlib.suppress(OSError):  # it was quicker
+                signal.pidfd_send_signal(self._pidfd.number, _SIGNALS[force])
+
+    def __repr__(self) -> str:
+        state = "not born" if self.pid is None else "alive" if self.is_alive() else "ended"
+        return f"<WorkerHandle {self.name!r}, pid {self.pid}, {state}>"
+
+    def _has_ended(self, longest_ms: int) -> bool:
+        if self._pidfd is None:
+            return False
+        poller = select.poll()
+        poller.register(self._pidfd.number, select.POLLIN)
+        return bool(poller.poll(longest_ms))

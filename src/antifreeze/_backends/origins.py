@@ -1,0 +1,191 @@
+"""Where lives come from: whoever is asked for one, and tells of its birth and of its exit status.
+
+1. `ask` has a life begin and does not wait for it; its birth, or that there was none, is news.
+2. `hear` never waits: it gives the news there are. Its `descriptor` is what to wait for.
+3. That a life has ended is seen by its pidfd, whoever its parent is. Its exit status is known to
+   the parent alone: it is news, and comes before or after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.process
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+from .._core.messages import frozen, message
+from .._transport.descriptors import Descriptor
+from .._transport.status import StatusBoard
+from .._worker.main import run
+from .._worker.spec import Job, WorkerSpec
+
+REAP_S = 1.0  # between the end of a process and its exit status, at most
+
+
+@frozen
+class Wanted:
+    """A life that is asked for."""
+
+    seat: int
+    life: int
+    place: int  # of its word on the status board
+    epoch: int  # it begins with
+    shared_seed: int | None
+
+
+@message
+class Born:
+    """A life has begun."""
+
+    seat: int
+    life: int
+    pid: int
+    pidfd: Descriptor
+
+
+@message
+class Refused:
+    """A life could not begin."""
+
+    seat: int
+    life: int
+    words: str
+
+
+@message
+class Exited:
+    """A life's parent knows how it ended: an exit code, or the negative number of a signal."""
+
+    seat: int
+    life: int
+    code: int | None  # None: somebody else in this program took it
+
+
+@message
+class Orphaned:
+    """The parent of all lives is gone itself, and takes them with it. No word of them follows."""
+
+    words: str
+
+
+News = Born | Refused | Exited | Orphaned
+
+
+class Origin(Protocol):
+    def ask(self, wanted: Wanted, channel: socket.socket) -> None:
+        """Have a life begin at this end of a channel. Raises what starting raised."""
+
+    def hear(self) -> Sequence[News]: ...
+
+    def forsake(self) -> None:
+        """End whoever was asked for a life and does not give it; the next one is asked anew."""
+
+    def ended(self, seat: int, life: int) -> None:
+        """Take note that a life's pidfd tells its end: its exit status is due."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """Give what becomes readable when there are news, if they come by themselves."""
+
+    def close(self) -> None:
+        """End what is left, bounded, and give everything back."""
+
+
+@contextlib.contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C waiting for a moment: in the middle of a fork it would be lost, or hit the child.
+
+    The child starts with SIGINT blocked and unblocks it when it knows what to do with it. The
+    mask is of this thread alone; what another thread receives, Python runs in the main thread, so
+    there the handler only takes note as well.
+    """
+    waiting: list[Any] = []
+    handler = None
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        signal.signal(signal.SIGINT, lambda *received: waiting.append(received))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
+            if waiting:
+                handler(*waiting[0])
+
+
+def disown(process: BaseProcess) -> None:
+    """Have multiprocessing forget a child. In a process of the user's own making it would else end
+    at exit what it takes for a child of that process."""
+    multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+
+
+class Children:
+    """Lives are children of this process, made by the user's own multiprocessing context."""
+
+    descriptor = None  # news come when they are asked for
+
+    def __init__(self, job: Job, context: Any, status: StatusBoard) -> None:
+        self._job, self._context, self._status = job, context, status
+        self._processes: dict[tuple[int, int], BaseProcess] = {}
+        self._news: list[News] = []
+
+    def ask(self, wanted: Wanted, channel: socket.socket) -> None:
+        by_server = self._context.get_start_method() == "forkserver"
+        spec = WorkerSpec(
+            job=self._job,
+            seat=wanted.seat,
+            life=wanted.life,
+            epoch=wanted.epoch,
+            shared_seed=wanted.shared_seed,
+            status=self._status.line(wanted.place),
+            ends_with=os.getpid(),
+            by_kernel=by_server or threading.current_thread() is threading.main_thread(),
+        )
+        process = self._context.Process(
+            target=run, args=(spec, channel), name=worker_name(wanted.seat), daemon=True
+        )
+        try:
+            with without_interrupts():
+                process.start()
+            pidfd = Descriptor(os.pidfd_open(process.pid))
+        except BaseException:
+            if process.pid is not None:  # it runs, and nobody would ever hear of it
+                process.kill()
+                process.join(REAP_S)
+            raise
+        self._processes[wanted.seat, wanted.life] = process
+        self._news.append(Born(wanted.seat, wanted.life, process.pid, pidfd))
+
+    def hear(self) -> Sequence[News]:
+        news, self._news = self._news, []
+        return news
+
+    def forsake(self) -> None:
+        """Nothing to do: whoever is asked gives at once."""
+
+    def ended(self, seat: int, life: int) -> None:
+        process = self._processes.pop((seat, life), None)
+        if process is not None:
+            process.join(REAP_S)  # from a fork server the exit status comes a little later
+            self._news.append(Exited(seat, life, process.exitcode))
+            disown(process)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            disown(process)
+        self._processes.clear()
+
+    def __repr__(self) -> str:
+        return f"<Children by {self._context.get_start_method()}, {len(self._processes)} alive>"
+
+
+def worker_name(seat: int) -> str:
+    return f"antifreeze worker {seat}"

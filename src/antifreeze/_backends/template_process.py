@@ -1,0 +1,148 @@
+"""What a template does: it waits, forks a life when asked to, and tells how each one ended.
+
+1. It has one thread, and runs no code of the user's.
+2. It waits for messages, for the end of its children, and for the end of the main process; it
+   never relies on a closed channel alone, which a stranger's process may hold open.
+3. Its lives end with it: by the kernel, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import socket
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
+
+from .._core.messages import frozen
+from .._transport.descriptors import Descriptor, keep_from_children, received
+from .._transport.status import StatusBoard
+from .._worker import guard
+from .._worker.files import own_offsets
+from .._worker.main import prepare, run
+from .._worker.spec import Job, WorkerSpec
+from .origins import Born, Exited, Refused, Wanted, worker_name
+
+QUIT = "quit"
+MESSAGE = 4096  # bytes, of one message: far more than any needs
+_FORK = multiprocessing.get_context("fork")
+
+
+@frozen
+class Mother:
+    """What a template must know."""
+
+    job: Job
+    status: StatusBoard
+    main_pid: int
+    by_kernel: bool  # it was forked by a thread that lives as long as the main process
+
+
+def live(mother: Mother, control: socket.socket) -> NoReturn:
+    """Be a template until told to leave, or until the main process is gone."""
+    code = 1
+    try:
+        prepare()
+        guard.unblock_interrupts()
+        main = guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)
+        # Children are what it is for; those it forks may have none, as torch's workers.
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+        own_offsets()
+        control.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
+        keep_from_children(control)
+        _Nest(mother, control, main).serve()
+        code = 0
+    finally:
+        os._exit(code)  # not through multiprocessing, which would wait for the children
+
+
+class _Nest:
+    def __init__(self, mother: Mother, control: socket.socket, main: Descriptor) -> None:
+        self._mother, self._control, self._main = mother, control, main
+        self._lives: dict[int, tuple[Wanted, BaseProcess, Descriptor]] = {}  # by pidfd
+        self._poller = select.poll()
+        self._poller.register(control, select.POLLIN)
+        self._poller.register(main.number, select.POLLIN)
+
+    def serve(self) -> None:
+        while True:  # bounded by the life of the main process
+            for fd, _ in self._poller.poll():
+                if fd == self._main.number:
+                    return
+                if fd in self._lives:
+                    self._reap(fd)
+                elif not self._take_message():
+                    return
+
+    def _take_message(self) -> bool:
+        """Do what the main process asks for. Say whether to go on."""
+        data, riders, _, _ = self._control.recvmsg(MESSAGE, 64, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            return False
+        channels = received(riders)
+        wanted = pickle.loads(data)
+        if wanted == QUIT:
+            return False
+        assert isinstance(wanted, Wanted)
+        if channels:
+            self._bear(wanted, channels[0])
+        else:
+            self._say(Refused, wanted, "no descriptor was left for its channel")
+        return True
+
+    def _bear(self, wanted: Wanted, channel: Descriptor) -> None:
+        mother = self._mother
+        spec = WorkerSpec(
+            job=mother.job,
+            seat=wanted.seat,
+            life=wanted.life,
+            epoch=wanted.epoch,
+            shared_seed=wanted.shared_seed,
+            status=mother.status.line(wanted.place),
+            ends_with=os.getpid(),
+            prepared=True,
+        )
+        # A duplicate: the channel's own descriptor is closed in every child.
+        theirs = socket.socket(fileno=os.dup(channel.number))
+        process = _FORK.Process(
+            target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
+        )
+        # Blocked until the child knows what to do with it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+            assert process.pid is not None
+            pidfd = Descriptor(os.pidfd_open(process.pid))
+        except OSError as error:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+            self._say(Refused, wanted, f"{error.strerror} (errno {error.errno})")
+            return
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            theirs.close()
+            channel.close()
+        self._lives[pidfd.number] = wanted, process, pidfd
+        self._poller.register(pidfd.number, select.POLLIN)
+        self._say(Born, wanted, process.pid, pidfd=pidfd)
+
+    def _reap(self, fd: int) -> None:
+        wanted, process, pidfd = self._lives.pop(fd)
+        self._poller.unregister(fd)
+        pidfd.close()
+        process.join()  # it has ended
+        self._say(Exited, wanted, process.exitcode)
+        process.close()
+
+    def _say(
+        self, kind: type, wanted: Wanted, said: object, pidfd: Descriptor | None = None
+    ) -> None:
+        riders = [] if pidfd is None else [pidfd.number]
+        data = pickle.dumps((kind, wanted.seat, wanted.life, said))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # main is about to end us
+            socket.send_fds(self._control, [data], riders)

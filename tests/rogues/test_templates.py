@@ -1,0 +1,345 @@
+"""Where workers come from: what a template gives them, and what happens when it is gone itself."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from antifreeze import DataLoader, iteration
+
+from .programs import all_gone, finish, line, program
+
+RESTART_S = 0.05  # the promise for a replaced worker; a test allows five times that
+
+
+class Numbers:
+    def __init__(self, length: int = 400, nap_s: float = 0.0) -> None:
+        self.length, self.nap_s = length, nap_s
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.nap_s)
+        return index
+
+
+def template_of(iterator: Any) -> int:
+    """Give the pid of the process that the workers were forked from."""
+    (pid,) = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
+    assert pid != os.getpid()
+    return int(pid)
+
+
+def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
+    iterator = iter(DataLoader(Numbers(nap_s=0.01), num_workers=3))  # type: ignore[arg-type]
+    template = psutil.Process(template_of(iterator))
+    assert template.ppid() == os.getpid()
+    assert template.num_threads() == 1
+    assert [child.pid for child in psutil.Process().children()] == [template.pid]
+
+
+@pytest.mark.parametrize("force", [signal.SIGKILL, signal.SIGTERM])
+def test_a_template_that_dies_is_replaced_and_nothing_is_lost(
+    force: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    iterator = iter(DataLoader(Numbers(nap_s=0.002), 10, num_workers=2))  # type: ignore[arg-type]
+    got, templates, workers = [], [], []
+    for place, batch in enumerate(iterator):
+        got += batch.tolist()
+        if place in (5, 15):
+            templates.append(template_of(iterator))
+            workers += [worker.pid for worker in iterator._workers]
+            os.kill(templates[-1], force)
+    assert got == list(range(400))
+    assert len(set(templates)) == 2
+    assert all_gone(templates + workers)
+    said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
+    assert len(said) == 4  # each of two workers, twice
+    for text, template in zip(said, [templates[0]] * 2 + [templates[1]] * 2, strict=True):
+        assert f"ended: its template (pid {template}) was killed by signal {force.value}." in text
+        assert "held no batch" in text  # whatever it worked on is not to blame
+
+
+def test_a_sample_is_not_blamed_for_the_deaths_of_templates() -> None:
+    # Each sample may end two workers at most; these three deaths are not its own.
+    iterator = iter(DataLoader(Numbers(12, nap_s=0.2), num_workers=1))  # type: ignore[arg-type]
+    got = [int(next(iterator))]
+    for _ in range(3):
+        os.kill(template_of(iterator), signal.SIGKILL)
+        got.append(int(next(iterator)))
+    got += [int(batch) for batch in iterator]
+    assert got == list(range(12))
+
+
+def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
+    loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
+    for _ in range(3):
+        assert torch.cat(list(loader)).tolist() == list(range(400))
+        os.kill(template_of(loader._iterator), signal.SIGKILL)
+    loader._iterator = None
+
+
+def test_a_template_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iteration, "FORKED_S", 1.0)
+    iterator = iter(DataLoader(Numbers(nap_s=0.005), 10, num_workers=2))  # type: ignore[arg-type]
+    got = next(iterator).tolist()
+    template = template_of(iterator)
+    os.kill(template, signal.SIGSTOP)
+    os.kill(iterator._workers[1].pid, signal.SIGKILL)
+    for batch in iterator:
+        got += batch.tolist()
+    assert got == list(range(400))
+    assert all_gone([template])
+
+
+def test_a_replaced_worker_is_there_at_once_whatever_the_main_process_has_become(
+    tmp_path: Path,
+) -> None:
+    loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)  # type: ignore[arg-type]
+    iterator = iter(loader)
+    next(iterator)
+    ballast = torch.ones(256 * 1024 * 1024)  # 1 GiB, after the template was made
+    taken = []
+    for _ in range(5):
+        worker = iterator._workers[0]
+        worker.kill()
+        worker.join(30)
+        began = time.monotonic()
+        while iterator._workers[0].pid in (worker.pid, None):
+            next(iterator)
+        taken.append(time.monotonic() - began)
+    assert sorted(taken)[2] < 5 * RESTART_S, taken
+    assert ballast[-1] == 1
+    iterator._shutdown_workers()
+
+
+def test_templates_and_workers_go_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
+    code = """
+        import psutil
+        loader = DataLoader(Numbers(nap_s=30), num_workers=2)   # busy in a sample
+        box = []
+        thread = threading.Thread(target=lambda: box.append(iter(loader)))
+        thread.start()
+        thread.join()                                  # whoever started them is gone
+        [worker.pid for worker in box[0]._workers]
+        if os.fork() == 0:                             # and somebody holds everything open
+            time.sleep(60)
+            os._exit(0)
+        say(*[child.pid for child in psutil.Process().children(recursive=True)
+              if child.name() and child.ppid() != os.getpid() or child.children()])
+        time.sleep(60)
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        assert len(pids) == 3, finish(process)  # template and two workers
+        process.kill()
+        assert all_gone(pids)
+
+
+# ---- what a worker is given, and what not -------------------------------------------------------
+
+
+class Shared(Numbers):
+    """Holds what can only be inherited."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+        self.lock = multiprocessing.Lock()
+        self.value = multiprocessing.Value("i", 0)
+        self.queue: multiprocessing.Queue[int] = multiprocessing.Queue()
+        self.tensor = torch.zeros(40).share_memory_()
+        self.transform = lambda number: number + 1
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            self.value.value += 1
+        self.tensor[index] = index
+        if index == 7:
+            self.queue.put(7)
+            self.queue.close()
+            self.queue.join_thread()
+        return self.transform(index)  # type: ignore[no-any-return]
+
+
+def test_locks_queues_values_and_shared_tensors_are_the_same_in_all_workers() -> None:
+    dataset = Shared()
+    batches = list(DataLoader(dataset, 4, num_workers=3))  # type: ignore[arg-type]
+    assert torch.cat(batches).tolist() == list(range(1, 41))
+    assert dataset.value.value == 40
+    assert dataset.tensor.tolist() == list(range(40))
+    assert dataset.queue.get(timeout=30) == 7
+    dataset.queue.close()
+    dataset.queue.join_thread()
+
+
+class Lines(Numbers):
+    """Reads a file that was opened before there were workers."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        super().__init__(300)
+        path.write_text("".join(f"{number:05d}\n" for number in range(300)))
+        self.file = open(path, "rb" if kind == "bytes" else "r")  # noqa: SIM115
+        if kind == "descriptor":
+            self.number = os.open(path, os.O_RDONLY)
+        self.kind = kind
+
+    def __getitem__(self, index: int) -> int:
+        if self.kind == "descriptor":
+            os.lseek(self.number, 6 * index, os.SEEK_SET)
+            time.sleep(0.0005)  # long enough for a sibling to move a shared position
+            return int(os.read(self.number, 6))
+        self.file.seek(6 * index)
+        time.sleep(0.0005)
+        return int(self.file.read(6))
+
+
+@pytest.mark.parametrize("kind", ["text", "bytes", "descriptor"])
+def test_each_worker_has_its_own_position_in_an_inherited_file(kind: str, tmp_path: Path) -> None:
+    dataset = Lines(tmp_path / "lines", kind)
+    iterator = iter(DataLoader(dataset, 5, num_workers=3))  # type: ignore[arg-type]
+    got = []
+    for batch in iterator:
+        got += batch.tolist()
+        dataset.file.read(1)  # nor does the main process move them
+    assert got == list(range(300))
+    dataset.file.close()
+    if kind == "descriptor":
+        os.close(dataset.number)
+
+
+class Signalled(Numbers):
+    def __getitem__(self, index: int) -> list[Any]:
+        return [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
+
+
+def test_handlers_of_the_main_program_are_not_run_in_workers(tmp_path: Path) -> None:
+    before = [signal.signal(n, lambda *_: None) for n in (signal.SIGUSR1, signal.SIGTERM)]
+    try:
+        (handlers,) = list(DataLoader(Signalled(1), num_workers=1, collate_fn=lambda rows: rows[0]))  # type: ignore[arg-type]
+    finally:
+        for number, handler in zip((signal.SIGUSR1, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert handlers == [signal.SIG_DFL] * 2
+
+
+HELD = """
+    import logging
+
+    class UsesLock(Numbers):
+        def __getitem__(self, index):
+            logging.getLogger("mine").debug("loading %s", index)
+            return index
+
+    handler = logging.StreamHandler(sys.stdout)
+    logging.getLogger("mine").addHandler(handler)
+    taken, done = threading.Event(), threading.Event()
+
+    def hold():
+        handler.acquire()
+        taken.set()
+        done.wait()
+
+    threading.Thread(target=hold, daemon=True).start()
+    taken.wait()
+    print(sum(batch.numel() for batch in DataLoader(UsesLock(40), 4, num_workers=2)), flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_logging_lock_held_by_another_thread_stops_nobody(tmp_path: Path) -> None:
+    with program(tmp_path, HELD) as process:
+        assert line(process) == "40", finish(process)
+
+
+POOLED = """
+    torch.set_num_threads(4)
+    layer = torch.nn.Linear(512, 512)
+    layer(torch.rand(512, 512)).sum().backward()          # the pool has been used
+    torch.rand(2_000_000).exp()
+
+    class UsesPool(Numbers):
+        def __getitem__(self, index):
+            torch.set_num_threads(2)
+            return float((torch.rand(512, 512) @ torch.rand(512, 512)).exp().log().sum())
+
+    print(len(list(DataLoader(UsesPool(8), num_workers=2))), flush=True)
+    torch.rand(2_000_000).exp()                           # and can still be used here
+    layer(torch.rand(512, 512)).sum().backward()
+    print("done", flush=True)
+"""
+
+
+def test_an_openmp_pool_used_before_and_in_workers(tmp_path: Path) -> None:
+    with program(tmp_path, POOLED) as process:
+        assert [line(process), line(process)] == ["8", "done"], finish(process)
+
+
+UNGUARDED = """
+    factor = 3
+
+    def build():
+        class Local(Numbers):
+            def __init__(self):
+                super().__init__(12)
+                self.transform = lambda number: number * factor
+            def __getitem__(self, index):
+                return self.transform(index)
+        return Local()
+
+    print([int(batch) for batch in DataLoader(build(), num_workers=2)], flush=True)
+"""
+
+
+def test_a_script_without_a_main_guard_with_local_classes_and_lambdas(tmp_path: Path) -> None:
+    with program(tmp_path, UNGUARDED) as process:
+        code, out, err = finish(process)
+    assert (code, out, err) == (0, f"{[3 * n for n in range(12)]}\n", "")
+
+
+REFUSED = """
+    import logging, resource, warnings
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    os.setgid(54321)
+    os.setuid(54321)
+    warnings.simplefilter("ignore")    # of too many workers
+    resource.setrlimit(resource.RLIMIT_NPROC, ({processes}, {processes}))
+    loader = DataLoader(Numbers(400, nap_s=0.002), batch_size=10, num_workers=3)
+    try:
+        for epoch in range(2):
+            assert torch.cat(list(loader)).tolist() == list(range(400))
+            say("epoch", epoch)
+    except RuntimeError as error:
+        say(type(error).__name__, error)
+"""
+
+
+def test_a_machine_that_gives_fewer_processes_gets_fewer_workers(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with program(tmp_path, REFUSED.format(processes=4)) as process:
+        code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert "epoch 0" in out and "epoch 1" in out
+    refusals = [text for text in out.splitlines() if "could not be started" in text]
+    # The main process, the template, one worker, and another or our thread; in two epochs.
+    assert 2 <= len(refusals) <= 4
+    assert all("Resource temporarily unavailable" in text for text in refusals)
+    assert all("The others go on without it" in text for text in refusals)
+
+
+def test_a_machine_that_gives_no_process_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with program(tmp_path, REFUSED.format(processes=2)) as process:
+        code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert "WorkerNeverStarted" in out
+    assert "Resource temporarily unavailable" in out
+    assert "ulimit -u" in out
