@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from ._backends.base import Backend, EpochBrief, Notice, Parcel
+from ._backends.base import Backend, Notice, Parcel
 from ._clock import Clock
 from ._core import commands as do
 from ._core import events as ev
@@ -34,6 +34,7 @@ from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from ._transport.words import shown
 from ._watchdog import Watchdog
+from ._worker.spec import EpochBrief
 from .errors import InternalError, LoaderClosed, TransportFailed, error_for
 
 logger = logging.getLogger("antifreeze")
@@ -164,7 +165,7 @@ class Driver:
             self._sampler_errors.clear()
             self._answer = None
             self._drop_ready()
-            self._brief = EpochBrief(self._epochs, shared_seed)
+            self._brief = EpochBrief(self._epochs, seed_base, shared_seed)
             self.loop.pause()
             event = ev.EpochAsked(self._epochs, seed_base)
             self._epochs += 1

@@ -19,6 +19,8 @@ from ._core.tickets import Progress, Ticket
 from ._driver import DriverSnapshot
 from ._transport.exceptions import add_note
 from ._worker.fetch import Fetcher, StreamOver
+from ._worker.randomness import Randomness
+from ._worker.spec import Job
 from .errors import LoaderClosed
 
 
@@ -27,10 +29,11 @@ class InlineDriver:
 
     can_go_on = False  # a new epoch is a new iterator: there is nothing worth keeping
 
-    def __init__(
-        self, fetcher: Fetcher, clock: Clock, finish: Callable[[Any], Any] | None = None
-    ) -> None:
-        self._fetcher = fetcher
+    def __init__(self, job: Job, clock: Clock, finish: Callable[[Any], Any] | None = None) -> None:
+        self._randomness: Randomness | None = None
+        if not job.streams:
+            self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
+        self._fetcher = Fetcher(job, self._randomness)
         self._finish = finish  # the last step before delivery, e.g. pinning
         self._now = clock.now
         self._lock = threading.RLock()
@@ -48,6 +51,8 @@ class InlineDriver:
 
     def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
         self._sampler, self._seed_base = sampler, seed_base
+        if self._randomness is not None:
+            self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
 
     def next(self) -> Any:
@@ -66,7 +71,7 @@ class InlineDriver:
             fetcher = self._fetcher
             self._drawn += 1
             try:
-                batch = fetcher.load(indices)
+                batch = fetcher.load(indices, self._drawn - 1)
                 if self._finish is not None:
                     batch = self._finish(batch)
             except StreamOver:

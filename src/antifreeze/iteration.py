@@ -70,11 +70,10 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._driver: Driver | InlineDriver
         if self._num_workers == 0:
             from ._inline import InlineDriver
-            from ._worker.fetch import Fetcher
 
             pinner = self._pinner()
             finish = None if pinner is None else pinner.pin
-            self._driver = InlineDriver(Fetcher(self._job(loader)), clock, finish)
+            self._driver = InlineDriver(self._job(loader), clock, finish)
         else:
             backend = self._with_pinning(loader._backend(self._job(loader)))
             self._driver = Driver(_plan(loader), backend, clock, story_limit=STORY_LIMIT)

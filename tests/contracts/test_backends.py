@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from antifreeze._backends.base import Backend, EpochBrief, Notice
+from antifreeze._backends.base import Backend, Notice
 from antifreeze._backends.pinned import PinnedBackend
 from antifreeze._backends.processes import ProcessBackend
 from antifreeze._core.commands import Force
 from antifreeze._core.events import LifeEnded, LifeReady, Outcome, ParcelsArrived
 from antifreeze._core.leases import Lease
 from antifreeze._core.tickets import Errand, Ticket
-from antifreeze._worker.spec import Job
+from antifreeze._worker.spec import EpochBrief, Job
 from antifreeze.testing.sim import SimulatedBackend, World
 
 PATIENCE_S = 30.0

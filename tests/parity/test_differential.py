@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler
 
@@ -235,6 +235,9 @@ def test_iterable_programs_with_unequal_streams_see_the_same_order(program: Prog
 @QUICK
 @given(st.one_of(map_programs(NONE, ("noise",)), stream_programs(NONE, ("noise",))))
 def test_programs_that_draw_see_the_same_indices_shapes_and_types(program: Program) -> None:
+    # Without a generator the order of a second epoch depends, in torch, on what samples drew.
+    ordered = program.order == "sequential" or program.generator_seed is not None
+    assume(ordered or program.epochs == 1)
     assert_same(program)
 
 

@@ -37,12 +37,13 @@ def tell(loader_class: LoaderClass, workers: int, **arguments: Any) -> list[dict
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_worker_info_seeds_and_draws_are_torchs_for_the_same_generator(
+def test_worker_info_and_seeds_are_torchs_for_the_same_generator(
     workers: int, loader_class: LoaderClass
 ) -> None:
     theirs, mine = tell(LOADERS["torch"], workers), tell(loader_class, workers)
     for sample in theirs + mine:
         assert sample.pop("pid") != os.getpid()
+        assert len(sample.pop("draws")) == 3  # ours belong to the sample: see test_randomness
     assert mine == theirs
     assert [sample["worker"] for sample in mine] == [index % workers for index in range(8)]
     for sample in mine:

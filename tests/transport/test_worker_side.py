@@ -125,7 +125,7 @@ def test_the_sample_that_failed_is_named(kind: Any, place: int) -> None:
     indices[place] = 10 + place
     fetcher = Fetcher(job(Failing()))
     with pytest.raises(ValueError, match=str(10 + place)):
-        fetcher.load(kind(indices))
+        fetcher.load(kind(indices), 0)
     assert fetcher.doing() == f"loading sample {10 + place}"
 
 
@@ -133,7 +133,7 @@ def test_indices_that_change_meanwhile_do_not_hide_the_error() -> None:
     indices = [1, 12, 3]
     fetcher = Fetcher(job(Failing(indices)))
     with pytest.raises(ValueError, match="12"):
-        fetcher.load(indices)
+        fetcher.load(indices, 0)
     assert fetcher.doing().startswith("loading")
 
 
@@ -144,7 +144,7 @@ def test_indices_that_raise_are_said_to_do_so() -> None:
 
     fetcher = Fetcher(job(Failing()))
     with pytest.raises(KeyError, match="no more"):
-        fetcher.load(broken())
+        fetcher.load(broken(), 0)
     assert fetcher.doing() == "reading the indices"
 
 

@@ -19,6 +19,7 @@ from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
 from .._core.messages import message, record
 from .._core.tickets import Errand
+from .._worker.spec import EpochBrief
 
 
 class Parcel(Protocol):
@@ -85,14 +86,6 @@ class Notice:
     event: Event
     parcels: Sequence[Parcel] = ()
     timings: Timings | None = None  # of all these parcels together
-
-
-@message
-class EpochBrief:
-    """What lives must know about an epoch."""
-
-    epoch: int
-    shared_seed: int | None = None
 
 
 class Watch(Protocol):

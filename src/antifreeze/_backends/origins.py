@@ -22,7 +22,7 @@ from .._core.messages import frozen, message
 from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
 from .._worker.main import run
-from .._worker.spec import Job, WorkerSpec
+from .._worker.spec import EpochBrief, Job, WorkerSpec
 
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
@@ -34,8 +34,7 @@ class Wanted:
     seat: int
     life: int
     place: int  # of its word on the status board
-    epoch: int  # it begins with
-    shared_seed: int | None
+    brief: EpochBrief
 
 
 @message
@@ -143,8 +142,7 @@ class Children:
             job=self._job,
             seat=wanted.seat,
             life=wanted.life,
-            epoch=wanted.epoch,
-            shared_seed=wanted.shared_seed,
+            brief=wanted.brief,
             status=self._status.line(wanted.place),
             ends_with=os.getpid(),
             by_kernel=by_server or threading.current_thread() is threading.main_thread(),

@@ -17,7 +17,8 @@ from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.tickets import Errand
 from .._transport.exceptions import pack_exception, rebuild_exception
-from .base import Backend, EpochBrief, LocalParcel, Notice, Parcel, Watch
+from .._worker.spec import EpochBrief
+from .base import Backend, LocalParcel, Notice, Parcel, Watch
 
 JOIN_S = 5.0  # a pinning call is a memory copy; a thread that needs longer is left behind
 

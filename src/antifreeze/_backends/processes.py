@@ -45,9 +45,9 @@ from .._transport.parcels import Bundle, ReceivedParcel
 from .._transport.shelf import Returns, Shelf, SlabView
 from .._transport.status import StatusBoard
 from .._transport.tickets import encode_tickets
-from .._worker.spec import Job
+from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
-from .base import EpochBrief, LocalParcel, Notice
+from .base import LocalParcel, Notice
 from .handles import WorkerHandle
 from .lines import AwayWatch, Line
 from .origins import (
@@ -112,7 +112,7 @@ class ProcessBackend:
             Shelf(seat, life, self._returns),
         )
         try:
-            wanted = Wanted(seat, life, place, brief.epoch, brief.shared_seed)
+            wanted = Wanted(seat, life, place, brief)
             self._origin.ask(wanted, theirs)
         except BaseException:
             line.close()
@@ -125,7 +125,7 @@ class ProcessBackend:
         self._hear()
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:
-        self._put(seat, life, Kind.BEGIN_EPOCH, pickle.dumps((brief.epoch, brief.shared_seed)))
+        self._put(seat, life, Kind.BEGIN_EPOCH, pickle.dumps(brief))
 
     def send(self, seat: int, life: int, errands: Sequence[Errand]) -> None:
         line = self._lines.get((seat, life))

@@ -102,6 +102,10 @@ class Arena:
         """Let this thread collate the batch into the slab, until it is sealed."""
         self._owner = threading.get_ident()
 
+    def again(self) -> None:
+        """Begin the present batch anew."""
+        self.begin(self._slot, renewed=False)
+
     def take(self, shape: tuple[int, ...], dtype: torch.dtype, size: int) -> torch.Tensor | None:
         """Give an empty tensor in the slab, or None if there is no room for it.
 

@@ -5,12 +5,13 @@ The same code runs in a worker and, with no workers, in the main process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import length_hint
-from typing import Any
+from typing import Any, Protocol
 
 from .._clock import monotonic
 from .._transport.words import shown
+from .randomness import COLLATING, FIRST, Randomness
 from .spec import Job
 
 NAMED = 16  # samples listed in a note, at most
@@ -20,23 +21,74 @@ class StreamOver(Exception):
     """The stream of an iterable dataset has no more batches."""
 
 
+class Room(Protocol):
+    """Where a batch may be collated."""
+
+    def open(self) -> None:
+        """Let it be collated here."""
+
+    def again(self) -> None:
+        """Forget what was collated here."""
+
+
 class Fetcher:
     """Load batches; know what was being done when something raised."""
 
-    def __init__(self, job: Job, before_collating: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, job: Job, randomness: Randomness | None = None, room: Room | None = None
+    ) -> None:
         self._job = job
-        self._before_collating = before_collating
+        self._randomness = randomness
+        self._room = room
         self._stream: Iterator[Any] | None = None
         self._over = False
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self.fetch_s = 0.0
         self.collate_s = 0.0
+        self.repeated = 0  # batches loaded twice, for the sake of their randomness
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._stream = iter(job.dataset)
 
-    def load(self, indices: Any) -> Any:
+    def load(self, indices: Any, position: int) -> Any:
+        """Load the batch of a position, so that nothing but its position decides what it draws.
+
+        If it drew from a generator that had been quiet, it is loaded again.
+        """
+        chance = self._randomness
+        if chance is None:
+            return self._load(indices)
+        if chance.rests:
+            try:
+                batch = self._load(indices)
+                if chance.untouched():
+                    return batch
+                del batch
+            except Exception:
+                if chance.untouched():
+                    raise
+            chance.end()
+            self._once_more()
+        while True:  # bounded: each time there is one generator less that is quiet
+            chance.begin(position)
+            try:
+                batch = self._load(indices)
+            except BaseException as error:
+                if not chance.end() or not isinstance(error, Exception):
+                    raise
+            else:
+                if not chance.end():
+                    return batch
+                del batch
+            self._once_more()
+
+    def _once_more(self) -> None:
+        self.repeated += 1
+        if self._room is not None:
+            self._room.again()
+
+    def _load(self, indices: Any) -> Any:
         """Load one batch. Raises StreamOver at the end of a stream, else what the user's code did.
 
         A StopIteration from user code would end the caller's `for` loop without a word, so it
@@ -49,8 +101,10 @@ class Fetcher:
             self.fetch_s = fetched - began
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
-            if self._before_collating is not None:
-                self._before_collating()
+            if self._randomness is not None and self._randomness.sows:
+                self._randomness.sow(COLLATING)
+            if self._room is not None:
+                self._room.open()
             batch = self._job.collate_fn(samples)
             self.collate_s = monotonic() - fetched
         except StopIteration as error:
@@ -68,16 +122,20 @@ class Fetcher:
         dataset = job.dataset
         if not job.auto_collation:
             self._phase, self._about = "loading", indices
+            self._sow(FIRST)
             return dataset[indices]
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
+            self._sow(FIRST)
             return dataset.__getitems__(indices)
         if type(indices) is not list:
             self._phase, self._about = "reading the indices", None
             indices = list(indices)
         left = iter(indices)
         try:
-            return [dataset[index] for index in left]
+            if self._randomness is None or not self._randomness.sows:
+                return [dataset[index] for index in left]
+            return [self._sample(place, index) for place, index in enumerate(left)]
         except BaseException:
             # A list's iterator knows how much is left of it; to count costs more than to load,
             # where a sample is a row of a table.
@@ -86,6 +144,14 @@ class Fetcher:
             if 0 <= at < len(indices):  # else it changed meanwhile, or nothing was begun
                 self._phase, self._about = f"loading sample {shown(indices[at])}", None
             raise
+
+    def _sample(self, place: int, index: Any) -> Any:
+        self._sow(place)
+        return self._job.dataset[index]
+
+    def _sow(self, place: int) -> None:
+        if self._randomness is not None and self._randomness.sows:
+            self._randomness.sow(place)
 
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None

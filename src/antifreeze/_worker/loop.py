@@ -23,24 +23,25 @@ from ..errors import TransportFailed
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .outbox import Outbox
-from .spec import WorkerSpec
+from .randomness import Randomness
+from .spec import EpochBrief, WorkerSpec
 
 
 def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
     outbox = Outbox(channel, spec.status)
     desk = Desk(spec, outbox, arena)
-    desk.open(spec.shared_seed, first=True)
-    channel.say(Kind.EPOCH_BEGUN, spec.epoch)
+    desk.open(spec.brief, first=True)
+    channel.say(Kind.EPOCH_BEGUN, spec.brief.epoch)
     while True:
         kind, body = channel.receive(outbox.flush)
         if kind is Kind.STOP:
             return
         if kind is Kind.BEGIN_EPOCH:
             outbox.clear()  # of an epoch that is over
-            epoch, shared_seed = pickle.loads(body)
-            desk.open(shared_seed, first=False)
-            channel.say(Kind.EPOCH_BEGUN, epoch)
+            brief = pickle.loads(body)
+            desk.open(brief, first=False)
+            channel.say(Kind.EPOCH_BEGUN, brief.epoch)
         elif kind is Kind.TICKETS:
             tasks = decode_tickets(body)
             if len(tasks) > 1:
@@ -62,12 +63,13 @@ class Desk:
         self._outbox = outbox
         self._arena = arena
         self._fetcher: Fetcher | None = None
+        self._randomness: Randomness | None = None  # of samples; streams have none
         self._broken: BaseException | None = None  # what setting up raised
         self._told = False
 
-    def open(self, shared_seed: int | None, *, first: bool) -> None:
+    def open(self, brief: EpochBrief, *, first: bool) -> None:
         """Prepare for an epoch. An error here is the answer to the tickets that follow."""
-        spec = self._spec
+        spec, shared_seed = self._spec, brief.shared_seed
         self._fetcher, self._broken, self._told = None, None, False
         doing = "preparing the dataset"
         try:
@@ -76,8 +78,13 @@ class Desk:
             if first and spec.job.init_fn is not None:
                 doing = f"calling worker_init_fn({spec.seat})"
                 spec.job.init_fn(spec.seat)
+            if first and not spec.job.streams:
+                doing = "looking for generators in the dataset"
+                self._randomness = Randomness(spec.job.dataset, spec.job.collate_fn)
+            if self._randomness is not None:
+                self._randomness.open(brief.seed, brief.epoch)
             doing = "calling iter() on the dataset"
-            self._fetcher = Fetcher(spec.job, self._arena.open)
+            self._fetcher = Fetcher(spec.job, self._randomness, self._arena)
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
@@ -99,7 +106,9 @@ class Desk:
             return True
         self._arena.begin(task.slot, task.renewed)
         try:
-            batch = [fetcher.load(indices)]  # in a list, so that it can be let go of below
+            batch = [
+                fetcher.load(indices, task.position)
+            ]  # in a list, so that it can be let go of below
         except StreamOver:
             timings = Timings(begun_at=begun_at, sealed_at=monotonic())
             self._outbox.send(task.number, Outcome.ENDED, None, timings)

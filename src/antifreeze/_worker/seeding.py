@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from typing import Any
 
 import torch
+
+from .generators import LOW_32, numpy_if_there
 
 # Where torch uses numpy, every worker seeds it; its generators are imported on first use, which
 # takes 8 ms. Better here, once, than in each worker.
 if "numpy" in sys.modules:
     with contextlib.suppress(ImportError):
         import numpy.random  # noqa: F401
-
-_LOW_32 = 0xFFFFFFFF
 
 
 def seed_worker(base_seed: int, worker: int) -> int:
@@ -26,10 +25,10 @@ def seed_worker(base_seed: int, worker: int) -> int:
         torch.manual_seed(seed)  # of accelerators too, should the dataset use one
     else:
         torch.default_generator.manual_seed(seed)
-    numpy = _numpy()
+    numpy = numpy_if_there()
     if numpy is not None:
         # numpy gets entropy of its own: from the same 32-bit seed it would repeat torch's stream.
-        entropy = [worker, base_seed & _LOW_32, base_seed >> 32]
+        entropy = [worker, base_seed & LOW_32, base_seed >> 32]
         numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
     return seed
 
@@ -38,14 +37,3 @@ def _accelerated() -> bool:
     """Say whether this torch was built for an accelerator. (To seed what is not there takes 3 ms in
     a forked process, where whatever is touched must be copied.)"""
     return torch.accelerator.current_accelerator() is not None
-
-
-def _numpy() -> Any:
-    """Give numpy if torch could use it; a program without numpy must work too."""
-    if "numpy" in sys.modules:
-        return sys.modules["numpy"]
-    try:
-        import numpy
-    except ImportError:
-        return None
-    return numpy

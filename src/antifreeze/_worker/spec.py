@@ -24,14 +24,22 @@ class Job:
 
 
 @frozen
+class EpochBrief:
+    """What lives must know about an epoch."""
+
+    epoch: int
+    seed: int = 0  # of its samples' randomness
+    shared_seed: int | None = None  # for data pipes
+
+
+@frozen
 class WorkerSpec:
     """One life: which seat it takes and when it begins."""
 
     job: Job
     seat: int
     life: int
-    epoch: int  # it begins with
-    shared_seed: int | None  # of that epoch, for data pipes
+    brief: EpochBrief  # of the epoch it begins with
     status: StatusLine
     ends_with: int  # the pid of a process it must not outlive
     by_kernel: bool = True  # its parent thread lives as long as that process (see `guard`)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .._backends.base import Backend, EpochBrief, LocalParcel, Notice
+from .._backends.base import Backend, LocalParcel, Notice
 from .._clock import Clock
 from .._core.accounts import Timings
 from .._core.commands import Force
@@ -30,7 +30,7 @@ from .._core.events import (
 from .._core.faults import Ending
 from .._core.tickets import Errand, Ticket
 from .._worker.fetch import Fetcher, StreamOver
-from .._worker.spec import Job
+from .._worker.spec import EpochBrief, Job
 from ..loader import DataLoader
 from .clock import VirtualClock
 
@@ -207,7 +207,8 @@ class SimulatedBackend:
             return
         content: Any = None
         try:
-            content, outcome = life.fetcher.load(ticket.indices), Outcome.LOADED
+            content = life.fetcher.load(ticket.indices, ticket.position)
+            outcome = Outcome.LOADED
         except StreamOver:
             outcome = Outcome.ENDED
         except Exception as error:

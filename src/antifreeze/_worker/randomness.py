@@ -1,0 +1,163 @@
+"""Randomness belongs to the sample: what it draws depends on the epoch's seed and its position.
+
+So neither the number of workers nor their pace nor a crash changes a batch. To seed every generator
+before every sample costs more than many a sample does, so:
+
+1. A generator is watched first, and seeded before every sample. Once a sample has drawn from it, it
+   is seeded for good.
+2. After some samples without a draw it is quiet: no longer seeded, only looked at after a batch.
+   If somebody has drawn after all, that batch must be loaded again, now with seeds.
+3. Collating has a place of its own beside the samples, `__getitems__` the place of the first one.
+4. A generator that belongs to the dataset starts from its own state: those that are equal stay so.
+5. With no workers the generators are the caller's: lent for a batch, and given back as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from .._core.messages import record
+from .generators import LOW_64, Generator, as_bytes, global_generators, own_generators
+
+QUIET_AFTER = 64  # samples without a draw; a late first one only costs its batch a second load
+FIRST = 0  # the place of a batch's first sample
+COLLATING = -1  # the place of the collate function
+
+_STEP = 0x9E3779B97F4A7C15  # splitmix64's
+
+
+class Use(Enum):
+    WATCHED = "watched"
+    DRAWN = "drawn"
+    QUIET = "quiet"
+
+
+@record
+class Stream:
+    """One generator, and what is known about its use."""
+
+    name: str
+    generator: Generator
+    salt: int
+    use: Use = Use.WATCHED
+    sown: int = 0  # how often it was seeded, without a draw
+    mark: object = None  # when it was seeded last, or turned quiet
+    lent: Any = None  # the caller's own state
+    lent_mark: object = None
+
+
+class Randomness:
+    """All generators that the samples of a dataset may draw from."""
+
+    def __init__(self, *roots: Any, lent: bool = False) -> None:
+        """Look for generators in these objects, too. `lent`: the caller must not notice."""
+        self._streams = [
+            Stream(name, generator, _hash(name.encode())) for name, generator in global_generators()
+        ]
+        self._streams += [
+            Stream(path, generator, _hash(as_bytes(generator.save())))
+            for path, generator in own_generators(roots)
+        ]
+        self._lent = lent
+        self._sown = list(self._streams)  # those that are seeded before every sample
+        self._quiet: list[Stream] = []  # the others
+        self._marks: list[Callable[[], object]] = []  # of those
+        self._unmoved: list[object] = []  # what these say as long as nobody draws
+        self._epoch = self._batch = 0
+        self.sows = True  # there is something to seed
+        self.rests = False  # nothing is to be done for a batch but to see that all is `untouched`
+
+    def open(self, seed: int, epoch: int) -> None:
+        """Begin an epoch, counted from 0 for as long as the seed stays."""
+        self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
+
+    def untouched(self) -> bool:
+        """Say, while it rests, that nobody has drawn."""
+        return [mark() for mark in self._marks] == self._unmoved
+
+    def begin(self, position: int) -> None:
+        """Begin a batch."""
+        if self._lent:
+            self._borrow()
+        if self._sown:
+            self._batch = _mix(self._epoch + position * _STEP & LOW_64)
+
+    def sow(self, place: int) -> None:
+        """Seed what is in use, for one sample of the batch."""
+        key = self._batch + place * _STEP
+        for stream in self._sown:
+            if stream.use is Use.WATCHED:
+                self._look(stream)
+            stream.generator.seed(_mix(key + stream.salt & LOW_64))
+            if stream.use is Use.WATCHED:
+                stream.mark = stream.generator.mark()
+                stream.sown += 1
+
+    def end(self) -> bool:
+        """End a batch. Say whether it must be loaded again: it drew where nothing was seeded."""
+        again = False
+        for stream in self._quiet:
+            if stream.generator.mark() != stream.mark:
+                self._turn(stream, Use.DRAWN)
+                again = True
+        if self._sown:
+            self._count()
+        if self._lent:
+            self._give_back()
+        return again
+
+    def __repr__(self) -> str:
+        uses = ", ".join(f"{stream.name} {stream.use.value}" for stream in self._streams)
+        return f"<Randomness {uses}>"
+
+    def _look(self, stream: Stream) -> None:
+        """See whether a watched generator was drawn from since it was seeded."""
+        if stream.mark is not None and stream.generator.mark() != stream.mark:
+            self._turn(stream, Use.DRAWN)
+
+    def _count(self) -> None:
+        """See which of the watched ones were drawn from, and which have been quiet for long."""
+        for stream in self._sown:
+            if stream.use is Use.WATCHED:
+                self._look(stream)
+            if stream.use is Use.WATCHED and stream.sown >= QUIET_AFTER:
+                self._turn(stream, Use.QUIET)
+
+    def _turn(self, stream: Stream, use: Use) -> None:
+        """Note a new use. (Makes new lists: somebody may be going through the old ones.)"""
+        stream.use = use
+        stream.mark = stream.generator.mark()
+        self._sown = [each for each in self._streams if each.use is not Use.QUIET]
+        self._quiet = [each for each in self._streams if each.use is Use.QUIET]
+        self.sows = bool(self._sown)
+        self.rests = not (self._sown or self._lent)
+        self._marks = [each.generator.mark for each in self._quiet]
+        self._unmoved = [each.mark for each in self._quiet]
+
+    def _borrow(self) -> None:
+        for stream in self._streams:
+            mark = stream.generator.mark()
+            if mark != stream.lent_mark:  # the caller has drawn meanwhile
+                stream.lent, stream.lent_mark = stream.generator.save(), mark
+                if stream.use is Use.QUIET and stream.generator.keeps(stream.lent):
+                    self._turn(stream, Use.WATCHED)  # a draw could go unnoticed
+            stream.mark = mark
+
+    def _give_back(self) -> None:
+        for stream in self._streams:
+            if stream.generator.mark() != stream.lent_mark:
+                stream.generator.restore(stream.lent)
+
+
+def _hash(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _mix(number: int) -> int:
+    """Spread a 64-bit number over all 64 bits, as splitmix64 ends."""
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & LOW_64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & LOW_64
+    return number ^ number >> 31

@@ -1,0 +1,287 @@
+"""Same seed, same batches: what a sample draws depends on its place in the epoch, and on nothing
+else. Ours alone: torch's samples draw from the stream of whichever worker loads them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from antifreeze import DataLoader
+from antifreeze._worker.generators import _offset_in_python, _offset_in_torch, own_generators
+from antifreeze._worker.randomness import QUIET_AFTER, Randomness
+
+GLOBAL: dict[str, Callable[[], float]] = {
+    "random": random.random,
+    "random.gauss": lambda: random.gauss(0, 1),
+    "numpy": np.random.rand,
+    "numpy.normal": np.random.normal,
+    "torch": lambda: float(torch.rand(1)),
+    "torch.randn": lambda: float(torch.randn(1)),
+}
+
+
+class Draws:
+    """Draws from every generator there is, from one sample on."""
+
+    def __init__(self, length: int = 120, first: int = 0, names: Any = None) -> None:
+        self.length, self.first = length, first
+        self.names = list(GLOBAL if names is None else names)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> list[float]:
+        draws = [GLOBAL[name]() for name in self.names] if index >= self.first else []
+        return [float(index), *draws]
+
+
+class Owns(Draws):
+    """Draws from generators of its own, as people keep them."""
+
+    def __init__(self, length: int = 120, first: int = 0) -> None:
+        super().__init__(length, first)
+        self.rng = np.random.default_rng(0)
+        self.twin = np.random.default_rng(0)
+        self.legacy = np.random.RandomState(1)
+        self.python = random.Random(2)
+        self.torch = torch.Generator().manual_seed(3)
+        self.deep = {"transforms": [np.random.Generator(np.random.MT19937(4))]}
+
+    def __getitem__(self, index: int) -> list[float]:
+        if index < self.first:
+            return [float(index)]
+        pair = self.rng.normal(), self.twin.normal()
+        assert pair[0] == pair[1]  # equal generators stay equal: people pair image and mask so
+        return [
+            float(index),
+            pair[0],
+            self.legacy.normal(),
+            self.python.gauss(0, 1),
+            float(torch.randn(1, generator=self.torch)),
+            self.deep["transforms"][0].random(),
+        ]
+
+
+class InBatches(Draws):
+    def __getitems__(self, indices: list[int]) -> list[list[float]]:
+        return [Draws.__getitem__(self, index) for index in indices]
+
+
+def as_drawn(rows: Any) -> Any:
+    """Collate, and draw while at it."""
+    return rows, random.random(), np.random.normal(), float(torch.randn(1))
+
+
+def epochs(dataset: Any, workers: int, count: int = 2, **arguments: Any) -> list[list[Any]]:
+    """Run a program of so many epochs, always from the same seeds."""
+    torch.manual_seed(11)
+    random.seed(12)
+    np.random.seed(13)
+    arguments = {"batch_size": 7, "shuffle": True, "collate_fn": as_drawn} | arguments
+    loader = DataLoader(dataset, num_workers=workers, **arguments)
+    return [list(loader) for _ in range(count)]
+
+
+DATASETS = {"global": Draws, "own": Owns, "getitems": InBatches}
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_number_of_workers_changes_nothing(name: str, workers: int) -> None:
+    alone = epochs(DATASETS[name](), 0)
+    assert epochs(DATASETS[name](), workers) == alone
+    assert alone[0] != alone[1]
+
+
+@pytest.mark.parametrize("prefetch_factor", [1, 7])
+def test_the_prefetch_factor_changes_nothing(prefetch_factor: int) -> None:
+    assert epochs(Draws(), 2, prefetch_factor=prefetch_factor) == epochs(Draws(), 0)
+
+
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_single_samples_and_no_batches_at_all(batch_size: int | None) -> None:
+    arguments: dict[str, Any] = {"batch_size": batch_size}
+    assert epochs(Draws(), 2, **arguments) == epochs(Draws(), 0, **arguments)
+
+
+def test_persistent_workers_draw_anew_in_every_epoch_whatever_their_number() -> None:
+    two, three = (epochs(Owns(), n, 3, persistent_workers=True, shuffle=False) for n in (2, 3))
+    assert two == three
+    assert two[0] != two[1] != two[2] != two[0]
+    assert two[0] == epochs(Owns(), 0, 1, shuffle=False)[0]
+
+
+@pytest.mark.parametrize("name", ["global", "own"])
+def test_a_worker_that_is_killed_changes_nothing(name: str) -> None:
+    alone = epochs(DATASETS[name](), 0)
+    torch.manual_seed(11)
+    loader = DataLoader(DATASETS[name](), 7, True, num_workers=2, collate_fn=as_drawn)
+    for expected in alone:
+        iterator = iter(loader)
+        got = []
+        for place, batch in enumerate(iterator):
+            got.append(batch)
+            if place in (3, 9):
+                os.kill(iterator._workers[place % 2].pid, signal.SIGKILL)
+        assert got == expected
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("name", ["global", "own"])
+def test_a_dataset_that_begins_to_draw_late_is_seeded_as_if_it_always_had(
+    name: str, workers: int
+) -> None:
+    # In torch's order, no shuffling: long after every generator has turned quiet.
+    always = epochs(DATASETS[name](6000), 0, 1, shuffle=False, batch_size=20)[0]
+    late = epochs(DATASETS[name](6000, first=5000), workers, 1, shuffle=False, batch_size=20)[0]
+    assert len(late) == 300
+    assert late[250:] == always[250:]
+    assert [batch[1:] for batch in late] == [batch[1:] for batch in always]  # collate's own
+
+
+@pytest.mark.parametrize("name", GLOBAL)
+def test_each_generator_by_itself(name: str) -> None:
+    dataset = Draws(60, first=45, names=[name])
+    plain: dict[str, Any] = {"shuffle": False, "collate_fn": list, "batch_size": 3}
+    alone = epochs(dataset, 0, **plain)
+    assert epochs(dataset, 2, **plain) == alone
+    draws = [row[1] for batch in alone[0] for row in batch if len(row) > 1]
+    assert len(set(draws)) == 15  # no two samples draw the same
+
+
+def test_without_workers_the_caller_does_not_notice() -> None:
+    dataset = Owns()
+    dataset.draw_too = Draws()  # type: ignore[attr-defined]
+    python, numpy, own = random.getstate(), np.random.get_state(), dataset.rng.bit_generator.state
+    random.gauss(0, 1)  # keeps half of a pair for the next call
+    np.random.normal()
+    torch.manual_seed(5)
+    torch.randn(1)
+    expected = [GLOBAL[name]() for name in GLOBAL]
+    random.setstate(python)
+    np.random.set_state(numpy)
+    random.gauss(0, 1)
+    np.random.normal()
+    torch.manual_seed(5)
+    torch.randn(1)
+    generator = torch.Generator().manual_seed(6)
+    for each in (Draws(40), Draws(200, first=190), Owns(40), dataset):
+        list(DataLoader(each, 5, generator=generator, collate_fn=as_drawn))  # type: ignore[arg-type]
+    assert [GLOBAL[name]() for name in GLOBAL] == expected
+    assert dataset.rng.bit_generator.state == own
+
+
+def test_two_runs_without_a_seed_differ() -> None:
+    first, second = (list(DataLoader(Draws(8), 2, num_workers=1)) for _ in range(2))  # type: ignore[arg-type]
+    assert str(first) != str(second)
+
+
+def test_numpy_and_torch_do_not_draw_the_same() -> None:
+    (row,) = list(DataLoader(Draws(1, names=["numpy", "torch", "random"]), None))  # type: ignore[arg-type]
+    assert len({round(value, 6) for value in row[1:]}) == 3
+
+
+class Named(Draws):
+    def __getitem__(self, index: int) -> Any:
+        torch.rand(1)
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        return torch.initial_seed(), info.seed, info.id
+
+
+def test_initial_seed_still_names_the_workers_seed() -> None:
+    for batch in DataLoader(Named(40), None, num_workers=2):  # type: ignore[arg-type]
+        assert batch[0] == batch[1]
+
+
+class DrawsAndRaises(Draws):
+    def __getitem__(self, index: int) -> float:
+        value = random.random() if index >= 40 else 0.0
+        if value > 0.5:
+            raise ValueError(f"{index}: {value}")
+        return value
+
+
+def test_an_exception_that_depends_on_a_draw_is_the_same_too() -> None:
+    def run(workers: int) -> list[str]:
+        torch.manual_seed(3)
+        iterator, seen = iter(DataLoader(DrawsAndRaises(60), num_workers=workers)), []  # type: ignore[arg-type]
+        while True:
+            try:
+                seen.append(str(next(iterator)))
+            except StopIteration:
+                return seen
+            except ValueError as error:
+                seen.append(str(error.args[0]).strip().splitlines()[-1].split(": ", 1)[-1])
+
+    alone = run(0)
+    assert run(2) == run(3)
+    assert len([text for text in alone if "tensor" not in text]) > 3
+    assert run(1) == run(2)
+
+
+class Stream(IterableDataset[float]):
+    def __iter__(self) -> Iterator[float]:
+        for _ in range(10):
+            yield random.random() + np.random.rand() + float(torch.rand(1))
+
+
+def test_a_stream_gives_the_same_for_the_same_number_of_workers() -> None:
+    first, second = (epochs(Stream(), 2, shuffle=None, collate_fn=list) for _ in range(2))
+    assert first == second
+
+
+# ---- the parts --------------------------------------------------------------------------------
+
+
+def test_the_words_of_generators_lie_where_we_look_for_them() -> None:
+    assert _offset_in_python() is not None
+    assert _offset_in_torch() is not None
+
+
+def test_generators_are_found_by_path_to_a_small_depth_and_among_many_things() -> None:
+    dataset = Owns()
+    dataset.paths = [f"{n}.jpg" for n in range(100_000)]  # type: ignore[attr-defined]
+    dataset.inner = Draws()  # type: ignore[attr-defined]
+    dataset.inner.aug = Draws()  # type: ignore[attr-defined]
+    dataset.inner.aug.rng = random.Random(5)  # type: ignore[attr-defined]
+    dataset.secret = random.SystemRandom()  # type: ignore[attr-defined]
+    dataset.shared = random._inst  # type: ignore[attr-defined]
+    assert sorted(path for path, _ in own_generators((dataset,))) == [
+        "Owns.deep['transforms'][0]",
+        "Owns.inner.aug.rng",
+        "Owns.legacy",
+        "Owns.python",
+        "Owns.rng",
+        "Owns.torch",
+        "Owns.twin",
+    ]
+
+
+def test_a_generator_turns_quiet_and_wakes_for_good() -> None:
+    chance = Randomness()
+    chance.open(1, epoch=0)
+    for position in range(QUIET_AFTER):
+        assert chance.sows
+        chance.begin(position)
+        chance.sow(0)
+        assert not chance.end()
+    assert not chance.sows
+    chance.begin(QUIET_AFTER)
+    random.random()
+    assert chance.end()  # load it again
+    assert repr(chance) == "<Randomness random drawn, numpy.random quiet, torch quiet>"
+    for position in range(3 * QUIET_AFTER):
+        chance.begin(position)
+        chance.sow(0)
+        assert not chance.end()
+    assert chance.sows
