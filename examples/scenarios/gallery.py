@@ -1,7 +1,7 @@
 """Run every scenario script of this folder, each in a process of its own, and print one table.
 
-A new script named `sNN_what_it_is_about.py` joins by being there. Exit code 0: all scenarios went
-as they should.
+A new script named `sNN_what_it_is_about.py` joins by being there; a part of a scenario has a
+letter: `sNNa_...`. Exit code 0: all scenarios went as they should.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ def find_scripts(folder: Path) -> list[Path]:
     return sorted(folder.glob("s[0-9][0-9]*_*.py"))
 
 
+def number_of(script: Path) -> int | str:
+    """Return the number in a script's name, with its letter if it has one: 1, "13a"."""
+    number = script.stem.partition("_")[0].removeprefix("s")
+    return int(number) if number.isdecimal() else number
+
+
 def run_script(script: Path, quick: bool, bound_s: float) -> dict[str, Any]:
     """Run one script; a script that gives no result becomes a failed one."""
     command = [sys.executable, str(script), "--json"] + (["--quick"] if quick else [])
@@ -36,8 +42,8 @@ def run_script(script: Path, quick: bool, bound_s: float) -> dict[str, Any]:
         return {
             "script": script.name,
             "seconds": run.seconds,
-            "number": int(script.name[1:3]),
-            "title": script.stem[4:].replace("_", " "),
+            "number": number_of(script),
+            "title": script.stem.partition("_")[2].replace("_", " "),
             "torch": "-",
             "antifreeze": "-",
             "wrong_samples": {},

@@ -140,7 +140,7 @@ class Scenario:
     with. `still_s`: a child that prints a line a batch is frozen after so long without one.
     """
 
-    number: int
+    number: int | str  # a part of a scenario has a letter: "13a"
     title: str
     make: Callable[[Path, bool], None]
     load: Load | Mapping[str, Load]
@@ -160,7 +160,7 @@ class Scenario:
 class Result:
     """What a scenario came to: `ends` by way and loader, `rates` in samples a second by pass."""
 
-    number: int
+    number: int | str
     title: str
     torch: str
     antifreeze: str

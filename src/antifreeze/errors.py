@@ -65,6 +65,19 @@ class TransportFailed(AntifreezeError, RuntimeError):
         )
 
     @classmethod
+    def cannot_send(cls, path: str, kind: str, why: str) -> TransportFailed:
+        return cls(
+            report(
+                f"the dataset cannot be sent to a worker: {path} is a {kind} ({why})",
+                did="no worker was started",
+                cause="under spawn and forkserver workers inherit nothing; the dataset is pickled",
+                remedy=f"open {path} in each worker (in worker_init_fn, or on first use in"
+                " __getitem__) and leave it out of __getstate__; or"
+                ' multiprocessing_context="fork", where workers inherit it',
+            )
+        )
+
+    @classmethod
     def no_memory_to_begin(cls, needed: int, left: Available) -> TransportFailed:
         return cls(
             report(

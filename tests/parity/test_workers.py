@@ -131,25 +131,6 @@ def test_a_loader_with_workers_inside_a_worker_is_refused_with_torchs_words(
     assert "daemonic processes are not allowed to have children" in str(error)
 
 
-@pytest.mark.filterwarnings("ignore:Got pickle error when attempting to start a worker")
-def test_a_dataset_that_cannot_be_sent_to_a_spawned_worker_is_an_error_at_once(
-    loader_class: LoaderClass,
-) -> None:
-    class Local(MapRows):
-        pass
-
-    def fail(which: LoaderClass) -> BaseException:
-        return error_of(which(Local(4), num_workers=2, multiprocessing_context="spawn"))
-
-    theirs = fail(LOADERS["torch"])
-    started = time.monotonic()
-    mine = fail(loader_class)
-    # Nothing was started, so there is nothing to wait for.
-    assert time.monotonic() - started < 4
-    assert type(mine) is type(theirs)
-    assert first_line(mine) == first_line(theirs)
-
-
 # --- in a forked child of the program ----------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ class Numbers:
 def template_of(iterator: Any) -> int:
     """Give the pid of the process that the workers were forked from."""
     (pid,) = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
-    assert pid != os.getpid()
+    assert psutil.Process(pid).ppid() == os.getpid()
     return int(pid)
 
 
@@ -103,9 +103,7 @@ def test_a_template_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyP
     assert all_gone([template])
 
 
-def test_a_replaced_worker_is_there_at_once_whatever_the_main_process_has_become(
-    tmp_path: Path,
-) -> None:
+def test_a_replaced_worker_is_there_at_once_whatever_the_main_process_has_become() -> None:
     loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)  # type: ignore[arg-type]
     iterator = iter(loader)
     next(iterator)
@@ -204,14 +202,56 @@ class Lines(Numbers):
         return int(self.file.read(6))
 
 
+class ReadsOn(Numbers):
+    """Reads on from where the file was, as long as there is something."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(50)
+        path.write_bytes(bytes(range(200)))
+        self.file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self.file.read(100)
+
+    def __getitem__(self, index: int) -> int:
+        return self.file.read(1)[0]
+
+
+def test_a_worker_reads_on_where_the_file_was_at_the_fork(tmp_path: Path) -> None:
+    for _ in range(10):
+        dataset = ReadsOn(tmp_path / "bytes")
+        iterator = iter(DataLoader(dataset, None, num_workers=1))  # type: ignore[arg-type]
+        dataset.file.read(50)  # at once
+        assert [int(byte) for byte in iterator] == list(range(100, 150))
+        dataset.file.close()
+
+
+def test_a_program_that_ignores_its_children_loses_no_template(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        iterator = iter(DataLoader(Numbers(200, nap_s=0.002), 4, num_workers=2))  # type: ignore[arg-type]
+        got = next(iterator).tolist()
+        template = template_of(iterator)
+        iterator._workers[0].kill()
+        for batch in iterator:
+            got += batch.tolist()
+            if len(got) == 100:
+                assert template_of(iterator) == template
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert got == list(range(200))
+    assert "is killed by signal: Killed." in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["text", "bytes", "descriptor"])
 def test_each_worker_has_its_own_position_in_an_inherited_file(kind: str, tmp_path: Path) -> None:
     dataset = Lines(tmp_path / "lines", kind)
     iterator = iter(DataLoader(dataset, 5, num_workers=3))  # type: ignore[arg-type]
+    dataset.file.read(100)  # nor does the main process move them, right from the start
     got = []
     for batch in iterator:
         got += batch.tolist()
-        dataset.file.read(1)  # nor does the main process move them
+        dataset.file.read(1)
     assert got == list(range(300))
     dataset.file.close()
     if kind == "descriptor":
@@ -223,7 +263,7 @@ class Signalled(Numbers):
         return [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
 
 
-def test_handlers_of_the_main_program_are_not_run_in_workers(tmp_path: Path) -> None:
+def test_handlers_of_the_main_program_are_not_run_in_workers() -> None:
     before = [signal.signal(n, lambda *_: None) for n in (signal.SIGUSR1, signal.SIGTERM)]
     try:
         (handlers,) = list(DataLoader(Signalled(1), num_workers=1, collate_fn=lambda rows: rows[0]))  # type: ignore[arg-type]
@@ -285,6 +325,65 @@ def test_an_openmp_pool_used_before_and_in_workers(tmp_path: Path) -> None:
         assert [line(process), line(process)] == ["8", "done"], finish(process)
 
 
+CAPPED = """
+    import cv2, numpy, threadpoolctl
+    os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ["MKL_NUM_THREADS"] = "3"
+    torch.set_num_threads(2)
+    cv2.setNumThreads(4)
+    cv2.GaussianBlur(numpy.zeros((2000, 2000), "uint8"), (9, 9), 0)     # its pool is there
+
+    class Pools(Numbers):
+        def __getitem__(self, index):
+            blurred = cv2.GaussianBlur(numpy.zeros((2000, 2000), "uint8"), (9, 9), 0)
+            openmp = threadpoolctl.ThreadpoolController().select(user_api="openmp")
+            counts = [pool["num_threads"] for pool in openmp.info()]
+            variables = [os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")]
+            return [torch.get_num_threads(), cv2.getNumThreads(), max(counts), *variables]
+
+    def loosen(worker):
+        torch.set_num_threads(2)
+        cv2.setNumThreads(2)
+
+    for arguments in ({}, {"worker_init_fn": loosen}):
+        print(*next(iter(DataLoader(Pools(4), None, num_workers=2, **arguments))), flush=True)
+    print(cv2.getNumThreads(), torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS"))
+"""
+
+
+def test_pools_are_capped_in_workers_and_an_init_function_wins(tmp_path: Path) -> None:
+    with program(tmp_path, CAPPED) as process:
+        code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    capped, loosened, main = out.splitlines()
+    assert capped == "1 1 1 1 3"
+    assert loosened.split()[:2] == ["2", "2"]
+    assert main == "4 2 None"
+
+
+TO_PARENT = """
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+
+    class Calls(Numbers):
+        def __getitem__(self, index):
+            os.kill(os.getppid(), signal.SIGUSR1)
+            time.sleep(0.05)
+            return index
+
+    print(len(list(DataLoader(Calls(8), num_workers=1))), len(seen), flush=True)
+"""
+
+
+def test_a_signal_that_a_dataset_sends_to_its_parent_reaches_the_program(tmp_path: Path) -> None:
+    with program(tmp_path, TO_PARENT) as process:
+        code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    samples, signals = out.split()
+    assert samples == "8"
+    assert 1 <= int(signals) <= 8  # two that come together count once
+
+
 UNGUARDED = """
     factor = 3
 
@@ -307,6 +406,7 @@ def test_a_script_without_a_main_guard_with_local_classes_and_lambdas(tmp_path: 
     assert (code, out, err) == (0, f"{[3 * n for n in range(12)]}\n", "")
 
 
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="the limit is of a user with no processes")
 REFUSED = """
     import logging, resource, warnings
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
@@ -324,6 +424,7 @@ REFUSED = """
 """
 
 
+@AS_ROOT
 def test_a_machine_that_gives_fewer_processes_gets_fewer_workers(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with program(tmp_path, REFUSED.format(processes=4)) as process:
@@ -337,6 +438,7 @@ def test_a_machine_that_gives_fewer_processes_gets_fewer_workers(tmp_path: Path)
     assert all("The others go on without it" in text for text in refusals)
 
 
+@AS_ROOT
 def test_a_machine_that_gives_no_process_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with program(tmp_path, REFUSED.format(processes=2)) as process:

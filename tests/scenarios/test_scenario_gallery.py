@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 from bounded import Run, run_bounded
+from gallery import number_of
 from s06_one_sample_a_batch import MILLION, WARM_UP_BATCHES, read_for
 from s10_small_shared_memory import SMALL_BYTES, own_shm
 from scenario import Spread, count, short
@@ -55,6 +56,19 @@ def test_the_gallery_finds_every_scenario_script() -> None:
     assert {"s01_open_read_close.py", "s14_one_file_a_sample.py"} <= set(found)
     others = {"scenario.py", "bounded.py", "gallery.py"}
     assert set(found) == {path.name for path in SCENARIOS.glob("*.py")} - others
+
+
+def test_a_part_of_a_scenario_has_a_letter_and_its_place_between_the_numbers(
+    tmp_path: Path,
+) -> None:
+    for name in ("s14_fine", "s13b_fine", "s13a_dies_at_once", "s12_fine"):
+        (tmp_path / f"{name}.py").write_text(DIES if "dies" in name else FINE)
+    found = gallery("--list", "--folder", str(tmp_path)).stdout.split()
+    assert [number_of(Path(name)) for name in found] == [12, "13a", "13b", 14]
+    _, results = results_for(tmp_path)
+    assert [(one["number"], one["title"]) for one in results if not one["ok"]] == [
+        ("13a", "dies at once")
+    ]
 
 
 def test_a_gallery_in_which_all_is_well_exits_with_zero(tmp_path: Path) -> None:

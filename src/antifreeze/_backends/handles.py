@@ -10,7 +10,7 @@ from .._core.commands import Force
 from .._transport.descriptors import Descriptor
 
 _SIGNALS = {Force.TERMINATE: signal.SIGTERM, Force.KILL: signal.SIGKILL}
-_LONGEST_MS = 3_600_000  # what poll takes has a limit; waiting again costs nothing
+LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
 
 
 class WorkerHandle:
@@ -32,8 +32,8 @@ class WorkerHandle:
 
     @property
     def sentinel(self) -> int:
-        if self._pidfd is None:
-            raise ValueError("process not started")
+        if self._pidfd is None or self._over:
+            raise ValueError("process not started, or ended")
         return self._pidfd.number
 
     def born(self, pid: int, pidfd: Descriptor) -> None:
@@ -50,7 +50,8 @@ class WorkerHandle:
 
     def join(self, timeout: float | None = None) -> None:
         if not self._over:
-            self._has_ended(_LONGEST_MS if timeout is None else max(0, int(1000 * timeout)))
+            longest_s = LONGEST_WAIT_S if timeout is None else max(0.0, timeout)
+            self._has_ended(longest_s)
 
     def terminate(self) -> None:
         self.end(Force.TERMINATE)
@@ -68,9 +69,9 @@ class WorkerHandle:
         state = "not born" if self.pid is None else "alive" if self.is_alive() else "ended"
         return f"<WorkerHandle {self.name!r}, pid {self.pid}, {state}>"
 
-    def _has_ended(self, longest_ms: int) -> bool:
+    def _has_ended(self, longest_s: float) -> bool:
         if self._pidfd is None:
             return False
         poller = select.poll()
         poller.register(self._pidfd.number, select.POLLIN)
-        return bool(poller.poll(longest_ms))
+        return bool(poller.poll(1000 * longest_s))

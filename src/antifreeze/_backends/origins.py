@@ -23,6 +23,7 @@ from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
 from .._worker.main import run
 from .._worker.spec import EpochBrief, Job, WorkerSpec
+from .sending import SentJob
 
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
@@ -75,9 +76,14 @@ class Orphaned:
 News = Born | Refused | Exited | Orphaned
 
 
+class OriginGone(OSError):
+    """Whoever was to be asked is gone. That is news; who asks again asks another one."""
+
+
 class Origin(Protocol):
     def ask(self, wanted: Wanted, channel: socket.socket) -> None:
-        """Have a life begin at this end of a channel. Raises what starting raised."""
+        """Have a life begin at this end of a channel. Raises OriginGone, or whatever starting
+        raised."""
 
     def hear(self) -> Sequence[News]: ...
 
@@ -127,19 +133,20 @@ def disown(process: BaseProcess) -> None:
 
 
 class Children:
-    """Lives are children of this process, made by the user's own multiprocessing context."""
+    """Lives are processes of the user's own kind of multiprocessing context, each started anew."""
 
     descriptor = None  # news come when they are asked for
 
-    def __init__(self, job: Job, context: Any, status: StatusBoard) -> None:
-        self._job, self._context, self._status = job, context, status
+    def __init__(self, job: Job, status: StatusBoard, context: Any) -> None:
+        self._context, self._status = context, status
+        self._sent: Any = job if context.get_start_method() == "fork" else SentJob(job)
         self._processes: dict[tuple[int, int], BaseProcess] = {}
         self._news: list[News] = []
 
     def ask(self, wanted: Wanted, channel: socket.socket) -> None:
         by_server = self._context.get_start_method() == "forkserver"
         spec = WorkerSpec(
-            job=self._job,
+            job=self._sent,
             seat=wanted.seat,
             life=wanted.life,
             brief=wanted.brief,
@@ -172,7 +179,8 @@ class Children:
     def ended(self, seat: int, life: int) -> None:
         process = self._processes.pop((seat, life), None)
         if process is not None:
-            process.join(REAP_S)  # from a fork server the exit status comes a little later
+            if process.exitcode is None:
+                process.join(REAP_S)  # from a fork server the exit status comes a little later
             self._news.append(Exited(seat, life, process.exitcode))
             disown(process)
 

@@ -2,7 +2,8 @@
 
 The pool of GNU OpenMP (torch, scikit-learn) that was used before a fork hangs the child that uses
 it, for ever. So it is laid down before the fork; whoever needs it next makes it anew, on both
-sides. Others need nothing: OpenBLAS, MKL and Intel's OpenMP look after themselves at a fork.
+sides. So is OpenCV's, which a child could not make smaller. Others need nothing: OpenBLAS, MKL and
+Intel's OpenMP look after themselves at a fork.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ import ctypes
 import functools
 import os
 import re
+import sys
 
 _LIBRARY = re.compile(rb"\s(/\S*libgomp\S*\.so[^\s]*)$", re.MULTILINE)
 _HARD = 2  # omp_pause_hard: give back the threads and what they hold
 
 
 def lay_down() -> None:
-    """Have the calling thread's OpenMP pools end, which is the thread the child will have.
+    """Have OpenCV's pool end, and the OpenMP pools of the calling thread, which is the one that the
+    child will have.
 
     Never waits for work: a thread that is inside a parallel region of its own cannot call this.
     """
+    if (opencv := sys.modules.get("cv2")) is not None:
+        threads = opencv.getNumThreads()
+        opencv.setNumThreads(1)  # in a child it would wait for threads that are not there
+        opencv.setNumThreads(threads)
     with open("/proc/self/maps", "rb") as maps:
         paths = set(_LIBRARY.findall(maps.read()))
     for path in paths:

@@ -22,6 +22,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from multiprocessing import reduction
+from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
 from .._clock import monotonic
@@ -48,7 +49,7 @@ from .._transport.tickets import encode_tickets
 from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
 from .base import LocalParcel, Notice
-from .handles import WorkerHandle
+from .handles import LONGEST_WAIT_S, WorkerHandle
 from .lines import AwayWatch, Line
 from .origins import (
     REAP_S,
@@ -56,6 +57,7 @@ from .origins import (
     Children,
     Exited,
     Origin,
+    OriginGone,
     Orphaned,
     Refused,
     Wanted,
@@ -63,8 +65,8 @@ from .origins import (
 )
 from .template import Templates
 
-BIRTH_S = 10.0  # for those who want to see a pid; a fork takes milliseconds
-LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
+_KNOWN = (ForkContext, SpawnContext, ForkServerContext)  # others may start a process anywhere
+BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first
 
 
 class ProcessBackend:
@@ -85,17 +87,14 @@ class ProcessBackend:
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
         self._returns = Returns()
-        method = start_method(context)
+        context = multiprocessing.get_context(start_method(None)) if context is None else context
         try:
-            self._status = StatusBoard(None if method == "fork" else reduction.DupFd)
+            inherited = context.get_start_method() == "fork"
+            self._status = StatusBoard(None if inherited else reduction.DupFd)
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
-        self._origin: Origin
-        if method == "fork":
-            self._origin = Templates(job, self._status)
-        else:
-            context = multiprocessing.get_context() if context is None else context
-            self._origin = Children(job, context, self._status)
+        kind = Templates if type(context) in _KNOWN else Children
+        self._origin: Origin = kind(job, self._status, context)
         self._news_fd = self._origin.descriptor
         if self._news_fd is not None:
             self._poller.register(self._news_fd, select.POLLIN)
@@ -112,8 +111,7 @@ class ProcessBackend:
             Shelf(seat, life, self._returns),
         )
         try:
-            wanted = Wanted(seat, life, place, brief)
-            self._origin.ask(wanted, theirs)
+            self._ask(Wanted(seat, life, place, brief), theirs)
         except BaseException:
             line.close()
             raise
@@ -154,14 +152,14 @@ class ProcessBackend:
         line = self._lines.get((seat, life))
         if line is None:
             return
-        line.worker.end(force)
-        if line.pidfd is None and force is Force.KILL:
-            self._origin.forsake()  # what does not even bring it into the world
+        line.worker.end(force)  # or when it is born
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
         if line is not None:
             self._forget(line)
+            if line.pidfd is None:
+                self._origin.forsake()  # it does not even bring a life into the world
 
     def wait(self, timeout_s: float | None) -> None:
         if self._notices:
@@ -271,6 +269,14 @@ class ProcessBackend:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
         return f"<ProcessBackend {self._origin!r}, {lives or 'no lives'}>"
 
+    def _ask(self, wanted: Wanted, channel: socket.socket) -> None:
+        self._hear()  # if the origin is gone, its lives are, and not the one that is asked for now
+        try:
+            self._origin.ask(wanted, channel)
+        except OriginGone:  # a moment ago
+            self._hear()
+            self._origin.ask(wanted, channel)
+
     def _look_at(self, line: Line, fd: int) -> None:
         self._by_fd[fd] = line
         self._poller.register(fd, select.POLLIN)
@@ -350,6 +356,10 @@ class ProcessBackend:
     def _explain(self, line: Line, ending: Ending) -> None:
         """Tell the end of a life, now that it is known how it ended."""
         self._unexplained.pop(line, None)
+        if ending is line.orphaned and line.pidfd is not None:
+            # Where this process is the first of its container, what lost its parent is its child.
+            with contextlib.suppress(OSError):
+                os.waitid(os.P_PIDFD, line.pidfd.number, os.WEXITED | os.WNOHANG)
         self._forget(line)
         # Who goes with its parent is not to blame, nor is what it worked on.
         working_on = 0 if ending is line.orphaned else line.status.working_on

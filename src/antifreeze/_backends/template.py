@@ -2,6 +2,8 @@
 
 A worker that replaces another is so the same as the first one, and costs a fork of a process with
 one thread, whatever the main process has become since. What a template does: `template_process`.
+It is forked from the main process itself, or, where the user wants processes to start clean, it is
+a new process that the dataset is sent to: then that is done once, not for every worker.
 
 1. It is made when the first life is asked for, and again if it is gone when one is asked for.
 2. If it ends, its lives end with it; none of them is to blame.
@@ -11,46 +13,62 @@ one thread, whatever the main process has become since. What a template does: `t
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import multiprocessing.popen_fork  # now: a program may give up the right to read it
+import multiprocessing.popen_fork  # noqa: F401 - now: a program may give up the right to read it
 import os
 import pickle
 import select
+import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.status import StatusBoard
+from .._worker.files import positions
 from .._worker.spec import Job
 from . import pools
-from .origins import REAP_S, Born, News, Orphaned, Refused, Wanted, disown, without_interrupts
-from .template_process import QUIT, Mother, live
+from .origins import (
+    REAP_S,
+    Born,
+    News,
+    OriginGone,
+    Orphaned,
+    Refused,
+    Wanted,
+    disown,
+    without_interrupts,
+)
+from .sending import SentJob
+from .template_process import MESSAGE, QUIT, Mother, live
 
-# Of one message: far more than any needs.
-MESSAGE = 4096
 # For room in the template's channel: it takes a message as soon as it has forked the last one.
 SEND_S = 30.0
-_FORK = multiprocessing.get_context("fork")
-
-
-class TemplateGone(Exception):
-    """The template does not take messages any more."""
 
 
 class Template:
     """One template process."""
 
-    def __init__(self, job: Job, status: StatusBoard) -> None:
+    def __init__(self, job: Job, status: StatusBoard, context: BaseContext) -> None:
+        forked = context.get_start_method() == "fork"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keep_from_children(ours)
         by_kernel = threading.current_thread() is threading.main_thread()
-        mother = Mother(job, status, os.getpid(), by_kernel)
-        self._process = _FORK.Process(
+        mother = Mother(
+            job=job if forked else SentJob(job),
+            status=status,
+            main_pid=os.getpid(),
+            forked=forked,
+            by_kernel=by_kernel,
+            positions=positions() if forked else {},
+        )
+        self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=live, args=(mother, theirs), name="antifreeze template", daemon=True
         )
         try:
-            pools.lay_down()
+            if forked:
+                pools.lay_down()
             with without_interrupts():
                 self._process.start()
             assert self._process.pid is not None
@@ -69,7 +87,7 @@ class Template:
         keep_from_children(self)
 
     def send(self, message: object, channel: socket.socket | None = None) -> None:
-        """Send a message, and the end of a channel with it. Raises TemplateGone."""
+        """Send a message, and the end of a channel with it. Raises OriginGone."""
         data = pickle.dumps(message)
         riders = [] if channel is None else [channel.fileno()]
         try:
@@ -81,7 +99,7 @@ class Template:
                 poller.poll(1000 * SEND_S)
                 socket.send_fds(self.sock, [data], riders)
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise TemplateGone from error
+            raise OriginGone from error
 
     def read(self) -> Iterator[News]:
         """Yield the news that are there."""
@@ -103,35 +121,42 @@ class Template:
             else:  # it leaves when its channel is closed
                 yield Refused(seat, life, "no descriptor was left to watch it by")
 
-    def is_gone(self) -> bool:
+    def is_gone(self, within_s: float = 0.0) -> bool:
         poller = select.poll()
         poller.register(self.pidfd.number, select.POLLIN)
-        return bool(poller.poll(0))
+        return bool(poller.poll(1000 * within_s))
 
     def how_it_ended(self) -> str:
-        self._process.join(REAP_S)
+        # Not `join`, which waits for all who inherited a pipe of the process.
+        self.is_gone(REAP_S)
         code = self._process.exitcode
-        how = f"was killed by signal {-code}" if code and code < 0 else f"ended with code {code}"
+        if code is None:
+            how = "has ended, nobody knows how"
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return f"its template (pid {self.pid}) {how}"
 
     def kill(self) -> None:
-        self._process.kill()
+        with contextlib.suppress(OSError):  # not by its pid, which may be another's by now
+            signal.pidfd_send_signal(self.pidfd.number, signal.SIGKILL)
 
     def quit(self) -> None:
         """Have it leave. Nobody waits for that but a thread: it takes 5 ms, which the next epoch
         need not lose."""
-        with contextlib.suppress(TemplateGone, OSError):
-            self.send(QUIT)
+        try:
+            socket.send_fds(self.sock, [pickle.dumps(QUIT)], [])
+        except OSError:  # it is gone, or takes nothing any more
+            self.kill()
         try:
             threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True).start()
         except RuntimeError:  # the machine gives no thread, or the program is ending
             self._see_off()
 
     def _see_off(self) -> None:
-        self._process.join(REAP_S)
-        if self._process.exitcode is None:
-            self._process.kill()
-            self._process.join(REAP_S)
+        if not self.is_gone(REAP_S):
+            self.kill()
+            self.is_gone(REAP_S)
+        self._process.exitcode  # noqa: B018 - reaps it
         self.close()
 
     def close(self) -> None:
@@ -167,8 +192,8 @@ class _Waiting:
 class Templates:
     """The present template of a loader, made anew when it is gone."""
 
-    def __init__(self, job: Job, status: StatusBoard) -> None:
-        self._job, self._status = job, status
+    def __init__(self, job: Job, status: StatusBoard, context: BaseContext) -> None:
+        self._job, self._status, self._context = job, status, context
         self._present: Template | None = None
         self._news: list[News] = []
         self._waiting = _Waiting()
@@ -180,9 +205,9 @@ class Templates:
     def ask(self, wanted: Wanted, channel: socket.socket) -> None:
         try:
             self._template().send(wanted, channel)
-        except TemplateGone:  # a moment ago
+        except OriginGone:
             self._bury()
-            self._template().send(wanted, channel)
+            raise
 
     def hear(self) -> Sequence[News]:
         template = self._present
@@ -212,7 +237,7 @@ class Templates:
 
     def _template(self) -> Template:
         if self._present is None:
-            self._present = Template(self._job, self._status)
+            self._present = Template(self._job, self._status, self._context)
             self._waiting.begin(self._present)
         return self._present
 

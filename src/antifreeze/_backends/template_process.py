@@ -15,6 +15,7 @@ import pickle
 import select
 import signal
 import socket
+import traceback
 from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
@@ -25,7 +26,8 @@ from .._worker import guard
 from .._worker.files import own_offsets
 from .._worker.main import prepare, run
 from .._worker.spec import Job, WorkerSpec
-from .origins import Born, Exited, Refused, Wanted, worker_name
+from .origins import Born, Exited, Refused, Wanted, disown, worker_name
+from .sending import SentJob
 
 QUIT = "quit"
 MESSAGE = 4096  # bytes, of one message: far more than any needs
@@ -36,33 +38,42 @@ _FORK = multiprocessing.get_context("fork")
 class Mother:
     """What a template must know."""
 
-    job: Job
+    job: Job | SentJob  # where it is sent, it arrives as the job
     status: StatusBoard
     main_pid: int
-    by_kernel: bool  # it was forked by a thread that lives as long as the main process
+    forked: bool  # from the main process
+    by_kernel: bool  # it was started by a thread that lives as long as the main process
+    positions: dict[int, int]  # in inherited files, as they were at the fork
 
 
 def live(mother: Mother, control: socket.socket) -> NoReturn:
     """Be a template until told to leave, or until the main process is gone."""
     code = 1
     try:
-        prepare()
+        passed_on = guard.handled()
+        prepare(forked=mother.forked)
+        guard.pass_on(passed_on, to=mother.main_pid)
         guard.unblock_interrupts()
         main = guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)
         # Children are what it is for; those it forks may have none, as torch's workers.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-        own_offsets()
+        own_offsets(mother.positions)
         control.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         keep_from_children(control)
-        _Nest(mother, control, main).serve()
+        _Nest(mother, control, main, passed_on).serve()
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)  # not through multiprocessing, which would wait for the children
 
 
 class _Nest:
-    def __init__(self, mother: Mother, control: socket.socket, main: Descriptor) -> None:
+    def __init__(
+        self, mother: Mother, control: socket.socket, main: Descriptor, passed_on: list[int]
+    ) -> None:
         self._mother, self._control, self._main = mother, control, main
+        self._passed_on = tuple(passed_on)
         self._lives: dict[int, tuple[Wanted, BaseProcess, Descriptor]] = {}  # by pidfd
         self._poller = select.poll()
         self._poller.register(control, select.POLLIN)
@@ -96,6 +107,7 @@ class _Nest:
 
     def _bear(self, wanted: Wanted, channel: Descriptor) -> None:
         mother = self._mother
+        assert isinstance(mother.job, Job)
         spec = WorkerSpec(
             job=mother.job,
             seat=wanted.seat,
@@ -104,27 +116,30 @@ class _Nest:
             status=mother.status.line(wanted.place),
             ends_with=os.getpid(),
             prepared=True,
-        )
-        # A duplicate: the channel's own descriptor is closed in every child.
-        theirs = socket.socket(fileno=os.dup(channel.number))
-        process = _FORK.Process(
-            target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
+            forgets=self._passed_on,
         )
         # Blocked until the child knows what to do with it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        process = theirs = None
         try:
+            # A duplicate: the channel's own descriptor is closed in every child.
+            theirs = socket.socket(fileno=os.dup(channel.number))
+            process = _FORK.Process(
+                target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
+            )
             process.start()
             assert process.pid is not None
             pidfd = Descriptor(os.pidfd_open(process.pid))
         except OSError as error:
-            if process.pid is not None:
+            if process is not None and process.pid is not None:
                 process.kill()
                 process.join()
             self._say(Refused, wanted, f"{error.strerror} (errno {error.errno})")
             return
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            theirs.close()
+            if theirs is not None:
+                theirs.close()
             channel.close()
         self._lives[pidfd.number] = wanted, process, pidfd
         self._poller.register(pidfd.number, select.POLLIN)
@@ -134,9 +149,9 @@ class _Nest:
         wanted, process, pidfd = self._lives.pop(fd)
         self._poller.unregister(fd)
         pidfd.close()
-        process.join()  # it has ended
+        # It has ended. (Not `join`, which waits for all who inherited a pipe of the process.)
         self._say(Exited, wanted, process.exitcode)
-        process.close()
+        disown(process)
 
     def _say(
         self, kind: type, wanted: Wanted, said: object, pidfd: Descriptor | None = None

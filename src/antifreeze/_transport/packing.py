@@ -292,7 +292,7 @@ def find_unpackable(obj: Any, path: str = "batch", *, budget: int = 200) -> tupl
     Tries at most `budget` parts; stops at the smallest one that fails on its own.
     """
     while budget > 0:
-        for step, part in _parts(obj):
+        for step, part in parts(obj):
             budget -= 1
             try:
                 pack(part)
@@ -311,13 +311,14 @@ def find_grad(obj: Any, path: str = "batch", *, depth: int = 8) -> str | None:
     if isinstance(obj, torch.Tensor):
         return path if obj.requires_grad else None
     if depth > 0:
-        for step, part in _parts(obj):
+        for step, part in parts(obj):
             if (found := find_grad(part, path + step, depth=depth - 1)) is not None:
                 return found
     return None
 
 
-def _parts(obj: Any) -> list[tuple[str, Any]]:
+def parts(obj: Any) -> list[tuple[str, Any]]:
+    """Give what an object is made of, each with the step that leads to it."""
     if isinstance(obj, dict):
         return [(f"[{shown(key)}]".replace("'", '"'), value) for key, value in obj.items()]
     if isinstance(obj, tuple) and hasattr(obj, "_fields"):

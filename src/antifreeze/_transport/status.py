@@ -46,6 +46,9 @@ class StatusBoard:
     def close(self) -> None:
         self._descriptor.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _receive_board, (self._pickled(),)
+
     def _pickled(self) -> Any:
         assert self._send is not None, "these words are inherited, not sent"
         return self._send(self._descriptor.number)
@@ -80,6 +83,14 @@ class StatusLine:
 def _receive(sent: Any, place: int) -> StatusLine:
     descriptor = Descriptor(sent.detach())
     return StatusLine(_map(descriptor.number), place)
+
+
+def _receive_board(sent: Any) -> StatusBoard:
+    board = StatusBoard.__new__(StatusBoard)
+    board._descriptor = Descriptor(sent.detach())
+    board._words, board._taken, board._send = _map(board._descriptor.number), 0, None
+    board.close()
+    return board
 
 
 def _map(descriptor: int) -> memoryview:

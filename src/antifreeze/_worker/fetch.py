@@ -46,7 +46,6 @@ class Fetcher:
         self._phase = ""  # what is being done, and to which index or indices
         self.fetch_s = 0.0
         self.collate_s = 0.0
-        self.repeated = 0  # batches loaded twice, for the sake of their randomness
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._stream = iter(job.dataset)
@@ -84,7 +83,6 @@ class Fetcher:
             self._once_more()
 
     def _once_more(self) -> None:
-        self.repeated += 1
         if self._room is not None:
             self._room.again()
 

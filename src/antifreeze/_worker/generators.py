@@ -11,21 +11,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
 import random
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, Protocol
 
 import torch
 
 LOW_32 = 0xFFFFFFFF
 LOW_64 = 0xFFFFFFFFFFFFFFFF
-DEPTH = 3  # attributes, lists and dicts deep, a dataset's own generators are looked for
-LOOKED_AT = 1_000  # objects, at most: a dataset may hold a list of millions
+# How deep in attributes, lists and dicts a dataset's own generators are looked for: a Compose in
+# a Compose in a Subset of a Subset needs eight steps.
+DEPTH = 8
+LOOKED_AT = 1_000  # objects, at most
+LOOKED_AT_IN_ONE = 32  # of the entries of one list or dict: a dataset may hold a list of millions
 _ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
 
 
@@ -64,9 +69,9 @@ class LegacyNumpyGenerator:
     def __init__(self, generator: Any) -> None:
         self._generator = generator
         self.restore: Callable[[Any], None] = generator.set_state
-        bits = generator._bit_generator
+        self._bits = generator._bit_generator  # as long as we look at its memory
         # Position and last word: numpy's own documented address of its state.
-        address = bits.ctypes.state_address + 623 * 4
+        address = self._bits.ctypes.state_address + 623 * 4
         self.mark: Callable[[], object] = _peek(address, 8)
 
     def seed(self, number: int) -> None:
@@ -80,10 +85,10 @@ class LegacyNumpyGenerator:
 
 
 class NumpyGenerator:
-    """A `numpy.random.Generator` over any bit generator."""
+    """Any bit generator of numpy's: that of a `numpy.random.Generator`, say."""
 
-    def __init__(self, generator: Any) -> None:
-        self._bits = generator.bit_generator
+    def __init__(self, bits: Any) -> None:
+        self._bits = bits
 
     def seed(self, number: int) -> None:
         self._bits.state = type(self._bits)(number).state
@@ -135,7 +140,7 @@ def global_generators() -> list[tuple[str, Generator]]:
     found: list[tuple[str, Generator]] = [("random", PythonGenerator(random._inst))]
     numpy = numpy_if_there()
     if numpy is not None:
-        found.append(("numpy.random", LegacyNumpyGenerator(numpy.random.mtrand._rand)))
+        found.append(("numpy.random", _of_numpy(numpy.random.mtrand._rand)))
     found.append(("torch", TorchGenerator(torch.default_generator, keeps_name=True)))
     return found
 
@@ -150,17 +155,43 @@ def own_generators(roots: tuple[Any, ...]) -> list[tuple[str, Generator]]:
     for path, thing in _things_in(roots):
         if id(thing) in shared:
             continue
-        if isinstance(thing, random.Random) and not isinstance(thing, random.SystemRandom):
-            found.append((path, PythonGenerator(thing)))
-        elif isinstance(thing, torch.Generator):
-            if thing.device.type == "cpu":
-                found.append((path, TorchGenerator(thing)))
-        elif numpy is not None and isinstance(thing, numpy.random.RandomState):
-            if type(thing._bit_generator).__name__ == "MT19937":
-                found.append((path, LegacyNumpyGenerator(thing)))
-        elif numpy is not None and isinstance(thing, numpy.random.Generator):
-            found.append((path, NumpyGenerator(thing)))
+        try:
+            generator = _as_generator(thing, numpy)
+            if generator is not None and _works(generator):
+                found.append((path, generator))
+        except Exception:  # of the user's own making, and not what it seems: left alone
+            continue
     return found
+
+
+def _as_generator(thing: Any, numpy: Any) -> Generator | None:
+    if isinstance(thing, random.Random) and not isinstance(thing, random.SystemRandom):
+        return PythonGenerator(thing)
+    if isinstance(thing, torch.Generator) and thing.device.type == "cpu":
+        return TorchGenerator(thing)
+    if numpy is None:
+        return None
+    if isinstance(thing, numpy.random.RandomState):
+        return _of_numpy(thing)
+    return (
+        NumpyGenerator(thing.bit_generator) if isinstance(thing, numpy.random.Generator) else None
+    )
+
+
+def _of_numpy(generator: Any) -> Generator:
+    """Give numpy's legacy kind of generator; people may have put another source of bits in it."""
+    bits = generator._bit_generator
+    if type(bits).__name__ == "MT19937":
+        return LegacyNumpyGenerator(generator)
+    return NumpyGenerator(bits)
+
+
+def _works(generator: Generator) -> bool:
+    """Try to save, seed and restore once."""
+    state = generator.save()
+    generator.seed(1)
+    generator.restore(state)
+    return as_bytes(generator.save()) == as_bytes(state)
 
 
 def as_bytes(state: Any) -> bytes:
@@ -169,7 +200,7 @@ def as_bytes(state: Any) -> bytes:
     if isinstance(state, dict):
         return b"".join(key.encode() + b":" + as_bytes(state[key]) for key in sorted(state))
     if isinstance(state, torch.Tensor):
-        return state.numpy().tobytes()
+        return ctypes.string_at(state.data_ptr(), state.nbytes)
     if hasattr(state, "tobytes"):
         return bytes(state.tobytes())
     return repr(state).encode()
@@ -194,7 +225,7 @@ def _things_in(roots: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
         following = []
         for path, thing in level:
             for name, inner in _inside(path, thing):
-                if id(inner) in seen or isinstance(inner, _ATOMS):
+                if id(inner) in seen or issubclass(type(inner), _ATOMS):
                     continue
                 if len(seen) > LOOKED_AT:
                     return
@@ -205,19 +236,46 @@ def _things_in(roots: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(thing, dict):
-        for key, inner in list(itertools.islice(thing.items(), LOOKED_AT)):
-            yield f"{path}[{key!r}]", inner
-    elif isinstance(thing, list | tuple):
-        for place, inner in enumerate(list(thing[:LOOKED_AT])):
-            yield f"{path}[{place}]", inner
-    elif not isinstance(thing, type | ModuleType):
-        try:
-            attributes = list(vars(thing).items())
-        except TypeError:  # it has none
-            return
-        for name, inner in attributes:
-            yield f"{path}.{name}", inner
+    # Never by a method that a class may have made its own, nor by `isinstance`, which may ask the
+    # object: to look must not load anything.
+    kind: Any = type(thing)
+    if issubclass(kind, type | ModuleType):
+        return
+    if issubclass(kind, dict):
+        entries = list(itertools.islice(dict.items(thing), LOOKED_AT_IN_ONE))
+        for place, (key, inner) in enumerate(entries):
+            step = repr(key) if type(key) in (int, str) else f"entry {place}"
+            yield f"{path}[{step}]", inner
+    for base in (list, tuple, deque):
+        if issubclass(kind, base):
+            entries = list(itertools.islice(base.__iter__(thing), LOOKED_AT_IN_ONE))
+            for place, inner in enumerate(entries):
+                yield f"{path}[{place}]", inner
+    if kind is MethodType:
+        yield f"{path}.__self__", thing.__self__
+    elif kind is functools.partial:
+        yield f"{path}.func", thing.func
+        yield f"{path}.args", thing.args
+        yield f"{path}.keywords", thing.keywords
+    elif kind is FunctionType:
+        for place, cell in enumerate(thing.__closure__ or ()):
+            with contextlib.suppress(ValueError):  # empty
+                yield f"{path}.__closure__[{place}]", cell.cell_contents
+    else:
+        yield from _attributes(path, thing, kind)
+
+
+def _attributes(path: str, thing: Any, kind: Any) -> Iterator[tuple[str, Any]]:
+    with contextlib.suppress(Exception):  # it has none, or none for us
+        attributes = object.__getattribute__(thing, "__dict__")
+        if type(attributes) is dict:
+            for name, inner in list(attributes.items()):
+                yield f"{path}.{name}", inner
+    for each in kind.__mro__:
+        for name, slot in list(vars(each).items()):
+            if type(slot) is MemberDescriptorType:
+                with contextlib.suppress(AttributeError):  # it was never set
+                    yield f"{path}.{name}", slot.__get__(thing)
 
 
 # ---- where the words of a generator lie in memory -----------------------------------------------
@@ -247,7 +305,6 @@ def _offset_in_python() -> int | None:
     before = mark()
     trial.random()
     moved = int.from_bytes(mark()[:4], "little")
-    trial.setstate(trial.getstate())
     return offset if before != mark() and moved == trial.getstate()[1][-1] else None
 
 

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import threading
+from collections.abc import Iterable
 
 from .._transport.descriptors import Descriptor
 
@@ -41,7 +42,7 @@ def watch_parent(pid: int, *, by_kernel: bool) -> Descriptor:
         parent = Descriptor(os.pidfd_open(pid))
     except ProcessLookupError:
         os._exit(1)
-    if os.getppid() != pid:
+    if os.getppid() != pid and _is_gone(pid):  # (a fork server may stand between)
         os._exit(1)
     return parent
 
@@ -70,8 +71,29 @@ def leave_signals_to_main() -> None:
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # also where the program ignores it
+        for number in (signal.SIGTERM, signal.SIGCHLD):  # also where the program ignores them
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, lambda signum, frame: None)
+
+
+def pass_on(numbers: Iterable[int], to: int) -> None:
+    """Have these signals go to another process: a dataset may mean the main one by its parent."""
+    for number in numbers:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, lambda received, frame: os.kill(to, received))
+
+
+def forget(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def handled() -> list[int]:
+    """Give the signals that this program has handlers for, and that do not end it."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+    numbers = signal.valid_signals() - set(ends)
+    return [int(number) for number in numbers if callable(signal.getsignal(number))]
 
 
 def unblock_interrupts() -> None:

@@ -23,7 +23,7 @@ from ..errors import TransportFailed
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .outbox import Outbox
-from .randomness import Randomness
+from .randomness import Randomness, salts_in
 from .spec import EpochBrief, WorkerSpec
 
 
@@ -75,12 +75,17 @@ class Desk:
         try:
             if isinstance(spec.job.dataset, IterDataPipe) and shared_seed is not None:
                 apply_random_seed(spec.job.dataset, torch.Generator().manual_seed(shared_seed))
+            salts: dict[str, int] = {}
+            if first and not spec.job.streams:
+                doing = "looking for generators in the dataset"
+                salts = salts_in(spec.job.dataset, spec.job.collate_fn)
             if first and spec.job.init_fn is not None:
                 doing = f"calling worker_init_fn({spec.seat})"
                 spec.job.init_fn(spec.seat)
             if first and not spec.job.streams:
                 doing = "looking for generators in the dataset"
-                self._randomness = Randomness(spec.job.dataset, spec.job.collate_fn)
+                roots = spec.job.dataset, spec.job.collate_fn
+                self._randomness = Randomness(*roots, salts=salts)
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)
             doing = "calling iter() on the dataset"

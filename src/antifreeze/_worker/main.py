@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import socket
 
-import torch
 from torch.utils.data import _utils as torch_data
 
 from .._transport.arena import Arena
@@ -13,8 +12,9 @@ from .._transport.framing import Kind
 from . import guard
 from .channel import Channel, MainGone
 from .collate import collate_into
-from .files import own_offsets
+from .files import own_offsets, positions
 from .loop import serve
+from .pools import cap_pools
 from .seeding import seed_worker
 from .spec import WorkerSpec
 
@@ -22,11 +22,12 @@ from .spec import WorkerSpec
 def run(spec: WorkerSpec, sock: socket.socket) -> None:
     """Live one life: announce it, serve tickets until told to stop or the main process ends."""
     if not spec.prepared:
-        prepare()
+        prepare(forked=False)
+    guard.forget(spec.forgets)
     guard.unblock_interrupts()
     guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
     guard.go_first()
-    own_offsets()
+    own_offsets(positions())  # its parent has its own, and moves none of them
     channel = Channel(sock)
     try:
         channel.say(Kind.READY)
@@ -42,13 +43,14 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
         sock.detach()
 
 
-def prepare() -> None:
-    """Make this process, and those forked from it, fit for workers."""
+def prepare(*, forked: bool) -> None:
+    """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
+    main process itself."""
     guard.leave_signals_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
-    torch.set_num_threads(1)
+    cap_pools(forked=forked)
 
 
 def _settle(spec: WorkerSpec) -> None:

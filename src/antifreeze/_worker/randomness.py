@@ -47,18 +47,26 @@ class Stream:
     mark: object = None  # when it was seeded last, or turned quiet
     lent: Any = None  # the caller's own state
     lent_mark: object = None
+    keeps: bool = False  # that state keeps a number for a later call
 
 
 class Randomness:
     """All generators that the samples of a dataset may draw from."""
 
-    def __init__(self, *roots: Any, lent: bool = False) -> None:
-        """Look for generators in these objects, too. `lent`: the caller must not notice."""
+    def __init__(
+        self, *roots: Any, lent: bool = False, salts: dict[str, int] | None = None
+    ) -> None:
+        """Look for generators in these objects, too. `lent`: the caller must not notice.
+
+        `salts` are those of the dataset as it was sent, before anything of this worker's own was
+        put into it: where there is none for a generator, its path is all that counts.
+        """
+        known = salts_in(*roots) if salts is None else salts
         self._streams = [
             Stream(name, generator, _hash(name.encode())) for name, generator in global_generators()
         ]
         self._streams += [
-            Stream(path, generator, _hash(as_bytes(generator.save())))
+            Stream(path, generator, known.get(path, _hash(path.encode())))
             for path, generator in own_generators(roots)
         ]
         self._lent = lent
@@ -140,16 +148,23 @@ class Randomness:
     def _borrow(self) -> None:
         for stream in self._streams:
             mark = stream.generator.mark()
-            if mark != stream.lent_mark:  # the caller has drawn meanwhile
+            # A state that keeps a number can be drawn from without a change of its mark.
+            if mark != stream.lent_mark or stream.keeps:
                 stream.lent, stream.lent_mark = stream.generator.save(), mark
-                if stream.use is Use.QUIET and stream.generator.keeps(stream.lent):
-                    self._turn(stream, Use.WATCHED)  # a draw could go unnoticed
+                stream.keeps = stream.generator.keeps(stream.lent)
+            if stream.keeps and stream.use is Use.QUIET:
+                self._turn(stream, Use.WATCHED)
             stream.mark = mark
 
     def _give_back(self) -> None:
         for stream in self._streams:
-            if stream.generator.mark() != stream.lent_mark:
+            if stream.keeps or stream.generator.mark() != stream.lent_mark:
                 stream.generator.restore(stream.lent)
+
+
+def salts_in(*roots: Any) -> dict[str, int]:
+    """Give what makes the streams of generators in these objects differ: their states, by path."""
+    return {path: _hash(as_bytes(generator.save())) for path, generator in own_generators(roots)}
 
 
 def _hash(data: bytes) -> int:

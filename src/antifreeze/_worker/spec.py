@@ -44,3 +44,4 @@ class WorkerSpec:
     ends_with: int  # the pid of a process it must not outlive
     by_kernel: bool = True  # its parent thread lives as long as that process (see `guard`)
     prepared: bool = False  # its parent was prepared for it
+    forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
