@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
+import socket
+import sqlite3
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +260,24 @@ def test_each_worker_has_its_own_position_in_an_inherited_file(kind: str, tmp_pa
     dataset.file.close()
     if kind == "descriptor":
         os.close(dataset.number)
+
+
+def test_connections_that_workers_would_share_are_named_once(tmp_path: Path) -> None:
+    dataset = Numbers(4)
+    with socket.socket() as sock, contextlib.closing(sqlite3.connect(tmp_path / "rows")) as rows:
+        dataset.readers = [None, {"sock": sock}]  # type: ignore[attr-defined]
+        dataset.rows = rows  # type: ignore[attr-defined]
+        with pytest.warns(UserWarning) as told:
+            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+            list(DataLoader(Numbers(4)))  # type: ignore[arg-type]
+    texts = sorted(str(warning.message) for warning in told)
+    assert len(texts) == 2
+    assert "dataset.readers[1]['sock'] is an open socket" in texts[0]
+    assert "dataset.rows is a database connection (sqlite3.Connection)" in texts[1]
+    assert {Path(warning.filename).name for warning in told} == {Path(__file__).name}
 
 
 class Signalled(Numbers):

@@ -109,6 +109,17 @@ def test_scenario_10_ends_in_an_error_or_a_freeze_under_torch_and_well_with_anti
 
 
 @pytest.mark.slow
+def test_scenario_11_works_with_antifreeze_however_workers_start() -> None:
+    _, result = result_of(SCENARIOS / "s11_lambda_in_the_dataset.py")
+    assert result["ends"] == {
+        "fork": {"torch": "finished", "antifreeze": "finished"},
+        "spawn": {"torch": "failed", "antifreeze": "finished"},
+        "forkserver": {"torch": "failed", "antifreeze": "finished"},
+    }
+    assert 'dataset.readers[1]["rows"] is a generator' in "\n".join(result["findings"])
+
+
+@pytest.mark.slow
 def test_scenario_12_finds_opencv_safe_to_use_and_one_call_that_is_not() -> None:
     _, result = result_of(SCENARIOS / "s12_opencv_in_workers.py")
     assert result["torch"] == "finished", result

@@ -50,6 +50,7 @@ from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
+from .inheritance import warn_of_connections
 from .lines import AwayWatch, Line
 from .origins import (
     REAP_S,
@@ -93,6 +94,8 @@ class ProcessBackend:
             self._status = StatusBoard(None if inherited else reduction.DupFd)
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
+        if inherited:
+            warn_of_connections(job.dataset, stacklevel=8)  # where the loop begins
         kind = Templates if type(context) in _KNOWN else Children
         self._origin: Origin = kind(job, self._status, context)
         self._news_fd = self._origin.descriptor
