@@ -116,6 +116,7 @@ def test_a_shared_tensor_stays_shared() -> None:
     assert shared.tolist() == [2, 2, 2]  # both samples
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_parameters_gradients_and_strange_tensors_arrive_as_they_were() -> None:
     things = [
         torch.nn.Parameter(torch.ones(2)),
@@ -124,14 +125,14 @@ def test_parameters_gradients_and_strange_tensors_arrive_as_they_were() -> None:
         torch.ones(2, dtype=torch.bfloat16),
         torch.eye(3).to_sparse(),
         torch.ones(3).expand(2, 3),
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
     ]
 
     def look(things: Any) -> list[Any]:
         told = []
         for each in things:
-            told.append(
-                [type(each).__name__, list(each.shape), str(each.dtype), each.requires_grad]
-            )
+            shape = "nested" if each.is_nested else list(each.shape)
+            told.append([type(each).__name__, shape, str(each.dtype), each.requires_grad])
         return [*told, float(things[4].to_dense().sum()), list(things[5].stride())]
 
     assert ask(things, look) == look(things)

@@ -149,9 +149,11 @@ def test_scenario_13a_shows_that_the_way_to_the_line_is_what_costs() -> None:
 
 
 @pytest.mark.slow
-def test_scenario_13b_gives_wrong_data_under_torch_and_never_with_antifreeze() -> None:
+def test_scenario_13b_never_gives_wrong_data_with_antifreeze() -> None:
     _, result = result_of(SCENARIOS / "s13b_handle_opened_before_the_workers.py")
-    assert result["torch"] == "wrong data", result
+    # Under torch it is a race: several samples in a hundred are wrong, as a rule.
+    assert result["torch"] in ("wrong data", "finished"), result
+    assert result["antifreeze"] == "finished", result
     findings = "\n".join(result["findings"])
     assert "antifreeze, wrong samples without any error: one read 0 of 128, in pieces 0" in findings
     assert "antifreeze, zip archive: an error in 0 of 1 rounds" in findings

@@ -37,6 +37,18 @@ class Wanted:
     place: int  # of its word on the status board
     brief: EpochBrief
 
+    def spec(self, job: Any, status: StatusBoard, **more: Any) -> WorkerSpec:
+        """Say what the life must know; called in the process that it must not outlive."""
+        return WorkerSpec(
+            job=job,
+            seat=self.seat,
+            life=self.life,
+            brief=self.brief,
+            status=status.line(self.place),
+            ends_with=os.getpid(),
+            **more,
+        )
+
 
 @message
 class Born:
@@ -145,13 +157,9 @@ class Children:
 
     def ask(self, wanted: Wanted, channel: socket.socket) -> None:
         by_server = self._context.get_start_method() == "forkserver"
-        spec = WorkerSpec(
-            job=self._sent,
-            seat=wanted.seat,
-            life=wanted.life,
-            brief=wanted.brief,
-            status=self._status.line(wanted.place),
-            ends_with=os.getpid(),
+        spec = wanted.spec(
+            self._sent,
+            self._status,
             by_kernel=by_server or threading.current_thread() is threading.main_thread(),
         )
         process = self._context.Process(

@@ -133,11 +133,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
     def _tensor(self, tensor: torch.Tensor) -> Any:
-        plain = tensor.device.type == "cpu" and tensor.layout is torch.strided
-        if not plain or tensor.is_shared():  # type: ignore[no-untyped-call]
+        if tensor.device.type != "cpu":
             return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_quantized:
+        strided = tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
+        if not strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+        if tensor.is_shared():  # type: ignore[no-untyped-call]
+            return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
         if not tensor.is_leaf:
             raise Unsendable("a tensor with a history of gradients; detach() it")
         memory = tensor.untyped_storage()

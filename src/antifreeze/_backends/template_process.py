@@ -25,7 +25,7 @@ from .._transport.status import StatusBoard
 from .._worker import guard
 from .._worker.files import own_offsets
 from .._worker.main import prepare, run
-from .._worker.spec import Job, WorkerSpec
+from .._worker.spec import Job
 from .origins import Born, Exited, Refused, Wanted, disown, worker_name
 from .sending import SentJob
 
@@ -108,16 +108,7 @@ class _Nest:
     def _bear(self, wanted: Wanted, channel: Descriptor) -> None:
         mother = self._mother
         assert isinstance(mother.job, Job)
-        spec = WorkerSpec(
-            job=mother.job,
-            seat=wanted.seat,
-            life=wanted.life,
-            brief=wanted.brief,
-            status=mother.status.line(wanted.place),
-            ends_with=os.getpid(),
-            prepared=True,
-            forgets=self._passed_on,
-        )
+        spec = wanted.spec(mother.job, mother.status, prepared=True, forgets=self._passed_on)
         # Blocked until the child knows what to do with it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process = theirs = None
