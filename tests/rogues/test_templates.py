@@ -280,6 +280,19 @@ def test_connections_that_workers_would_share_are_named_once(tmp_path: Path) -> 
     assert {Path(warning.filename).name for warning in told} == {Path(__file__).name}
 
 
+class Scored(Numbers):
+    def __getitem__(self, index: int) -> int:
+        return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+def test_the_kernel_takes_a_worker_before_its_template_when_memory_runs_out() -> None:
+    iterator = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
+    mine = int(Path("/proc/self/oom_score_adj").read_text())
+    template = int(Path(f"/proc/{template_of(iterator)}/oom_score_adj").read_text())
+    assert template == mine
+    assert [int(score) for score in iterator] == [max(500, mine)] * 4
+
+
 class Signalled(Numbers):
     def __getitem__(self, index: int) -> list[Any]:
         return [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
