@@ -26,7 +26,7 @@ from .._worker import guard
 from .._worker.files import own_offsets
 from .._worker.main import prepare, run
 from .._worker.spec import Job
-from .origins import Born, Exited, Refused, Wanted, disown, worker_name
+from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
 from .sending import SentJob
 
 QUIT = "quit"
@@ -124,7 +124,7 @@ class _Nest:
         except OSError as error:
             if process is not None and process.pid is not None:
                 process.kill()
-                process.join()
+                process.join(REAP_S)
             self._say(Refused, wanted, f"{error.strerror} (errno {error.errno})")
             return
         finally:
