@@ -75,16 +75,16 @@ class Desk:
         try:
             if isinstance(spec.job.dataset, IterDataPipe) and shared_seed is not None:
                 apply_random_seed(spec.job.dataset, torch.Generator().manual_seed(shared_seed))
-            salts: dict[str, int] = {}
-            if first and not spec.job.streams:
-                doing = "looking for generators in the dataset"
-                salts = salts_in(spec.job.dataset, spec.job.collate_fn)
+            roots = spec.job.dataset, spec.job.collate_fn
+            salts: dict[str, int] | None = None  # as they are
             if first and spec.job.init_fn is not None:
+                if not spec.job.streams:
+                    doing = "looking for generators in the dataset"
+                    salts = salts_in(*roots)
                 doing = f"calling worker_init_fn({spec.seat})"
                 spec.job.init_fn(spec.seat)
             if first and not spec.job.streams:
                 doing = "looking for generators in the dataset"
-                roots = spec.job.dataset, spec.job.collate_fn
                 self._randomness = Randomness(*roots, salts=salts)
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)

@@ -61,12 +61,11 @@ class Randomness:
         `salts` are those of the dataset as it was sent, before anything of this worker's own was
         put into it: where there is none for a generator, its path is all that counts.
         """
-        known = salts_in(*roots) if salts is None else salts
         self._streams = [
             Stream(name, generator, _hash(name.encode())) for name, generator in global_generators()
         ]
         self._streams += [
-            Stream(path, generator, known.get(path, _hash(path.encode())))
+            Stream(path, generator, _salt(path, generator, salts))
             for path, generator in own_generators(roots)
         ]
         self._lent = lent
@@ -164,7 +163,13 @@ class Randomness:
 
 def salts_in(*roots: Any) -> dict[str, int]:
     """Give what makes the streams of generators in these objects differ: their states, by path."""
-    return {path: _hash(as_bytes(generator.save())) for path, generator in own_generators(roots)}
+    return {path: _salt(path, generator, None) for path, generator in own_generators(roots)}
+
+
+def _salt(path: str, generator: Generator, known: dict[str, int] | None) -> int:
+    if known is None:
+        return _hash(as_bytes(generator.save()))
+    return known.get(path, _hash(path.encode()))
 
 
 def _hash(data: bytes) -> int:
