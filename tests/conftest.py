@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from antifreeze._backends import nursery
+
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
 
 
@@ -29,8 +31,8 @@ def nothing_left_behind() -> Iterator[None]:
         time.sleep(0.02)
         left = _left(me, before, threads)
     assert not left, f"left behind: {left}"
-    fewer = {fd: what for fd, what in _descriptors().items() if fd not in descriptors}
-    ours = {fd: what for fd, what in fewer.items() if _is_ours(what)}
+    more = {fd: what for fd, what in _descriptors().items() if fd not in descriptors}
+    ours = {fd: what for fd, what in more.items() if _is_ours(what)}
     assert not ours, f"descriptors left open: {ours}"
 
 
@@ -38,7 +40,7 @@ def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) 
     multiprocessing.active_children()  # reaps what has ended
     left = []
     for child in me.children(recursive=True):
-        if child.pid in before or _is_multiprocessing_service(child):
+        if child.pid in before or _is_service(child):
             continue
         left.append(f"{child}")
     for thread in threading.enumerate():
@@ -47,8 +49,10 @@ def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) 
     return left
 
 
-def _is_multiprocessing_service(child: psutil.Process) -> bool:
-    """Tell the fork server and the resource tracker, which stay for the program, from workers."""
+def _is_service(child: psutil.Process) -> bool:
+    """Tell what stays for the program (fork server, resource tracker, nursery) from workers."""
+    if child.pid == nursery_pid():
+        return True
     try:
         command = " ".join(child.cmdline())
     except psutil.Error:
@@ -56,9 +60,16 @@ def _is_multiprocessing_service(child: psutil.Process) -> bool:
     return "resource_tracker" in command or "forkserver" in command
 
 
+def nursery_pid() -> int | None:
+    return nursery._present[1]._process.pid if nursery.is_there() else None  # type: ignore[index]
+
+
 def _descriptors() -> dict[int, str]:
     found = {}
+    of_nursery = nursery._present[1]._pidfd.number if nursery.is_there() else None  # type: ignore[index]
     for name in os.listdir("/proc/self/fd"):
+        if int(name) == of_nursery:
+            continue
         try:
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
         except OSError:

@@ -16,6 +16,11 @@ class Clock(Protocol):
 monotonic = time.monotonic
 
 
+def follow_zone() -> None:
+    """Have local times follow the variable TZ as it is now."""
+    time.tzset()
+
+
 class MonotonicClock:
     """The machine's own clock."""
 

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import os
 import threading
-import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ from ._core.snapshots import SupervisorSnapshot
 from ._core.states import State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
+from ._remarks import remark
 from ._transport.words import shown
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief
@@ -472,10 +472,8 @@ class Driver:
             batch = parcel.open()
         except Exception as error:
             raise TransportFailed.cannot_unpack(error, self._sent_as(parcel.number)) from error
-        remark = parcel.remark(batch)
-        if remark is not None:
-            # At the user's own line: above _open, next, _next_data and __next__.
-            warnings.warn(remark, stacklevel=5)
+        if (text := parcel.remark(batch)) is not None:
+            remark(text)
         return batch
 
     def _sent_as(self, number: int) -> str:

@@ -15,7 +15,6 @@ import functools
 import os
 import signal
 import threading
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +29,13 @@ from torch.utils.data.dataloader import (
 from torch.utils.data.graph_settings import apply_sharding
 
 from ._backends.base import Backend
+from ._core.descent import Descent
 from ._core.pace import LONGEST
 from ._core.plan import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
 from ._core.story import KEPT
 from ._driver import Driver, DriverSnapshot
+from ._remarks import remark
 from ._worker.spec import Job
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class LoaderIterator(_BaseDataLoaderIter):
                 " the IterableDataset replica at each worker: each worker iterates a copy of the"
                 " whole dataset unless its __iter__ asks torch.utils.data.get_worker_info()."
             )
-        warnings.warn(message, stacklevel=4)
+        remark(message)
 
 
 def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
@@ -191,12 +192,10 @@ def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
 
 def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
-    from ._backends.processes import start_method
-
     streams = loader._dataset_kind == _DatasetKind.Iterable
     source = Source.STREAMS if streams else Source.INDICES
     limits = Limits()
-    if start_method(loader.multiprocessing_context) == "fork":
+    if loader._lineage().choice.descent is Descent.MAIN:
         limits = Limits(start_s=FORKED_S + FORK_S * loader.num_workers)
     return Plan(
         seats=loader.num_workers,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,9 +20,11 @@ from . import _platform, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
 from ._ranks import Ranks, ranks
+from ._remarks import remark
 
 if TYPE_CHECKING:
     from ._backends.base import Backend
+    from ._backends.lineage import Lineage
     from ._driver import DriverSnapshot
     from ._worker.spec import Job
 
@@ -126,17 +127,26 @@ class DataLoader(torch_data.DataLoader[T]):
         """Choose who the workers are. A seam: simulations put their own backend here."""
         from ._backends.processes import ProcessBackend
 
-        return ProcessBackend(job, self.multiprocessing_context)
+        return ProcessBackend(job, self.multiprocessing_context, self._lineage())
+
+    def _lineage(self) -> Lineage:
+        """Say where its workers come from."""
+        from ._backends.lineage import Lineage, start_method
+
+        clean = start_method(self.multiprocessing_context) != "fork"
+        kept: Lineage | None = self.__dict__.get("_descends")
+        if kept is None or not kept.holds(clean=clean):
+            kept = self.__dict__["_descends"] = Lineage(clean=clean)
+        return kept
 
 
 @functools.cache
 def _supported() -> bool:
     lacking = _platform.missing()
     if lacking:
-        warnings.warn(
+        remark(
             f"antifreeze: this platform lacks {', '.join(lacking)}; DataLoader works as torch's"
-            f" here. {_platform.SWITCH}=off says so without this notice.",
-            stacklevel=4,
+            f" here. {_platform.SWITCH}=off says so without this notice."
         )
     return not lacking
 

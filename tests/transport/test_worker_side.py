@@ -64,7 +64,7 @@ class Refusing:
 
 
 def test_parcels_that_the_thread_cannot_send_end_the_life() -> None:
-    board = StatusBoard(None)
+    board = StatusBoard(int)
     outbox = Outbox(Refusing(), board.line(1))  # type: ignore[arg-type]
     outbox.expect_bundles()
     now = monotonic()
@@ -80,7 +80,7 @@ def test_nothing_is_read_after_a_read_that_was_interrupted(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    line = Line(WorkerHandle("it"), ours, StatusBoard(None).line(1), Shelf(0, 1, Returns()))
+    line = Line(WorkerHandle("it"), ours, StatusBoard(int).line(1), Shelf(0, 1, Returns()))
     theirs.sendall(frame(Kind.READY) + frame(Kind.EPOCH_BEGUN))
     with pytest.raises(KeyboardInterrupt):
         for _ in line.read():

@@ -7,9 +7,9 @@ A connection is a conversation; two processes that speak in it at once get each 
 from __future__ import annotations
 
 import socket
-import warnings
 from typing import Any
 
+from .._remarks import remark
 from .._worker.insides import things_in
 
 # Libraries whose open handles must not cross a fork, by the first part of the module's name.
@@ -35,7 +35,7 @@ _HANDLES = frozenset(
 _told: set[tuple[str, str]] = set()  # path and kind: once is enough
 
 
-def warn_of_connections(dataset: Any, stacklevel: int) -> None:
+def warn_of_connections(dataset: Any) -> None:
     """Warn of sockets and database handles in a dataset that workers are about to inherit."""
     for path, thing in things_in((dataset,)):
         what = _connection(thing)
@@ -43,12 +43,11 @@ def warn_of_connections(dataset: Any, stacklevel: int) -> None:
         if what is None or (path, what) in _told:
             continue
         _told.add((path, what))
-        warnings.warn(
+        remark(
             f"antifreeze: {path} is {what}, opened before the workers: all inherit it, and what"
             " one of them reads another one asked for. Open it in each worker: on first use in"
             " __getitem__, or in worker_init_fn. If no worker uses it, silence this with"
-            " warnings.filterwarnings('ignore', 'antifreeze: dataset').",
-            stacklevel=stacklevel,
+            " warnings.filterwarnings('ignore', 'antifreeze: dataset')."
         )
 
 

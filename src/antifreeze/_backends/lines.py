@@ -35,6 +35,7 @@ class Line:
         self.pidfd: Descriptor | None = None  # from its birth on
         self.ending: Ending | None = None  # when its parent has told it
         self.orphaned: Ending | None = None  # its parent is gone itself
+        self.told_to_leave = False
         sock.setblocking(False)
         keep_from_children(self)
 

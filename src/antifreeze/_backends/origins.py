@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing.process
 import os
+import select
 import signal
 import socket
 import threading
@@ -23,8 +24,11 @@ from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
 from .._worker.main import run
 from .._worker.spec import EpochBrief, Job, WorkerSpec
+from .inheritance import warn_of_connections
 from .sending import SentJob
 
+# For room in a channel: who reads it takes a message when it has done what the last one asked.
+SEND_S = 30.0
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
 
@@ -102,6 +106,9 @@ class Origin(Protocol):
     def forsake(self) -> None:
         """End whoever was asked for a life and does not give it; the next one is asked anew."""
 
+    def doubt(self) -> None:
+        """Take note that no life got going: try another way to make them, if there is one."""
+
     def ended(self, seat: int, life: int) -> None:
         """Take note that a life's pidfd tells its end: its exit status is due."""
 
@@ -111,6 +118,20 @@ class Origin(Protocol):
 
     def close(self) -> None:
         """End what is left, bounded, and give everything back."""
+
+
+def send(sock: socket.socket, data: bytes, riders: Sequence[int]) -> None:
+    """Send a message, and descriptors with it. Raises OriginGone if nobody takes it."""
+    try:
+        try:
+            socket.send_fds(sock, [data], riders)
+        except BlockingIOError:  # very many at once: they are taken one by one
+            poller = select.poll()
+            poller.register(sock, select.POLLOUT)
+            poller.poll(1000 * SEND_S)
+            socket.send_fds(sock, [data], riders)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise OriginGone from error
 
 
 @contextlib.contextmanager
@@ -151,7 +172,10 @@ class Children:
 
     def __init__(self, job: Job, status: StatusBoard, context: Any) -> None:
         self._context, self._status = context, status
-        self._sent: Any = job if context.get_start_method() == "fork" else SentJob(job)
+        inherited = context.get_start_method() == "fork"
+        if inherited:
+            warn_of_connections(job.dataset)
+        self._sent: Any = job if inherited else SentJob(job)
         self._processes: dict[tuple[int, int], BaseProcess] = {}
         self._news: list[News] = []
 
@@ -183,6 +207,9 @@ class Children:
 
     def forsake(self) -> None:
         """Nothing to do: whoever is asked gives at once."""
+
+    def doubt(self) -> None:
+        """Nothing to do: how a life begins is the user's own choice."""
 
     def ended(self, seat: int, life: int) -> None:
         process = self._processes.pop((seat, life), None)

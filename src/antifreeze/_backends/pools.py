@@ -37,8 +37,8 @@ class _Library(ctypes.Structure):
 
 
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_t, ctypes.c_void_p)
-# It calls back with the linker's lock held. So the interpreter must not be let go meanwhile: a thread
-# that imports something holds the interpreter and waits for that lock.
+# It calls back with the linker's lock held. So the interpreter must not be let go meanwhile: a
+# thread that imports something holds the interpreter and waits for that lock.
 _libc = ctypes.PyDLL(None)
 
 
@@ -52,6 +52,27 @@ def _loaded() -> list[bytes]:
 
     _libc.dl_iterate_phdr(_Visit(visit), None)
     return paths
+
+
+def blas_threads() -> int:
+    """Count the threads that OpenBLAS keeps beside the one that calls it. (threadpoolctl says so
+    as well, in 4 ms.)"""
+    return sum(
+        ask() - 1
+        for path in _loaded()
+        if b"openblas" in os.path.basename(path) and (ask := _blas_count(path)) is not None
+    )
+
+
+@functools.cache
+def _blas_count(path: bytes) -> ctypes._NamedFuncPointer | None:
+    library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
+    for prefix in ("", "scipy_"):  # numpy's and scipy's wheels rename it
+        for suffix in ("", "64_", "_64", "64"):
+            found = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            if found is not None:
+                return found  # type: ignore[no-any-return]
+    return None
 
 
 @functools.cache

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import pickle
 import select
@@ -50,7 +49,7 @@ from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
-from .inheritance import warn_of_connections
+from .lineage import Lineage, start_method
 from .lines import AwayWatch, Line
 from .origins import (
     REAP_S,
@@ -73,7 +72,8 @@ BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the pro
 class ProcessBackend:
     """Lives are processes: of a template, or of the multiprocessing context the user gave."""
 
-    def __init__(self, job: Job, context: Any) -> None:
+    def __init__(self, job: Job, context: Any, lineage: Lineage | None = None) -> None:
+        """`lineage`: where the loader's workers come from, if it has had some."""
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
         self._pids: dict[tuple[int, int], int] = {}  # of all lives; bounded by restarts
@@ -85,19 +85,20 @@ class ProcessBackend:
         self._waker = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self._waker_lock = threading.Lock()  # held for a write or a close, never longer
         self._closed = False
+        self._one_got_going = False  # of the present parent of all lives
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
         self._returns = Returns()
-        context = multiprocessing.get_context(start_method(None)) if context is None else context
         try:
-            inherited = context.get_start_method() == "fork"
-            self._status = StatusBoard(None if inherited else reduction.DupFd)
+            self._status = StatusBoard(reduction.DupFd)
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
-        if inherited:
-            warn_of_connections(job.dataset, stacklevel=8)  # where the loop begins
-        kind = Templates if type(context) in _KNOWN else Children
-        self._origin: Origin = kind(job, self._status, context)
+        self._origin: Origin
+        if context is None or type(context) in _KNOWN:
+            lineage = lineage or Lineage(clean=start_method(context) != "fork")
+            self._origin = Templates(job, self._status, lineage)
+        else:
+            self._origin = Children(job, self._status, context)
         self._news_fd = self._origin.descriptor
         if self._news_fd is not None:
             self._poller.register(self._news_fd, select.POLLIN)
@@ -149,6 +150,8 @@ class ProcessBackend:
         self._put(seat, life, Kind.TICKETS, body)
 
     def stop(self, seat: int, life: int) -> None:
+        if (line := self._lines.get((seat, life))) is not None:
+            line.told_to_leave = True
         self._put(seat, life, Kind.STOP, b"")
 
     def kill(self, seat: int, life: int, force: Force) -> None:
@@ -156,6 +159,8 @@ class ProcessBackend:
         if line is None:
             return
         line.worker.end(force)  # or when it is born
+        if force is Force.KILL and not (line.told_to_leave or self._one_got_going):
+            self._origin.doubt()
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
@@ -252,8 +257,8 @@ class ProcessBackend:
             self._hear()
 
     def close(self) -> None:
-        for seat, life in list(self._lines):
-            self.kill(seat, life, Force.KILL)
+        for (seat, life), line in list(self._lines.items()):
+            line.worker.end(Force.KILL)
             self.abandon(seat, life)
         self._notices.clear()
         with self._waker_lock:
@@ -313,6 +318,7 @@ class ProcessBackend:
             return self._parcels(line, frame)
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))
+        self._one_got_going = True
         return Notice(LifeReady(seat, life))
 
     def _parcels(self, line: Line, frame: Frame) -> Notice:
@@ -401,6 +407,7 @@ class ProcessBackend:
 
     def _orphan(self, ending: Ending) -> None:
         """Take note that the parent of all present lives is gone: they are, or will be."""
+        self._one_got_going = False
         for line in list(self._lines.values()):
             if line.ending is not None:
                 continue
@@ -433,11 +440,3 @@ def _ending(code: int | None) -> Ending:
     if code is None:
         return Ending(words="its exit status was taken by another wait in this program")
     return Ending(signal=-code) if code < 0 else Ending(exit_code=code)
-
-
-def start_method(context: Any) -> str:
-    """Say how the user wants processes to start. (Asked plainly, multiprocessing fixes it.)"""
-    if context is None:
-        return multiprocessing.get_start_method(allow_none=True) or "fork"
-    method: str = context.get_start_method()
-    return method

@@ -1,41 +1,49 @@
 """A job on its way to a process that inherits nothing: faithful, or not at all.
 
 1. What a new process finds by name (a function, a class of a module it can import) is sent by name;
-   what it cannot (a lambda, a local class, a cell of a notebook) is sent itself, by cloudpickle.
-2. Tensors are copied, never moved to shared memory behind their owner's back; those that are
-   shared stay shared; two views of one storage stay two views of one storage.
-3. A memory map is mapped anew, a file that is open for reading is opened anew, at its position.
-4. What multiprocessing sends in its own way (locks, queues, values) it sends so.
-5. Everything else that would arrive as something else is refused, with the path to it.
+   what it cannot (a lambda, a local class, a cell of a notebook, the script itself, which is not
+   run again) is sent itself, by cloudpickle.
+2. Large buffers travel beside the stream: copied once, and mapped by all who read it.
+3. What multiprocessing sends in its own way (locks, queues, values, shared memory) it sends so.
+4. `faithful` knows how the rest goes; what would arrive as something else is refused, with the
+   path to it. So is what costs more than it may.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import mmap
 import os
 import pickle
-import stat
 import sys
 from collections import ChainMap
-from collections.abc import Callable
-from multiprocessing import reduction
-from types import FunctionType
+from collections.abc import Callable, Sequence
+from multiprocessing import context, reduction
+from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import torch
-from torch.multiprocessing import reductions as torch_reductions
 
+from .._clock import monotonic
+from .._core.descent import UNBOUNDED, Bounds
+from .._core.messages import frozen
+from .._transport.available import in_words
+from .._transport.descriptors import Descriptor
+from .._transport.memory import PAGE, reserve
 from .._transport.packing import parts
-from .._worker.generators import numpy_if_there
 from .._worker.spec import Job
 from ..errors import TransportFailed
+from .faithful import Unsendable, ways
 
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
+BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
+RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
 
 
-class Unsendable(Exception):
-    """This would arrive as something else."""
+class CostsTooMuch(Exception):
+    """It could be sent; a fork costs less."""
 
 
 class SentJob:
@@ -49,35 +57,255 @@ class SentJob:
         self._job = job
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        return pickle.loads, (_send(self._job),)
+        buffer = io.BytesIO()
+        try:
+            # multiprocessing runs the script again in the new process, if it has one.
+            _Pickler(buffer, script_by_name=_script_is_a_file()).dump(self._job)
+        except Exception as error:
+            raise _refusal_of(self._job, error) from error
+        return pickle.loads, (buffer.getvalue(),)
 
 
-def _send(job: Job) -> bytes:
+# ---- to the nursery -----------------------------------------------------------------------------
+
+
+@frozen
+class Payload:
+    """Pickled things in memory of their own, and the descriptors they need."""
+
+    memory: Descriptor
+    riders: Sequence[int]
+    bytes: int
+    seconds: float
+
+
+def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
+    """Pickle a job, for a process that inherits nothing; before it, where it comes from, and terms.
+
+    Raises TransportFailed with the path to what cannot be sent of the job, Unsendable for the
+    circumstances, CostsTooMuch, or MemoryShort.
+    """
+    began = monotonic()
+    stream, carrier = _Stream(bounds), _Carrier()
+    context.set_spawning_popen(carrier)  # type: ignore[arg-type]
     try:
-        return _dumps(job)
-    except Exception as error:
-        for name in ("dataset", "collate_fn", "init_fn"):
-            thing = getattr(job, name)
-            if (why := _refusal(thing)) is not None:
-                path, part, why = _find(thing, name, why)
-                raise TransportFailed.cannot_send(path, type(part).__name__, why) from error
-        raise TransportFailed.cannot_send(
-            "dataset", type(job.dataset).__name__, str(error)
-        ) from error
+        pickler = _Pickler(stream, script_by_name=False, beside=stream.put_beside)
+        try:
+            pickler.dump(circumstances)
+        except Exception as error:
+            path, part, why = _find(circumstances, "", str(error))
+            raise Unsendable(
+                f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
+                f" {why}"
+            ) from error
+        pickler.dump(terms)
+        try:
+            pickler.dump(job)
+        except CostsTooMuch:
+            raise
+        except Exception as error:
+            raise _refusal_of(job, error) from error
+        pickler.dump(pickler.of_script)
+    finally:
+        context.set_spawning_popen(None)
+    if len(carrier.riders) > RIDERS:
+        raise CostsTooMuch(f"it holds {len(carrier.riders)} descriptors")
+    memory, size = stream.lay_out()
+    return Payload(memory, carrier.riders, size, monotonic() - began)
 
 
-def _dumps(thing: Any) -> bytes:
-    buffer = io.BytesIO()
-    _Pickler(buffer).dump(thing)
-    return buffer.getvalue()
+class Unpacking:
+    """The things of a payload, one after the other, in the process that gets it."""
+
+    def __init__(self, memory: int, riders: Sequence[int]) -> None:
+        """Map the memory: copied, page by page, where somebody writes to it, and only there."""
+        _Rider.descriptors[:] = riders
+        mapped = mmap.mmap(memory, 0, flags=mmap.MAP_PRIVATE)
+        view = memoryview(mapped)
+        length = int.from_bytes(view[:8], "little")
+        pickled, beside = pickle.loads(view[8 : 8 + length])
+        buffers = []
+        for offset, size, readonly in beside:
+            buffer = view[offset : offset + size]
+            buffers.append(buffer.toreadonly() if readonly else buffer)
+        offset, size = pickled
+        stream = io.BytesIO(view[offset : offset + size])
+        self._unpickler = pickle.Unpickler(stream, buffers=buffers)
+
+    def next(self) -> Any:
+        return self._unpickler.load()
+
+    def install_script(self) -> None:
+        """Put what came of the script, last, into the `__main__` of this process: so its classes
+        are found by name when batches with instances of them are pickled."""
+        main = sys.modules["__main__"]
+        for name, thing in self.next().items():
+            setattr(main, name, thing)
+
+
+class _Stream:
+    """Where a pickler writes, within bounds; and the buffers beside it."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._give_up = None if bounds.seconds is None else monotonic() + bounds.seconds
+        self._pickled = io.BytesIO()
+        self._beside: list[memoryview] = []
+        self._bytes_beside = 0
+
+    def write(self, data: Any) -> int:
+        written = self._pickled.write(data)
+        self._check()
+        return written
+
+    def put_beside(self, buffer: pickle.PickleBuffer) -> bool:
+        """Take a buffer that is worth it. Say whether it must go into the stream instead."""
+        view = buffer.raw()
+        if len(view) < BESIDE:
+            return True
+        self._beside.append(view)
+        self._bytes_beside += len(view)
+        self._check()
+        return False
+
+    def lay_out(self) -> tuple[Descriptor, int]:
+        """Put everything into memory of its own: a header, the stream, and each buffer on pages of
+        its own. Gives its size, too."""
+        pickled = self._pickled.getbuffer()
+        header_room = 256 + 64 * len(self._beside)
+        stream = (_whole_pages(8 + header_room), len(pickled))
+        end = _whole_pages(sum(stream))
+        beside = []
+        for buffer in self._beside:
+            beside.append((end, len(buffer), buffer.readonly))
+            end = _whole_pages(end + len(buffer))
+        header = pickle.dumps((stream, beside))
+        assert len(header) <= header_room
+        memory = Descriptor(reserve(end))
+        _write_at(memory.number, len(header).to_bytes(8, "little") + header, 0)
+        _write_at(memory.number, pickled, stream[0])
+        for (start, _, _), buffer in zip(beside, self._beside, strict=True):
+            _write_at(memory.number, buffer, start)
+        return memory, end
+
+    def _check(self) -> None:
+        bounds, pickled = self._bounds, self._pickled.tell()
+        if bounds.pickled_bytes is not None and pickled > bounds.pickled_bytes:
+            raise CostsTooMuch(f"more than {in_words(bounds.pickled_bytes)} have to be pickled")
+        if bounds.bytes is not None and pickled + self._bytes_beside > bounds.bytes:
+            raise CostsTooMuch(f"it is larger than {in_words(bounds.bytes)}")
+        if self._give_up is not None and monotonic() > self._give_up:
+            raise CostsTooMuch(f"sending it takes more than {bounds.seconds:g} s")
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // PAGE) * PAGE
+
+
+def _write_at(descriptor: int, data: Any, offset: int) -> None:
+    view = memoryview(data).cast("B")
+    while len(view):
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+class _Rider:
+    """Stands for a descriptor; where it is unpickled, gives the one that came with the message."""
+
+    descriptors: list[int] = []
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def detach(self) -> int:
+        return self.descriptors[self._place]
+
+
+class _Carrier:
+    """What multiprocessing asks, while something is pickled, how a descriptor gets to the child."""
+
+    DupFd = _Rider
+
+    def __init__(self) -> None:
+        self.riders: list[int] = []
+
+    def duplicate_for_child(self, descriptor: int) -> int:
+        self.riders.append(descriptor)
+        return len(self.riders) - 1
+
+
+# ---- pickling -----------------------------------------------------------------------------------
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(
+        self,
+        file: Any,
+        *,
+        script_by_name: bool,
+        beside: Callable[[pickle.PickleBuffer], bool] | None = None,
+    ) -> None:
+        self._script_by_name = script_by_name
+        self.of_script: dict[str, Any] = {}  # classes and functions that were sent, by name
+        multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+        # torch's own way with tensors moves the caller's memory.
+        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, torch.Tensor)}
+        self.dispatch_table = ChainMap(ways({}), theirs, cloudpickle.Pickler.dispatch_table)
+        super().__init__(file, protocol=5, buffer_callback=beside)  # last: it looks for the table
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType):
+            if _found_by_name(obj, script_by_name=self._script_by_name):
+                return NotImplemented
+            if obj.__module__ == "__main__" and obj.__qualname__ == obj.__name__:
+                self.of_script[obj.__name__] = obj
+        return super().reducer_override(obj)
+
+
+def _found_by_name(thing: Any, *, script_by_name: bool) -> bool:
+    """Say whether a new process finds this very thing under its name."""
+    name = getattr(thing, "__module__", None) or ""
+    module = sys.modules.get(name)
+    if module is None or (name == "__main__" and not script_by_name):
+        return False
+    found: Any = module
+    for step in thing.__qualname__.split("."):
+        found = getattr(found, step, None)
+    return found is thing
+
+
+def _script_is_a_file() -> bool:
+    main: ModuleType = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is not None:
+        return True
+    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
+    return path is not None and os.path.isfile(path)
+
+
+# ---- what cannot be sent ------------------------------------------------------------------------
+
+
+def _refusal_of(job: Job, error: Exception) -> TransportFailed:
+    """Say what in a job could not be sent."""
+    for name in ("dataset", "collate_fn", "init_fn"):
+        thing = getattr(job, name)
+        if (why := _refusal(thing)) is not None:
+            path, part, why = _find(thing, name, why)
+            return TransportFailed.cannot_send(path, type(part).__name__, why)
+    return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
 
 
 def _refusal(thing: Any) -> str | None:
     try:
-        _dumps(thing)
+        _Pickler(_Nowhere(), script_by_name=False, beside=lambda buffer: False).dump(thing)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+class _Nowhere:
+    def write(self, data: Any) -> int:
+        return len(data)
 
 
 def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
@@ -101,174 +329,10 @@ def _parts_sent(thing: Any) -> list[tuple[str, Any]]:
     kind: Any = type(thing)
     if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
         return parts(thing) if isinstance(thing, list | tuple | dict | set | frozenset) else []
-    if kind.__getstate__ is not object.__getstate__:
+    if kind.__getstate__ is not object.__getstate__ and not dataclasses.is_dataclass(kind):
         try:
             state = thing.__getstate__()
         except Exception:
             return []
         return [(f".{name}", part) for name, part in state.items()] if type(state) is dict else []
     return parts(thing)
-
-
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO) -> None:
-        self._storages: dict[int, _Storage] = {}  # by address
-        own: dict[type, Callable[[Any], Any]] = {
-            torch.Tensor: self._tensor,
-            torch.nn.Parameter: self._tensor,
-            io.TextIOWrapper: _text_file,
-            io.BufferedReader: _binary_file,
-        }
-        if (numpy := numpy_if_there()) is not None:
-            own[numpy.memmap] = _memory_map
-        multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        # torch's own way with tensors moves the caller's memory.
-        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, torch.Tensor)}
-        self.dispatch_table = ChainMap(own, theirs, cloudpickle.Pickler.dispatch_table)
-        super().__init__(file, protocol=5)  # last: it looks for the table
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType) and _found_by_name(obj):
-            return NotImplemented
-        return super().reducer_override(obj)
-
-    def _tensor(self, tensor: torch.Tensor) -> Any:
-        if tensor.device.type != "cpu":
-            return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
-        strided = tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
-        if not strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
-        if tensor.is_shared():  # type: ignore[no-untyped-call]
-            return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
-        if not tensor.is_leaf:
-            raise Unsendable("a tensor with a history of gradients; detach() it")
-        memory = tensor.untyped_storage()
-        storage = self._storages.get(memory.data_ptr())
-        if storage is None:
-            storage = self._storages[memory.data_ptr()] = _Storage(memory)
-        placed = (tensor.storage_offset(), tensor.size(), tensor.stride())
-        is_parameter = isinstance(tensor, torch.nn.Parameter)
-        return _place, (storage, tensor.dtype, *placed, tensor.requires_grad, is_parameter)
-
-
-class _Storage:
-    """The memory of tensors, sent once however many look at it."""
-
-    def __init__(self, memory: torch.UntypedStorage) -> None:
-        self.memory = memory
-
-    def __reduce__(self) -> Any:
-        flat = torch.empty(0, dtype=torch.uint8).set_(self.memory)
-        array: Any = flat.numpy()
-        return _stored, (pickle.PickleBuffer(array),)
-
-
-def _stored(data: Any) -> _Storage:
-    if not len(data):
-        return _Storage(torch.empty(0).untyped_storage())
-    own = data if isinstance(data, bytearray) else bytearray(data)
-    return _Storage(torch.frombuffer(own, dtype=torch.uint8).untyped_storage())
-
-
-def _place(
-    storage: _Storage,
-    dtype: torch.dtype,
-    offset: int,
-    size: tuple[int, ...],
-    stride: tuple[int, ...],
-    requires_grad: bool,
-    is_parameter: bool,
-) -> torch.Tensor:
-    tensor = torch.empty(0, dtype=dtype).set_(storage.memory, offset, size, stride)
-    if is_parameter:
-        return torch.nn.Parameter(tensor, requires_grad)
-    return tensor.requires_grad_(requires_grad) if requires_grad else tensor
-
-
-def _found_by_name(thing: Any) -> bool:
-    """Say whether a new process finds this very thing under its name."""
-    module = sys.modules.get(getattr(thing, "__module__", None) or "")
-    if module is None:
-        return False
-    if module.__name__ == "__main__" and getattr(module, "__spec__", None) is None:
-        # multiprocessing runs the script again in the new process; there is none in a notebook
-        # or at a prompt.
-        path = getattr(module, "__file__", None)
-        if path is None or not os.path.isfile(path):
-            return False
-    found: Any = module
-    for name in thing.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is thing
-
-
-def _text_file(file: io.TextIOWrapper) -> Any:
-    position = file.tell()
-    path = _path_of(file.buffer)  # type: ignore[arg-type]
-    return _open_text, (path, position, file.encoding, file.errors)
-
-
-def _binary_file(file: io.BufferedReader) -> Any:
-    return _open_binary, (_path_of(file), file.tell())
-
-
-def _path_of(file: io.BufferedReader) -> str:
-    """Give the path under which a file that is open for reading can be opened anew."""
-    if not isinstance(file, io.BufferedReader) or file.closed:
-        raise Unsendable("a file that is not open for reading only")
-    path = file.raw.name if isinstance(file.raw, io.FileIO) else file.name
-    there = os.fstat(file.fileno())
-    if not stat.S_ISREG(there.st_mode) or not isinstance(path, str | bytes):
-        raise Unsendable("a file without a path")
-    path = os.path.abspath(os.fsdecode(path))
-    try:
-        same = os.path.samestat(os.stat(path), there)
-    except OSError:
-        same = False
-    if not same:
-        raise Unsendable(f"a file that is no longer at {path}")
-    return path
-
-
-def _open_text(path: str, position: int, encoding: str, errors: str) -> Any:
-    file = open(path, encoding=encoding, errors=errors)  # noqa: SIM115 - it is the dataset's
-    file.seek(position)
-    return file
-
-
-def _open_binary(path: str, position: int) -> Any:
-    file = open(path, "rb")  # noqa: SIM115 - it is the dataset's
-    file.seek(position)
-    return file
-
-
-def _memory_map(array: Any) -> Any:
-    numpy = numpy_if_there()
-    base = array
-    while isinstance(base.base, numpy.memmap):
-        base = base.base
-    if getattr(base, "_mmap", None) is None or base.filename is None:
-        return array.__reduce_ex__(5)  # made from a map, and no map itself
-    if any(step < 0 for step in array.strides):
-        raise Unsendable("a memory map that is read backwards")
-    mode = "r+" if base.mode == "w+" else base.mode
-    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-    return _map_anew, (
-        os.path.abspath(os.fspath(base.filename)),
-        mode,
-        base.offset + start,
-        array.dtype,
-        array.shape,
-        array.strides,
-    )
-
-
-def _map_anew(
-    path: str, mode: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> Any:
-    numpy = numpy_if_there()
-    if 0 in shape:
-        return numpy.empty(shape, dtype)
-    reach = [(count - 1) * step for count, step in zip(shape, strides, strict=True)]
-    flat = numpy.memmap(path, dtype, mode, offset, (sum(reach) // dtype.itemsize + 1,))
-    return numpy.lib.stride_tricks.as_strided(flat, shape, strides, subok=True)

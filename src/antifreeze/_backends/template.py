@@ -2,8 +2,8 @@
 
 A worker that replaces another is so the same as the first one, and costs a fork of a process with
 one thread, whatever the main process has become since. What a template does: `template_process`.
-It is forked from the main process itself, or, where the user wants processes to start clean, it is
-a new process that the dataset is sent to: then that is done once, not for every worker.
+It is forked from the main process itself, or from the nursery, a clean process: then the dataset is
+sent to it, once, not for every worker. Which of them: `_core/descent.py`.
 
 1. It is made when the first life is asked for, and again if it is gone when one is asked for.
 2. If it ends, its lives end with it; none of them is to blame.
@@ -13,7 +13,8 @@ a new process that the dataset is sent to: then that is done once, not for every
 from __future__ import annotations
 
 import contextlib
-import multiprocessing.popen_fork  # noqa: F401 - now: a program may give up the right to read it
+import multiprocessing
+import multiprocessing.popen_fork
 import os
 import pickle
 import select
@@ -21,14 +22,20 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 
+from .._core.descent import Descent
 from .._transport.descriptors import Descriptor, keep_from_children, received
+from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._worker.files import positions
 from .._worker.spec import Job
-from . import pools
+from ..errors import TransportFailed
+from . import nursery, pools
+from .circumstances import Circumstances
+from .faithful import Unsendable
+from .inheritance import warn_of_connections
+from .lineage import Lineage
 from .origins import (
     REAP_S,
     Born,
@@ -38,68 +45,91 @@ from .origins import (
     Refused,
     Wanted,
     disown,
+    send,
     without_interrupts,
 )
-from .sending import SentJob
-from .template_process import MESSAGE, QUIT, Mother, live
+from .sending import CostsTooMuch, pack
+from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
-# For room in the template's channel: it takes a message as soon as it has forked the last one.
-SEND_S = 30.0
+_FORK = multiprocessing.get_context("fork")
 
 
 class Template:
     """One template process."""
 
-    def __init__(self, job: Job, status: StatusBoard, context: BaseContext) -> None:
-        forked = context.get_start_method() == "fork"
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        keep_from_children(ours)
-        by_kernel = threading.current_thread() is threading.main_thread()
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.pid: int | None = None  # not there yet
+        self.pidfd: Descriptor | None = None
+        self.unfit: Unfit | None = None
+        self._process: BaseProcess | None = None  # if it is a child of this one
+        self._said_all = False  # nobody holds the other end of its channel
+        sock.setblocking(False)
+        keep_from_children(self)
+
+    @classmethod
+    def fork(cls, job: Job, status: StatusBoard) -> Template:
+        """Make one that inherits everything."""
         mother = Mother(
-            job=job if forked else SentJob(job),
+            job=job,
             status=status,
             main_pid=os.getpid(),
-            forked=forked,
-            by_kernel=by_kernel,
-            positions=positions() if forked else {},
+            forked=True,
+            by_kernel=threading.current_thread() is threading.main_thread(),
+            positions=positions(),
         )
-        self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+        ours, theirs = _channel()
+        process = _FORK.Process(
             target=live, args=(mother, theirs), name="antifreeze template", daemon=True
         )
         try:
-            if forked:
-                pools.lay_down()
+            pools.lay_down()
             with without_interrupts():
-                self._process.start()
-            assert self._process.pid is not None
-            self.pidfd = Descriptor(os.pidfd_open(self._process.pid))
+                process.start()
+            assert process.pid is not None
+            pidfd = Descriptor(os.pidfd_open(process.pid))
         except BaseException:
             ours.close()
-            if self._process.pid is not None:
-                self._process.kill()
-                self._process.join(REAP_S)
+            if process.pid is not None:
+                process.kill()
+                process.join(REAP_S)
             raise
         finally:
             theirs.close()
-        self.pid: int = self._process.pid
-        self.sock = ours
-        ours.setblocking(False)
-        keep_from_children(self)
+        template = cls(ours)
+        template._process = process
+        template.pid, template.pidfd = process.pid, pidfd
+        return template
 
-    def send(self, message: object, channel: socket.socket | None = None) -> None:
-        """Send a message, and the end of a channel with it. Raises OriginGone."""
-        data = pickle.dumps(message)
-        riders = [] if channel is None else [channel.fileno()]
+    @classmethod
+    def bring(cls, job: Job, status: StatusBoard, lineage: Lineage) -> Template:
+        """Make one that gets what it must know from us. Does not wait for it.
+
+        Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
+        """
+        choice = lineage.choice
+        terms = status, not choice.asked_for
         try:
-            try:
-                socket.send_fds(self.sock, [data], riders)
-            except BlockingIOError:  # very many lives at once: they are forked one by one
-                poller = select.poll()
-                poller.register(self.sock, select.POLLOUT)
-                poller.poll(1000 * SEND_S)
-                socket.send_fds(self.sock, [data], riders)
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise OriginGone from error
+            payload = pack(Circumstances.collect(), terms, job, choice.bounds)
+        except Unsendable:
+            if not choice.asked_for:
+                raise
+            payload = pack(Circumstances.collect(whole=False), terms, job, choice.bounds)
+        ours, theirs = _channel()
+        try:
+            nursery.present().bring(theirs, payload)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            payload.memory.close()
+        lineage.sent(payload.bytes, payload.seconds)
+        return cls(ours)
+
+    def send(self, message: object, channel: socket.socket) -> None:
+        """Send a message, and the end of a channel with it. Raises OriginGone."""
+        send(self.sock, pickle.dumps(message), [channel.fileno()])
 
     def read(self) -> Iterator[News]:
         """Yield the news that are there."""
@@ -111,9 +141,14 @@ class Template:
             except OSError:  # nothing there, or nobody
                 return
             if not data:
+                self._said_all = True
                 return
             came = received(riders)
-            kind, seat, life, said = pickle.loads(data)
+            said = pickle.loads(data)
+            if not isinstance(said, tuple):
+                self._take(said, came)
+                continue
+            kind, seat, life, said = said
             if kind is not Born:
                 yield kind(seat, life, said)
             elif came:
@@ -121,22 +156,44 @@ class Template:
             else:  # it leaves when its channel is closed
                 yield Refused(seat, life, "no descriptor was left to watch it by")
 
+    def _take(self, said: Hello | Unfit | Warmed, came: list[Descriptor]) -> None:
+        match said:
+            case Hello(pid=pid):
+                self.pid = pid
+                if came:
+                    self.pidfd = came[0]
+            case Unfit():
+                self.unfit = said
+            case Warmed(modules=modules) if modules:
+                nursery.present().warm(modules)
+            case Warmed():
+                pass
+
     def is_gone(self, within_s: float = 0.0) -> bool:
+        if self.pidfd is None:  # from the nursery, and on its way: its channel is with nobody else
+            return self._said_all
         poller = select.poll()
         poller.register(self.pidfd.number, select.POLLIN)
         return bool(poller.poll(1000 * within_s))
 
     def how_it_ended(self) -> str:
+        if self.pid is None:
+            return "the nursery, from which its template was to come, has ended"
         # Not `join`, which waits for all who inherited a pipe of the process.
         self.is_gone(REAP_S)
-        code = self._process.exitcode
-        if code is None:
+        code = None if self._process is None else self._process.exitcode
+        if self.unfit is not None:
+            how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
+        elif code is None:
             how = "has ended, nobody knows how"
         else:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return f"its template (pid {self.pid}) {how}"
 
     def kill(self) -> None:
+        if self.pidfd is None:
+            nursery.end()  # it does not answer
+            return
         with contextlib.suppress(OSError):  # not by its pid, which may be another's by now
             signal.pidfd_send_signal(self.pidfd.number, signal.SIGKILL)
 
@@ -147,6 +204,9 @@ class Template:
             socket.send_fds(self.sock, [pickle.dumps(QUIT)], [])
         except OSError:  # it is gone, or takes nothing any more
             self.kill()
+        if self.pidfd is None:  # it leaves as soon as it is there
+            self.close()
+            return
         try:
             threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True).start()
         except RuntimeError:  # the machine gives no thread, or the program is ending
@@ -156,17 +216,26 @@ class Template:
         if not self.is_gone(REAP_S):
             self.kill()
             self.is_gone(REAP_S)
-        self._process.exitcode  # noqa: B018 - reaps it
+        if self._process is not None:
+            self._process.exitcode  # noqa: B018 - reaps it
         self.close()
 
     def close(self) -> None:
         """Let go of it; in a child of the user's, too."""
         self.sock.close()
-        self.pidfd.close()
-        disown(self._process)
+        if self.pidfd is not None:
+            self.pidfd.close()
+        if self._process is not None:
+            disown(self._process)
 
     def __repr__(self) -> str:
         return f"<Template pid {self.pid}>"
+
+
+def _channel() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keep_from_children(ours)
+    return ours, theirs
 
 
 class _Waiting:
@@ -179,11 +248,19 @@ class _Waiting:
 
     def begin(self, template: Template) -> None:
         self._poll.register(template.sock.fileno(), select.EPOLLIN)
-        self._poll.register(template.pidfd.number, select.EPOLLIN)
+        self._pidfd: int | None = None
+        self.look_at_end(template)
+
+    def look_at_end(self, template: Template) -> None:
+        """Wait for its end, too, as soon as it is there."""
+        if self._pidfd is None and template.pidfd is not None:
+            self._pidfd = template.pidfd.number
+            self._poll.register(self._pidfd, select.EPOLLIN)
 
     def end(self, template: Template) -> None:
         self._poll.unregister(template.sock.fileno())
-        self._poll.unregister(template.pidfd.number)
+        if self._pidfd is not None:
+            self._poll.unregister(self._pidfd)
 
     def close(self) -> None:
         self._poll.close()
@@ -192,8 +269,8 @@ class _Waiting:
 class Templates:
     """The present template of a loader, made anew when it is gone."""
 
-    def __init__(self, job: Job, status: StatusBoard, context: BaseContext) -> None:
-        self._job, self._status, self._context = job, status, context
+    def __init__(self, job: Job, status: StatusBoard, lineage: Lineage) -> None:
+        self._job, self._status, self._lineage = job, status, lineage
         self._present: Template | None = None
         self._news: list[News] = []
         self._waiting = _Waiting()
@@ -214,7 +291,8 @@ class Templates:
         if template is not None:
             gone = template.is_gone()  # first: what it said before is read below
             self._news.extend(template.read())
-            if gone:
+            self._waiting.look_at_end(template)
+            if gone or template.is_gone():
                 self._bury()
         news, self._news = self._news, []
         return news
@@ -222,6 +300,10 @@ class Templates:
     def forsake(self) -> None:
         if self._present is not None:
             self._present.kill()
+
+    def doubt(self) -> None:
+        if self._lineage.turn():
+            self.forsake()
 
     def ended(self, seat: int, life: int) -> None:
         """Nothing to do: the template sees it as well."""
@@ -237,15 +319,27 @@ class Templates:
 
     def _template(self) -> Template:
         if self._present is None:
-            self._present = Template(self._job, self._status, self._context)
+            self._present = self._make()
             self._waiting.begin(self._present)
         return self._present
+
+    def _make(self) -> Template:
+        if self._lineage.choice.descent is Descent.NURSERY:
+            try:
+                return Template.bring(self._job, self._status, self._lineage)
+            except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort) as error:
+                if not self._lineage.refuse(error):
+                    raise
+        warn_of_connections(self._job.dataset)
+        return Template.fork(self._job, self._status)
 
     def _bury(self) -> None:
         """Take note of the end of the present template."""
         template, self._present = self._present, None
         assert template is not None
         self._news.extend(template.read())
+        if template.unfit is not None:
+            self._lineage.refuse(template.unfit.words)
         self._news.append(Orphaned(template.how_it_ended()))
         self._waiting.end(template)
         template.close()

@@ -30,8 +30,30 @@ from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
 from .sending import SentJob
 
 QUIT = "quit"
-MESSAGE = 4096  # bytes, of one message: far more than any needs
+MESSAGE = 64 * 1024  # bytes, of one message, at most
 _FORK = multiprocessing.get_context("fork")
+
+
+@frozen
+class Hello:
+    """A template from the nursery is there. With it comes a pidfd."""
+
+    pid: int
+
+
+@frozen
+class Unfit:
+    """It cannot be the template that is wanted, and leaves."""
+
+    words: str
+    details: str
+
+
+@frozen
+class Warmed:
+    """It holds what it was sent, and had to import these libraries for it."""
+
+    modules: tuple[str, ...]
 
 
 @frozen

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import pickle
 from dataclasses import replace
@@ -325,6 +326,9 @@ def parts(obj: Any) -> list[tuple[str, Any]]:
         return [(f".{name}", getattr(obj, name)) for name in obj._fields]
     if isinstance(obj, list | tuple | set | frozenset):
         return [(f"[{place}]", value) for place, value in enumerate(obj)]
+    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):  # it may have slots
+        names = [field.name for field in dataclasses.fields(obj)]
+        return [(f".{name}", getattr(obj, name)) for name in names if hasattr(obj, name)]
     if isinstance(getattr(obj, "__dict__", None), dict) and not isinstance(obj, type):
         return [(f".{name}", value) for name, value in vars(obj).items()]
     return []

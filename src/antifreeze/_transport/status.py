@@ -20,15 +20,13 @@ _WAITING = 0
 class StatusBoard:
     """All words of one loader's iterator."""
 
-    def __init__(self, send: Callable[[int], Any] | None) -> None:
+    def __init__(self, send: Callable[[int], Any]) -> None:
         """`send`, for workers that do not inherit memory, makes of a descriptor what can be
         pickled for one of them, with a method `detach` that gives it its own descriptor."""
         self._descriptor = Descriptor(reserve(SIZE))
         self._words = _map(self._descriptor.number)
         self._taken = 0
         self._send = send
-        if send is None:
-            self.close()
 
     def set_waiting(self, waiting: bool) -> None:
         """Say whether the loop waits. Called by the main process."""
@@ -50,7 +48,6 @@ class StatusBoard:
         return _receive_board, (self._pickled(),)
 
     def _pickled(self) -> Any:
-        assert self._send is not None, "these words are inherited, not sent"
         return self._send(self._descriptor.number)
 
 
@@ -88,7 +85,7 @@ def _receive(sent: Any, place: int) -> StatusLine:
 def _receive_board(sent: Any) -> StatusBoard:
     board = StatusBoard.__new__(StatusBoard)
     board._descriptor = Descriptor(sent.detach())
-    board._words, board._taken, board._send = _map(board._descriptor.number), 0, None
+    board._words, board._taken = _map(board._descriptor.number), 0
     board.close()
     return board
 

@@ -1,0 +1,174 @@
+"""What a process has been told about itself: read in the main one, made so in a clean one.
+
+A forked worker inherits all of it. One that descends from the nursery gets it from here, so that it
+sees what a forked one would: environment, directory, limits, filters, defaults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import multiprocessing.process
+import os
+import resource
+import socket
+import sys
+import warnings
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .._clock import follow_zone
+from .._core.messages import frozen
+from . import logs, modules
+
+_LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+
+
+@frozen
+class TorchDefaults:
+    dtype: torch.dtype
+    device: torch.device
+    sharing_strategy: str
+    deterministic: bool
+    warns_only: bool
+    matmul_precision: str
+    grad: bool  # of the thread that loops
+
+    @classmethod
+    def collect(cls) -> TorchDefaults:
+        return cls(
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+            torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.is_grad_enabled(),
+        )
+
+    def apply(self) -> None:
+        """Set what is otherwise here: some of these import half of torch, for seconds."""
+        present = self.collect()
+        torch.set_default_dtype(self.dtype)
+        torch.set_grad_enabled(self.grad)
+        torch.multiprocessing.set_sharing_strategy(self.sharing_strategy)  # type: ignore[no-untyped-call]
+        if self.device != present.device:
+            torch.set_default_device(self.device)
+        if self.matmul_precision != present.matmul_precision:
+            torch.set_float32_matmul_precision(self.matmul_precision)
+        if (self.deterministic, self.warns_only) != (present.deterministic, present.warns_only):
+            torch.use_deterministic_algorithms(self.deterministic, warn_only=self.warns_only)
+
+
+@frozen
+class Script:
+    """The program's `__main__`, which is not run again."""
+
+    file: str | None
+    package: str | None
+
+    @classmethod
+    def collect(cls) -> Script:
+        main = sys.modules["__main__"]
+        return cls(getattr(main, "__file__", None), getattr(main, "__package__", None))
+
+    def apply(self) -> None:
+        """Have an empty `__main__`. What of the script is sent is put in it."""
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        if self.file is not None:
+            main.__file__ = self.file
+        main.__package__ = self.package
+
+
+@frozen
+class Circumstances:
+    environment: dict[bytes, bytes]
+    directory: str | None  # None: it is gone, or closed to us
+    umask: int
+    limits: dict[int, tuple[int, int]]
+    cores: set[int]
+    path: list[str]
+    argv: list[str]
+    recursion_limit: int
+    collector: tuple[bool, tuple[int, int, int]]
+    socket_timeout_s: float | None
+    warning_filters: list[Any]
+    authkey: bytes
+    start_method: str | None
+    torch: TorchDefaults
+    script: Script
+    logs: logs.Logs
+    modules: dict[str, modules.Attributes]
+
+    @classmethod
+    def collect(cls, *, whole: bool = True) -> Circumstances:
+        """Read those of this process. Raises Unsendable, unless not the `whole` is wanted: then
+        handlers of logging and what the script put into modules are left out."""
+        directory = None
+        with contextlib.suppress(OSError):
+            directory = os.getcwd()
+        return cls(
+            environment=dict(os.environb),
+            directory=directory,
+            umask=_umask(),
+            limits={number: resource.getrlimit(number) for number in _LIMITS},
+            cores=os.sched_getaffinity(0),
+            path=list(sys.path),
+            argv=list(sys.argv),
+            recursion_limit=sys.getrecursionlimit(),
+            collector=(gc.isenabled(), gc.get_threshold()),
+            socket_timeout_s=socket.getdefaulttimeout(),
+            warning_filters=list(warnings.filters),
+            authkey=bytes(multiprocessing.current_process().authkey),
+            start_method=multiprocessing.get_start_method(allow_none=True),
+            torch=TorchDefaults.collect(),
+            script=Script.collect(),
+            logs=logs.collect(handlers=whole),
+            modules=modules.collect(of_script=whole),
+        )
+
+    def apply(self) -> list[str]:
+        """Make them those of this process. Gives a list that fills with what is not the same."""
+        for name in set(os.environb) - set(self.environment):
+            del os.environb[name]
+        for name, value in self.environment.items():
+            if os.environb.get(name) != value:
+                os.environb[name] = value
+        follow_zone()
+        if self.directory is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(self.directory)
+        os.umask(self.umask)
+        for number, limit in self.limits.items():
+            with contextlib.suppress(OSError, ValueError):  # a hard limit that was lower at birth
+                if resource.getrlimit(number) != limit:
+                    resource.setrlimit(number, limit)
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, self.cores)
+        sys.path[:], sys.argv[:] = self.path, self.argv
+        sys.setrecursionlimit(self.recursion_limit)
+        enabled, threshold = self.collector
+        gc.set_threshold(*threshold)
+        (gc.enable if enabled else gc.disable)()
+        socket.setdefaulttimeout(self.socket_timeout_s)
+        warnings.filters[:] = self.warning_filters  # type: ignore[index]
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+        multiprocessing.current_process().authkey = self.authkey
+        if self.start_method is not None:
+            multiprocessing.set_start_method(self.start_method, force=True)
+        self.torch.apply()
+        self.script.apply()
+        self.logs.apply()
+        return modules.install(self.modules)
+
+
+def _umask() -> int:
+    """Read it. (`os.umask` sets it, for a moment, for all threads.)"""
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022

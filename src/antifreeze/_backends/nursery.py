@@ -1,0 +1,178 @@
+"""The nursery, seen from the main process: a clean process that templates are forked from.
+
+One a program, started when a loader first needs it, or will: once, it takes a second to import
+torch. It is never waited for. What it does: `nursery_process`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import pickle
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from multiprocessing import spawn, util
+
+from .._transport.descriptors import Descriptor, keep_from_children
+from .._worker.pools import VARIABLES
+from .nursery_process import Bring, Warm
+from .origins import REAP_S, OriginGone, send, without_interrupts
+from .sending import Payload
+
+# Of all nurseries of this program: sets of strings must have the same order in all of them.
+_HASH_SEED = str(secrets.randbelow(2**32))
+
+
+class Nursery:
+    """One nursery process."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        keep_from_children(ours)
+        try:
+            with without_interrupts():  # the new process begins with Ctrl-C blocked
+                self._process = subprocess.Popen(
+                    _command(theirs.fileno()),
+                    stdin=subprocess.DEVNULL,
+                    env=_environment(),
+                    pass_fds=[theirs.fileno()],
+                )
+            self._pidfd = Descriptor(os.pidfd_open(self._process.pid))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._sock = ours
+        self._rights = _rights()
+        self._asked_for: set[str] = set()  # libraries
+
+    def bring(self, channel: socket.socket, payload: Payload) -> None:
+        """Have a template begin at this end of a channel. Raises OriginGone."""
+        outputs = [number for number in (1, 2) if _is_open(number)]
+        riders = [channel.fileno(), payload.memory.number, *outputs, *payload.riders]
+        self._send(Bring(os.getpid(), tuple(outputs)), riders)
+
+    def warm(self, modules: Sequence[str]) -> None:
+        """Have libraries imported that templates need, for those to come."""
+        new = [name for name in modules if name not in self._asked_for]
+        self._asked_for.update(new)
+        with contextlib.suppress(OriginGone):
+            self._send(Warm(tuple(new)), [])
+
+    @property
+    def is_fit(self) -> bool:
+        """Say whether it can be asked: it lives, and has no rights that the program gave up."""
+        return not self._is_gone() and self._rights == _rights()
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):  # it was quicker
+            signal.pidfd_send_signal(self._pidfd.number, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Have it leave; its templates stay."""
+        self._sock.close()
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(REAP_S)
+        self._pidfd.close()
+
+    def __repr__(self) -> str:
+        return f"<Nursery pid {self._process.pid}{', gone' if self._is_gone() else ''}>"
+
+    def _send(self, wish: object, riders: list[int]) -> None:
+        send(self._sock, pickle.dumps(wish), riders)
+
+    def _is_gone(self, within_s: float = 0.0) -> bool:
+        poller = select.poll()
+        poller.register(self._pidfd.number, select.POLLIN)
+        return bool(poller.poll(1000 * within_s))
+
+
+_present: tuple[int, Nursery] | None = None  # and whose it is
+_lock = threading.Lock()  # held for as long as starting takes: a few milliseconds
+
+
+def present() -> Nursery:
+    """Give the nursery of this process; start it if there is none, or none that is fit."""
+    global _present
+    with _lock:
+        if _present is not None and _present[0] == os.getpid():
+            if _present[1].is_fit:
+                return _present[1]
+            _present[1].end()
+        _end_at_exit()
+        nursery = Nursery()
+        _present = os.getpid(), nursery
+        return nursery
+
+
+def is_there() -> bool:
+    return _present is not None and _present[0] == os.getpid()
+
+
+def end() -> None:
+    """End the nursery of this process, if there is one; the next who needs one starts another."""
+    global _present
+    with _lock:
+        if is_there():
+            assert _present is not None
+            _present[1].end()
+        _present = None
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    atexit.register(end)
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()  # in a child, whoever held it is not there
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _command(channel: int) -> list[str]:
+    """Give the command line of a new interpreter that is like this one."""
+    code = (
+        "import sys;"
+        f"sys.path[:] = {[_absolute(path) for path in sys.path]!r};"
+        "from antifreeze._backends.nursery_process import main;"
+        f"main({channel}, {os.getpid()})"
+    )
+    flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    executable = os.fsdecode(spawn.get_executable())
+    return [executable, *flags, "-c", code]
+
+
+def _environment() -> dict[str, str]:
+    """Give what must be set before anything is loaded; templates get the program's own later."""
+    caps = dict.fromkeys(VARIABLES, "1")  # pools are made when a library is loaded
+    return {"PYTHONHASHSEED": _HASH_SEED, **caps, **os.environ}
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) if path == "" else path
+
+
+def _rights() -> tuple[object, ...]:
+    return os.getresuid(), os.getresgid(), sorted(os.getgroups())
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

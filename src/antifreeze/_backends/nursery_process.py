@@ -1,0 +1,167 @@
+"""What the nursery does: it has imported what takes long, waits, and forks a template when asked.
+
+1. It has one thread, and never touches what it is sent: a template opens it, when it is forked.
+2. It imports libraries only, never the program's own modules: those that a template had to import.
+3. It ends with the main process, whose end it watches. Its templates do the same, and do not need
+   it any more once they are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .._core.messages import frozen
+from .._transport.descriptors import Descriptor
+from .._worker import guard
+from .._worker.pools import cap_pools
+from .circumstances import Circumstances
+from .modules import is_of_library
+from .sending import RIDERS, Unpacking
+from .template_process import MESSAGE, Hello, Mother, Unfit, Warmed, live
+
+LISTED = 400  # modules that a template tells to have imported: as many as a message takes
+
+
+@frozen
+class Bring:
+    """Wanted: a template. With the message come, in this order, its channel, the memory of what it
+    is to hold, the outputs named here, and the descriptors of what it holds."""
+
+    main_pid: int
+    outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
+
+
+@frozen
+class Warm:
+    """Wanted: these libraries, imported for the templates to come."""
+
+    modules: tuple[str, ...]
+
+
+def main(control: int, main_pid: int) -> None:
+    """Be the nursery of a program until it ends. Called as the first thing of a new process."""
+    try:
+        guard.leave_signals_to_main()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries its children
+        guard.unblock_interrupts()
+        watched = guard.watch_parent(main_pid, by_kernel=False)
+        with contextlib.suppress(ImportError):
+            import numpy  # noqa: F401 - torch's tensors need it, and samples
+        cap_pools(forked=False)
+        gc.freeze()
+        _serve(socket.socket(fileno=control), watched)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _serve(control: socket.socket, main: Descriptor) -> None:
+    control.settimeout(None)
+    poller = select.poll()
+    poller.register(control, select.POLLIN)
+    poller.register(main.number, select.POLLIN)
+    while True:  # bounded by the life of the main process
+        for fd, _ in poller.poll():
+            if fd == main.number:
+                return
+            data, descriptors, _, _ = socket.recv_fds(
+                control, MESSAGE, RIDERS + 8, socket.MSG_CMSG_CLOEXEC
+            )
+            if not data:
+                return
+            wish = pickle.loads(data)
+            if isinstance(wish, Warm):
+                _import(wish.modules)
+                gc.freeze()
+            else:
+                assert isinstance(wish, Bring)
+                _bring(wish, descriptors, control)
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
+        # Whatever it raises, and prints: it is an import that was not asked for.
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+
+
+def _bring(wish: Bring, descriptors: list[int], control: socket.socket) -> None:
+    """Fork a template. If the kernel refuses, its closed channel says so."""
+    try:
+        if os.fork() == 0:
+            control.close()
+            _become_template(wish, descriptors)
+    except OSError:
+        traceback.print_exc()
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _become_template(wish: Bring, descriptors: list[int]) -> NoReturn:
+    try:
+        channel, memory, *rest = descriptors
+        control = socket.socket(fileno=channel)
+        for number in wish.outputs:
+            output = rest.pop(0)
+            os.dup2(output, number)
+            os.close(output)
+        pidfd = os.pidfd_open(os.getpid())
+        _say(control, Hello(os.getpid()), pidfd)
+        os.close(pidfd)
+        before = set(sys.modules)
+        try:
+            mother = _open(wish, Unpacking(memory, rest))
+        except BaseException as error:
+            words = "".join(traceback.format_exception(error))
+            _say(control, Unfit(f"{type(error).__name__}: {error}", words[-MESSAGE // 2 :]))
+            os._exit(1)
+        os.close(memory)
+        _say(control, Warmed(_new_libraries(before)))
+        live(mother, control)
+    finally:
+        os._exit(1)
+
+
+def _open(wish: Bring, unpacking: Unpacking) -> Mother:
+    circumstances = unpacking.next()
+    assert isinstance(circumstances, Circumstances)
+    unlike = circumstances.apply()
+    status, must_be_like = unpacking.next()
+    job = unpacking.next()
+    unpacking.install_script()
+    if unlike and must_be_like:
+        raise RuntimeError("the program has changed " + ", ".join(unlike[:3]))
+    return Mother(
+        job=job,
+        status=status,
+        main_pid=wish.main_pid,
+        forked=False,
+        by_kernel=False,
+        positions={},
+    )
+
+
+def _new_libraries(before: set[str]) -> tuple[str, ...]:
+    """Give what the nursery may import as well: it must keep its one thread."""
+    if len(os.listdir("/proc/self/task")) > 1:
+        return ()
+    new = [name for name in sys.modules if name not in before]
+    return tuple([name for name in new if is_of_library(name)][:LISTED])
+
+
+def _say(control: socket.socket, news: Any, *riders: int) -> None:
+    with contextlib.suppress(OSError):  # main is gone, or about to end us
+        socket.send_fds(control, [pickle.dumps(news)], riders)

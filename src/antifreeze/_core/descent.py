@@ -1,0 +1,112 @@
+"""Which process a loader's workers descend from: decided at its first loop, and kept.
+
+1. From the main process, by fork, unless something speaks against it: as torch's workers do.
+2. From the nursery, a clean process, where the user asks for one; where a fork may freeze (other
+   threads hold locks that nobody in the child ever releases; an accelerator's context is of no use
+   there); and where the main process is so large that every fork is slow.
+3. What cannot be sent to a clean process is forked after all. Workers that never get going are
+   replaced by those of the other descent, once.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from .messages import frozen
+
+# A fork copies the tables of all memory, 20 ms for each GiB, and each worker's costs that again;
+# and whatever the main process changes later is copied page by page. Until the nursery is there it
+# costs a second, so for less than this a fork is the better deal.
+HUGE_BYTES = 3 * 1024**3
+SHOWN = 3  # threads that are named
+
+
+class Descent(Enum):
+    MAIN = "main"
+    NURSERY = "nursery"
+
+
+@frozen
+class Bounds:
+    """What sending a dataset may cost before a fork is the better deal. None: whatever it takes."""
+
+    seconds: float | None
+    pickled_bytes: int | None  # what has to be unpickled, piece by piece
+    bytes: int | None  # in all; arrays are copied once and mapped by all workers
+
+
+# The user wants a clean process.
+UNBOUNDED = Bounds(None, None, None)
+# A freeze is worse than a few seconds. A minute before every epoch is not better than a rare one.
+AGAINST_FREEZES = Bounds(5.0, 512 * 1024**2, 8 * 1024**3)
+# To save 100 ms, spend no more.
+AGAINST_SLOW_FORKS = Bounds(0.25, 16 * 1024**2, 256 * 1024**2)
+
+
+@frozen
+class Program:
+    """The main process, as far as it matters for a fork."""
+
+    threads: tuple[str, ...] = ()  # names of those that may hold a lock; not ours, nor known pools
+    accelerator: str = ""  # whose context it has
+    held_bytes: int = 0  # memory of its own
+
+
+@frozen
+class Choice:
+    """A descent, and why."""
+
+    descent: Descent
+    why: str = ""  # in words; empty: nothing speaks against a fork
+    bounds: Bounds = UNBOUNDED
+    asked_for: bool = False  # by the user: there is no other way
+    is_last: bool = False  # both have been tried
+    forked_though: str = ""  # what kept the dataset from the nursery
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether nothing spoke against a fork."""
+        return self.descent is Descent.MAIN and not self.why
+
+    @property
+    def is_hazard(self) -> bool:
+        """Say whether a fork may freeze, not only be slow."""
+        return self.bounds is AGAINST_FREEZES
+
+    def after_refusal(self, words: str) -> Choice | None:
+        """Choose again, since the dataset cannot be sent to the nursery; None: there is no way."""
+        if self.asked_for or self.descent is Descent.MAIN:
+            return None
+        return Choice(Descent.MAIN, self.why, self.bounds, is_last=True, forked_though=words)
+
+    def after_silence(self) -> Choice | None:
+        """Choose again, since no worker of this descent ever got going; None: there is no way."""
+        if self.asked_for or self.is_last:
+            return None
+        other = Descent.MAIN if self.descent is Descent.NURSERY else Descent.NURSERY
+        why = self.why or "forked workers did not get going"
+        return Choice(other, why, AGAINST_FREEZES, is_last=True)
+
+
+def choose(program: Program, *, clean: bool) -> Choice:
+    """Choose for a loader at its first loop. `clean`: the user wants processes to start clean."""
+    if clean:
+        return Choice(Descent.NURSERY, "a clean start was asked for", asked_for=True)
+    hazards = []
+    if program.accelerator:
+        hazards.append(f"this process has a context of {program.accelerator}")
+    if program.threads:
+        hazards.append(_threads(program.threads))
+    if hazards:
+        return Choice(Descent.NURSERY, " and ".join(hazards), AGAINST_FREEZES)
+    if program.held_bytes >= HUGE_BYTES:
+        held = f"this process holds {program.held_bytes / 1024**3:.1f} GiB"
+        return Choice(Descent.NURSERY, held, AGAINST_SLOW_FORKS)
+    return Choice(Descent.MAIN)
+
+
+def _threads(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+    if len(names) == 1:
+        return f"another thread runs here ({shown})"
+    return f"{len(names)} other threads run here ({shown})"

@@ -1,0 +1,24 @@
+"""Warnings, told where the user's own line is, however deep in here the reason is found."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import FrameType
+
+_HERE = os.path.dirname(__file__) + os.sep
+_TORCH = os.path.join("torch", "utils", "data") + os.sep  # whose `__iter__` calls ours
+
+
+def remark(text: str) -> None:
+    """Warn, with the line of the first caller that is neither ours nor torch's."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and _is_inside(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
+def _is_inside(path: str) -> bool:
+    return path.startswith(_HERE) or _TORCH in path
