@@ -61,7 +61,7 @@ def _is_service(child: psutil.Process) -> bool:
 
 
 def nursery_pid() -> int | None:
-    return nursery._present[1]._process.pid if nursery.is_there() else None  # type: ignore[index]
+    return nursery._present[1].pid if nursery.is_there() else None  # type: ignore[index]
 
 
 def _descriptors() -> dict[int, str]:

@@ -84,6 +84,10 @@ class DataLoader(torch_data.DataLoader[T]):
             raise
         if strict:
             options.check_together(arguments)
+            if self.num_workers > 0 and not _platform.missing():
+                from ._backends.lineage import foresee
+
+                foresee(self.multiprocessing_context)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         if not getattr(self._iterator, "can_go_on", True):

@@ -15,6 +15,7 @@ import resource
 import socket
 import sys
 import warnings
+from multiprocessing import reduction, resource_tracker
 from types import ModuleType
 from typing import Any
 
@@ -83,6 +84,21 @@ class Script:
         main.__package__ = self.package
 
 
+class Tracker:
+    """The process that cleans up named shared memory: one for the whole program. A process with
+    another one would take away what it only looked at."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        descriptor = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
+        return _have_tracker, (None if descriptor is None else reduction.DupFd(descriptor),)
+
+
+def _have_tracker(sent: Any) -> Tracker:
+    if sent is not None:
+        resource_tracker._resource_tracker._fd = sent.detach()  # type: ignore[attr-defined]
+    return Tracker()
+
+
 @frozen
 class Circumstances:
     environment: dict[bytes, bytes]
@@ -98,6 +114,7 @@ class Circumstances:
     warning_filters: list[Any]
     authkey: bytes
     start_method: str | None
+    tracker: Tracker  # set as soon as it is there
     torch: TorchDefaults
     script: Script
     logs: logs.Logs
@@ -124,6 +141,7 @@ class Circumstances:
             warning_filters=list(warnings.filters),
             authkey=bytes(multiprocessing.current_process().authkey),
             start_method=multiprocessing.get_start_method(allow_none=True),
+            tracker=Tracker(),
             torch=TorchDefaults.collect(),
             script=Script.collect(),
             logs=logs.collect(handlers=whole),

@@ -60,10 +60,10 @@ def ways(storages: dict[int, _Storage]) -> dict[type, Callable[[Any], Any]]:
 
 
 def _tensor(tensor: torch.Tensor, storages: dict[int, _Storage]) -> Any:
-    if tensor.device.type != "cpu":
-        return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+    if tensor.device.type not in ("cpu", "meta"):
+        raise Unsendable(f"a tensor on {tensor.device}; forked workers cannot use it. Call cpu()")
     strided = tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
-    if not strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if not strided or tensor.is_meta or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
     memory = tensor.untyped_storage()
     shared = tensor.is_shared()  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -16,6 +17,12 @@ _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
 # Wait for the next backward pass; a worker cannot have one, and says so.
 _HARMLESS_NAMES = ("pt_autograd",)
 _ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")
+NATIVE = "of a native library"
+# What threads of a pool do: compute, wait on a futex, yield. (Numbers of x86-64 and of ARM.)
+_OF_POOLS = frozenset({"running", "202", "24", "98", "124"})
+_FUTEX_WAIT_PRIVATE = 0x80
+_SYSCALL = ctypes.cast(ctypes.CDLL(None).syscall, ctypes.c_void_p).value or 0
+_SYSCALL_BYTES = 64
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,20 +41,45 @@ def _foreign_threads() -> tuple[str, ...]:
     python = threading.enumerate()
     names = [_name(each) for each in python if not _is_harmless(each)]
     known = {each.native_id for each in python}
-    this, unnamed = _comm(os.getpid()), 0
+    this, unnamed = _comm(str(os.getpid())), 0
     for task in os.listdir("/proc/self/task"):
         if int(task) in known or int(task) == threading.get_native_id():
             continue
-        name = _comm(int(task))
+        name = _comm(task)
         if name is None or name.startswith(_HARMLESS_NAMES):
             continue
-        if name == this:
-            unnamed += 1
-        else:
+        if name != this:
             names.append(name)
+            continue
+        call = _call(task)
+        if _is_of_torch(call):
+            continue
+        if call and call[0] not in _OF_POOLS:
+            names.append(NATIVE)
+        else:
+            unnamed += 1
     if unnamed and (more := unnamed - pools.blas_threads()) > 0:  # these look after themselves
-        names += ["of a native library"] * more
+        names += [NATIVE] * more
     return tuple(names)
+
+
+def _call(task: str) -> list[str]:
+    """Give the system call that a thread is in: number, six arguments, stack and code pointer."""
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/syscall") as file:
+        return file.read().split()
+    return []
+
+
+def _is_of_torch(call: list[str]) -> bool:
+    """Say whether a thread is an idle one of the pool that `torch.set_num_threads` makes. Nothing
+    ends that pool, and it looks after itself at a fork.
+
+    It is known by the way it waits: on a futex, not through a lock of the C library but by the
+    function `syscall`, as hardly anybody does.
+    """
+    if len(call) < 9 or int(call[2], 16) != _FUTEX_WAIT_PRIVATE:
+        return False
+    return 0 <= int(call[8], 16) - _SYSCALL < _SYSCALL_BYTES
 
 
 def _is_harmless(thread: threading.Thread) -> bool:
@@ -60,12 +92,12 @@ def _is_harmless(thread: threading.Thread) -> bool:
 
 def _name(thread: threading.Thread) -> str:
     if isinstance(thread, threading._DummyThread):
-        return "of a native library"
+        return NATIVE
     kind = type(thread).__name__
     return thread.name if kind == "Thread" else f"{thread.name}, {kind}"
 
 
-def _comm(task: int) -> str | None:
+def _comm(task: str) -> str | None:
     with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
         return file.read().rstrip("\n")
     return None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
+from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
 from .._core.descent import Choice, Descent, choose
 from .._transport.available import in_words
-from . import hazards, pools
+from . import hazards, nursery, nursery_process, pools
 
 logger = logging.getLogger("antifreeze")
 
@@ -21,6 +23,11 @@ class Lineage:
 
     def __init__(self, *, clean: bool) -> None:
         """Look at this process and choose. `clean`: the user wants processes to start clean."""
+        if nursery_process.is_opening:
+            raise RuntimeError(
+                "a module that the dataset needs begins a loop over a DataLoader when it is"
+                ' imported; put that under `if __name__ == "__main__":`'
+            )
         self._clean, self._process = clean, os.getpid()
         self._told_cost = False
         pools.lay_down()
@@ -62,19 +69,36 @@ class Lineage:
         self.choice = choice
         return True
 
-    def sent(self, size: int, seconds: float) -> None:
+    def sent(self, size: int, packed_s: float, opened_s: float) -> None:
         """Say, the first time, what it costs to come from a clean process."""
-        if not self._told_cost:
-            self._told_cost = True
-            told = (
-                "antifreeze: workers come from a clean process, since %s; the dataset is sent to"
-                " it: %s, %.0f ms. (persistent_workers=True sends it once, not for each epoch.)"
-            )
-            level = logging.WARNING if seconds >= DEAR_S else logging.INFO
-            logger.log(level, told, self.choice.why, in_words(size), 1000 * seconds)
+        if self._told_cost:
+            return
+        self._told_cost = True
+        told = (
+            "antifreeze: workers come from a clean process, since %s. The dataset is sent to it:"
+            " %s, packed in %.0f ms and opened in %.0f ms"
+        )
+        level = logging.INFO
+        if packed_s + opened_s >= DEAR_S:
+            told += "; persistent_workers=True would do that once, not for each epoch"
+            level = logging.WARNING
+        packed_ms, opened_ms = 1000 * packed_s, 1000 * opened_s
+        logger.log(level, told, self.choice.why, in_words(size), packed_ms, opened_ms)
 
     def __repr__(self) -> str:
         return f"<Lineage {self.choice!r}>"
+
+
+def is_ours(context: Any) -> bool:
+    """Say whether its processes may come from a template. Others may start them anywhere."""
+    return context is None or type(context) in (ForkContext, SpawnContext, ForkServerContext)
+
+
+def foresee(context: Any) -> None:
+    """Start the nursery if a loader is likely to need it: it has until the first loop."""
+    if is_ours(context) and (start_method(context) != "fork" or hazards.has_hazards()):
+        with contextlib.suppress(OSError):  # who needs it will say so
+            nursery.present()
 
 
 def start_method(context: Any) -> str:

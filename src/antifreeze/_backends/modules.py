@@ -26,6 +26,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from .._core.messages import frozen
+from .faithful import Unsendable
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
@@ -44,12 +45,16 @@ class Attributes:
 
 
 def collect(*, of_script: bool = True) -> dict[str, Attributes]:
-    """Read the modules of this process, in about 10 ms."""
+    """Read the modules of this process, in about 10 ms. Raises Unsendable if one of the program's
+    own is being imported: it runs the loop, and would run another one in a clean process."""
     found: dict[str, Attributes] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _LEFT_ALONE or not isinstance(module, ModuleType):
             continue
-        attributes = _own(module, of_script) if _is_own(module) else _public(module, of_script)
+        own = _is_own(module)
+        if own and getattr(getattr(module, "__spec__", None), "_initializing", False):
+            raise Unsendable(f"the module {name} is not yet imported: it is what runs here")
+        attributes = _own(module, of_script) if own else _public(module, of_script)
         if attributes.values or attributes.kinds or attributes.of_classes:
             found[name] = attributes
     return found

@@ -39,13 +39,15 @@ class Nursery:
         keep_from_children(ours)
         try:
             with without_interrupts():  # the new process begins with Ctrl-C blocked
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     _command(theirs.fileno()),
                     stdin=subprocess.DEVNULL,
                     env=_environment(),
                     pass_fds=[theirs.fileno()],
                 )
-            self._pidfd = Descriptor(os.pidfd_open(self._process.pid))
+            self.pid = process.pid
+            process.returncode = 0  # as far as `subprocess` is concerned: it is ours to bury
+            self._pidfd = Descriptor(os.pidfd_open(self.pid))
         except BaseException:
             ours.close()
             raise
@@ -82,12 +84,13 @@ class Nursery:
         """Have it leave; its templates stay."""
         self._sock.close()
         self.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(REAP_S)
+        if self._is_gone(REAP_S):
+            with contextlib.suppress(ChildProcessError):  # somebody else in this program did
+                os.waitid(os.P_PIDFD, self._pidfd.number, os.WEXITED | os.WNOHANG)
         self._pidfd.close()
 
     def __repr__(self) -> str:
-        return f"<Nursery pid {self._process.pid}{', gone' if self._is_gone() else ''}>"
+        return f"<Nursery pid {self.pid}{', gone' if self._is_gone() else ''}>"
 
     def _send(self, wish: object, riders: list[int]) -> None:
         send(self._sock, pickle.dumps(wish), riders)

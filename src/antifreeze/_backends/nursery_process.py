@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from .._clock import monotonic
 from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
@@ -121,7 +122,7 @@ def _become_template(wish: Bring, descriptors: list[int]) -> NoReturn:
         pidfd = os.pidfd_open(os.getpid())
         _say(control, Hello(os.getpid()), pidfd)
         os.close(pidfd)
-        before = set(sys.modules)
+        before, began = set(sys.modules), monotonic()
         try:
             mother = _open(wish, Unpacking(memory, rest))
         except BaseException as error:
@@ -129,21 +130,27 @@ def _become_template(wish: Bring, descriptors: list[int]) -> NoReturn:
             _say(control, Unfit(f"{type(error).__name__}: {error}", words[-MESSAGE // 2 :]))
             os._exit(1)
         os.close(memory)
-        _say(control, Warmed(_new_libraries(before)))
+        _say(control, Warmed(_new_libraries(before), monotonic() - began))
         live(mother, control)
     finally:
         os._exit(1)
 
 
+is_opening = False  # a template imports what it needs of the program
+
+
 def _open(wish: Bring, unpacking: Unpacking) -> Mother:
+    global is_opening
+    is_opening = True
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
     unlike = circumstances.apply()
-    status, must_be_like = unpacking.next()
+    status, handled, must_be_like = unpacking.next()
     job = unpacking.next()
     unpacking.install_script()
     if unlike and must_be_like:
         raise RuntimeError("the program has changed " + ", ".join(unlike[:3]))
+    is_opening = False
     return Mother(
         job=job,
         status=status,
@@ -151,6 +158,7 @@ def _open(wish: Bring, unpacking: Unpacking) -> Mother:
         forked=False,
         by_kernel=False,
         positions={},
+        handled=handled,
     )
 
 

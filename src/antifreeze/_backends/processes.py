@@ -21,7 +21,6 @@ import socket
 import threading
 from collections.abc import Sequence
 from multiprocessing import reduction
-from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
 from .._clock import monotonic
@@ -49,7 +48,7 @@ from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
-from .lineage import Lineage, start_method
+from .lineage import Lineage, is_ours, start_method
 from .lines import AwayWatch, Line
 from .origins import (
     REAP_S,
@@ -65,7 +64,6 @@ from .origins import (
 )
 from .template import Templates
 
-_KNOWN = (ForkContext, SpawnContext, ForkServerContext)  # others may start a process anywhere
 BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first
 
 
@@ -94,7 +92,7 @@ class ProcessBackend:
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
         self._origin: Origin
-        if context is None or type(context) in _KNOWN:
+        if is_ours(context):
             lineage = lineage or Lineage(clean=start_method(context) != "fork")
             self._origin = Templates(job, self._status, lineage)
         else:

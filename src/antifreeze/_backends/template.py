@@ -21,13 +21,14 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
 from .._core.descent import Descent
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
+from .._worker import guard
 from .._worker.files import positions
 from .._worker.spec import Job
 from ..errors import TransportFailed
@@ -52,6 +53,7 @@ from .sending import CostsTooMuch, pack
 from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")
+STILLBORN = 2  # templates whose nursery was gone before they were there; once can be bad luck
 
 
 class Template:
@@ -64,6 +66,7 @@ class Template:
         self.unfit: Unfit | None = None
         self._process: BaseProcess | None = None  # if it is a child of this one
         self._said_all = False  # nobody holds the other end of its channel
+        self._warmed: Callable[[float], None] = lambda opened_s: None
         sock.setblocking(False)
         keep_from_children(self)
 
@@ -77,6 +80,7 @@ class Template:
             forked=True,
             by_kernel=threading.current_thread() is threading.main_thread(),
             positions=positions(),
+            handled=guard.handled(),
         )
         ours, theirs = _channel()
         process = _FORK.Process(
@@ -108,7 +112,7 @@ class Template:
         Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
         """
         choice = lineage.choice
-        terms = status, not choice.asked_for
+        terms = status, guard.handled(), not choice.asked_for
         try:
             payload = pack(Circumstances.collect(), terms, job, choice.bounds)
         except Unsendable:
@@ -124,8 +128,9 @@ class Template:
         finally:
             theirs.close()
             payload.memory.close()
-        lineage.sent(payload.bytes, payload.seconds)
-        return cls(ours)
+        template = cls(ours)
+        template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
+        return template
 
     def send(self, message: object, channel: socket.socket) -> None:
         """Send a message, and the end of a channel with it. Raises OriginGone."""
@@ -164,10 +169,10 @@ class Template:
                     self.pidfd = came[0]
             case Unfit():
                 self.unfit = said
-            case Warmed(modules=modules) if modules:
-                nursery.present().warm(modules)
-            case Warmed():
-                pass
+            case Warmed(modules=modules, seconds=seconds):
+                self._warmed(seconds)
+                if modules:
+                    nursery.present().warm(modules)
 
     def is_gone(self, within_s: float = 0.0) -> bool:
         if self.pidfd is None:  # from the nursery, and on its way: its channel is with nobody else
@@ -274,6 +279,7 @@ class Templates:
         self._present: Template | None = None
         self._news: list[News] = []
         self._waiting = _Waiting()
+        self._stillborn = 0
 
     @property
     def descriptor(self) -> int:
@@ -340,6 +346,10 @@ class Templates:
         self._news.extend(template.read())
         if template.unfit is not None:
             self._lineage.refuse(template.unfit.words)
+        elif template.pid is None:
+            self._stillborn += 1
+            if self._stillborn >= STILLBORN:
+                self._lineage.refuse("the clean process ends before it is there")
         self._news.append(Orphaned(template.how_it_ended()))
         self._waiting.end(template)
         template.close()

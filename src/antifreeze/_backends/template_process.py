@@ -54,6 +54,7 @@ class Warmed:
     """It holds what it was sent, and had to import these libraries for it."""
 
     modules: tuple[str, ...]
+    seconds: float
 
 
 @frozen
@@ -66,15 +67,15 @@ class Mother:
     forked: bool  # from the main process
     by_kernel: bool  # it was started by a thread that lives as long as the main process
     positions: dict[int, int]  # in inherited files, as they were at the fork
+    handled: tuple[int, ...]  # signals that the main process has handlers for
 
 
 def live(mother: Mother, control: socket.socket) -> NoReturn:
     """Be a template until told to leave, or until the main process is gone."""
     code = 1
     try:
-        passed_on = guard.handled()
         prepare(forked=mother.forked)
-        guard.pass_on(passed_on, to=mother.main_pid)
+        guard.pass_on(mother.handled, to=mother.main_pid)
         guard.unblock_interrupts()
         main = guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)
         # Children are what it is for; those it forks may have none, as torch's workers.
@@ -82,7 +83,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         own_offsets(mother.positions)
         control.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         keep_from_children(control)
-        _Nest(mother, control, main, passed_on).serve()
+        _Nest(mother, control, main).serve()
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -91,11 +92,8 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
 
 
 class _Nest:
-    def __init__(
-        self, mother: Mother, control: socket.socket, main: Descriptor, passed_on: list[int]
-    ) -> None:
+    def __init__(self, mother: Mother, control: socket.socket, main: Descriptor) -> None:
         self._mother, self._control, self._main = mother, control, main
-        self._passed_on = tuple(passed_on)
         self._lives: dict[int, tuple[Wanted, BaseProcess, Descriptor]] = {}  # by pidfd
         self._poller = select.poll()
         self._poller.register(control, select.POLLIN)
@@ -130,7 +128,7 @@ class _Nest:
     def _bear(self, wanted: Wanted, channel: Descriptor) -> None:
         mother = self._mother
         assert isinstance(mother.job, Job)
-        spec = wanted.spec(mother.job, mother.status, prepared=True, forgets=self._passed_on)
+        spec = wanted.spec(mother.job, mother.status, prepared=True, forgets=mother.handled)
         # Blocked until the child knows what to do with it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process = theirs = None

@@ -89,11 +89,11 @@ def forget(numbers: Iterable[int]) -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def handled() -> list[int]:
+def handled() -> tuple[int, ...]:
     """Give the signals that this program has handlers for, and that do not end it."""
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
     numbers = signal.valid_signals() - set(ends)
-    return [int(number) for number in numbers if callable(signal.getsignal(number))]
+    return tuple(int(number) for number in numbers if callable(signal.getsignal(number)))
 
 
 def unblock_interrupts() -> None:

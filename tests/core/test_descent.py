@@ -1,0 +1,90 @@
+"""Which process workers descend from: what speaks for each, and what is tried when it fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from antifreeze._core.descent import (
+    AGAINST_FREEZES,
+    AGAINST_SLOW_FORKS,
+    HUGE_BYTES,
+    UNBOUNDED,
+    Choice,
+    Descent,
+    Program,
+    choose,
+)
+
+THREADED = Program(threads=("writer",))
+HUGE = Program(held_bytes=HUGE_BYTES)
+
+
+def test_a_quiet_program_is_forked() -> None:
+    choice = choose(Program(held_bytes=HUGE_BYTES - 1), clean=False)
+    assert choice == Choice(Descent.MAIN)
+    assert choice.is_plain and not choice.is_hazard
+
+
+@pytest.mark.parametrize(
+    ("program", "why", "bounds"),
+    [
+        (THREADED, "another thread runs here (writer)", AGAINST_FREEZES),
+        (
+            Program(threads=("a", "b", "c", "d")),
+            "4 other threads run here (a, b, c ...)",
+            AGAINST_FREEZES,
+        ),
+        (Program(accelerator="cuda"), "this process has a context of cuda", AGAINST_FREEZES),
+        (HUGE, "this process holds 3.0 GiB", AGAINST_SLOW_FORKS),
+        (
+            Program(threads=("a",), accelerator="cuda", held_bytes=HUGE_BYTES),
+            "this process has a context of cuda and another thread runs here (a)",
+            AGAINST_FREEZES,
+        ),
+    ],
+)
+def test_what_speaks_against_a_fork(program: Program, why: str, bounds: object) -> None:
+    choice = choose(program, clean=False)
+    assert choice.descent is Descent.NURSERY
+    assert choice.why == why
+    assert choice.bounds is bounds
+    assert choice.is_hazard == (bounds is AGAINST_FREEZES)
+    assert not choice.is_plain
+
+
+def test_who_asks_for_a_clean_process_gets_nothing_else() -> None:
+    choice = choose(Program(), clean=True)
+    assert choice.descent is Descent.NURSERY and choice.bounds is UNBOUNDED
+    assert choice.after_refusal("a socket") is None
+    assert choice.after_silence() is None
+
+
+@pytest.mark.parametrize("program", [THREADED, HUGE])
+def test_what_cannot_be_sent_is_forked_after_all_and_that_is_the_end_of_it(
+    program: Program,
+) -> None:
+    first = choose(program, clean=False)
+    choice = first.after_refusal("dataset.rows is a socket")
+    assert choice is not None
+    assert choice.descent is Descent.MAIN
+    assert (choice.why, choice.forked_though) == (first.why, "dataset.rows is a socket")
+    assert choice.is_hazard == first.is_hazard and not choice.is_plain
+    assert choice.after_refusal("again") is None
+    assert choice.after_silence() is None
+
+
+@pytest.mark.parametrize("program", [Program(), THREADED, HUGE])
+def test_workers_that_never_get_going_are_made_the_other_way_once(program: Program) -> None:
+    first = choose(program, clean=False)
+    choice = first.after_silence()
+    assert choice is not None
+    assert choice.descent is not first.descent
+    assert choice.why
+    assert choice.after_silence() is None
+
+
+def test_a_fork_that_froze_is_sent_if_it_can_be_and_forked_again_if_not() -> None:
+    turned = choose(Program(), clean=False).after_silence()
+    assert turned is not None and turned.bounds is AGAINST_FREEZES
+    back = turned.after_refusal("a socket")
+    assert back is not None and back.descent is Descent.MAIN

@@ -1,0 +1,245 @@
+"""Programs whose fork would freeze: another thread holds a lock that a worker needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+from antifreeze import DataLoader
+from antifreeze._backends import hazards
+from antifreeze._backends.lineage import Lineage
+from antifreeze._core.descent import Descent
+
+from .clean import another_thread, is_clean
+
+LOCK = threading.Lock()
+MUTEX = ctypes.create_string_buffer(64)  # of zeros: a free pthread_mutex_t
+LIBC = ctypes.CDLL(None)
+HANDLER = logging.NullHandler()
+
+
+@contextlib.contextmanager
+def held(take: Callable[[], object], give: Callable[[], object]) -> Iterator[None]:
+    """Have another thread hold something."""
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        take()
+        taken.set()
+        done.wait()
+        give()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def lock_mutex() -> None:
+    LIBC.pthread_mutex_lock(MUTEX)
+
+
+def unlock_mutex() -> None:
+    LIBC.pthread_mutex_unlock(MUTEX)
+
+
+class Needs:
+    """A dataset that needs a lock for every sample."""
+
+    def __init__(self, take: Callable[[], object], give: Callable[[], object]) -> None:
+        self.take, self.give = take, give
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        self.take()
+        self.give()
+        return index
+
+
+LOCKS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "a lock of a module": (lambda: LOCK.acquire(), lambda: LOCK.release()),
+    "a lock of logging": (lambda: HANDLER.acquire(), lambda: HANDLER.release()),
+    "logging's own lock": (lambda: logging._lock.acquire(), lambda: logging._lock.release()),  # type: ignore[attr-defined]
+    "a lock of a C library": (lock_mutex, unlock_mutex),
+}
+
+
+@pytest.mark.parametrize("what", LOCKS)
+def test_a_lock_that_another_thread_holds_stops_no_worker(what: str) -> None:
+    take, give = LOCKS[what]
+    loader = DataLoader(Needs(take, give), 2, num_workers=2, timeout=60)  # type: ignore[arg-type, var-annotated]
+    with held(take, give):
+        iterator = iter(loader)
+        assert is_clean_soon(iterator)
+        assert torch.cat(list(iterator)).tolist() == list(range(8))
+
+
+class Locked:
+    """A dataset with locks of its own."""
+
+    def __init__(self) -> None:
+        self.lock, self.again = threading.Lock(), threading.RLock()
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock, self.again:
+            return index
+
+
+def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free() -> None:
+    dataset = Locked()
+    with held(dataset.lock.acquire, dataset.lock.release):
+        loader = DataLoader(dataset, 2, num_workers=2, timeout=60)  # type: ignore[arg-type, var-annotated]
+        assert torch.cat(list(loader)).tolist() == list(range(8))
+        assert dataset.lock.locked()
+
+
+def test_a_thread_pool_used_before() -> None:
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(str, range(3))) == ["0", "1", "2"]
+        iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
+        assert is_clean_soon(iterator)
+        assert torch.cat(list(iterator)).tolist() == list(range(8))
+
+
+def test_an_event_loop_in_another_thread() -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
+        assert is_clean_soon(iterator)
+        assert torch.cat(list(iterator)).tolist() == list(range(8))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_inside_a_running_event_loop() -> None:
+    async def main() -> list[int]:
+        got: list[int] = []
+        for batch in DataLoader(Locked(), 2, num_workers=2):  # type: ignore[arg-type, var-annotated]
+            got += batch.tolist()
+            await asyncio.sleep(0)
+        return got
+
+    assert asyncio.run(main()) == list(range(8))
+
+
+def test_a_garbage_iterator_of_another_loader_at_the_time_of_the_fork() -> None:
+    other = DataLoader(Locked(), num_workers=1)  # type: ignore[arg-type, var-annotated]
+    cycle: list[Any] = [iter(other)]
+    cycle.append(cycle)
+    next(cycle[0])
+    del cycle  # nobody has it, and nobody has collected it
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)  # whoever runs Python next collects it, in whatever process
+    try:
+        loader = DataLoader(Locked(), 2, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        assert torch.cat(list(loader)).tolist() == list(range(8))
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_a_thread_that_comes_up_between_two_epochs_is_noticed() -> None:
+    loader = DataLoader(Locked(), 2, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    list(loader)
+    assert loader._lineage().choice.descent is Descent.MAIN
+    with another_thread():
+        iterator = iter(loader)
+        assert is_clean_soon(iterator)
+        list(iterator)
+    assert loader._lineage().choice.descent is Descent.NURSERY  # kept from now on
+
+
+# ---- what is no hazard ---------------------------------------------------------------------------
+
+
+def choice_now() -> Any:
+    return Lineage(clean=False).choice
+
+
+def test_a_program_with_one_thread_forks() -> None:
+    assert choice_now().is_plain, choice_now()
+
+
+def test_pools_of_torch_numpy_and_backward_are_no_hazard() -> None:
+    import numpy as np
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        torch.rand(2_000_000).exp()
+        weight = torch.rand(64, 64, requires_grad=True)
+        (weight @ weight).sum().backward()
+        np.ones((800, 800)) @ np.ones((800, 800))
+        assert choice_now().is_plain, choice_now()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:
+    class TMonitor(threading.Thread):
+        """tqdm's has this name."""
+
+    done = threading.Event()
+    beside = TMonitor(target=done.wait)
+    beside.start()
+    try:
+        other = iter(DataLoader(Locked(), 2, num_workers=1, pin_memory=False))  # type: ignore[arg-type]
+        next(other)
+        assert any(thread.name.startswith(hazards.OURS) for thread in threading.enumerate())
+        assert choice_now().is_plain, choice_now()
+        list(other)
+    finally:
+        done.set()
+        beside.join()
+
+
+def test_a_thread_of_a_native_library_is_named() -> None:
+    # A thread that Python does not know: started by the C library.
+    started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    number = ctypes.c_ulong()
+    nap = ctypes.cast(LIBC.sleep, started)
+    assert LIBC.pthread_create(ctypes.byref(number), None, nap, ctypes.c_void_p(1)) == 0
+    assert choice_now().why == "another thread runs here (of a native library)"
+    assert LIBC.pthread_join(number, None) == 0
+    give_up = time.monotonic() + 10
+    while not choice_now().is_plain and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert choice_now().is_plain
+
+
+def test_looking_takes_no_time() -> None:
+    taken = []
+    for _ in range(20):
+        began = time.perf_counter()
+        hazards.program()
+        taken.append(time.perf_counter() - began)
+    assert sorted(taken)[10] < 5 * 0.001, taken
+
+
+def is_clean_soon(iterator: Any) -> bool:
+    """Say whether the workers descend from the nursery, as soon as they are there."""
+    assert [worker.pid for worker in iterator._workers]
+    return is_clean(iterator)
