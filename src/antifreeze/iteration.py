@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 # siblings, each of hundreds of gigabytes, are forked before it, it takes longer.
 FORKED_S = 15.0
 FORK_S = 1.0  # more for each worker
+# For one that comes from a clean process, which imports the program's libraries first.
+CLEAN_S = 120.0
 
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
@@ -194,9 +196,9 @@ def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
     streams = loader._dataset_kind == _DatasetKind.Iterable
     source = Source.STREAMS if streams else Source.INDICES
-    limits = Limits()
+    start_s = CLEAN_S
     if loader._lineage().choice.descent is Descent.MAIN:
-        limits = Limits(start_s=FORKED_S + FORK_S * loader.num_workers)
+        start_s = FORKED_S + FORK_S * loader.num_workers
     return Plan(
         seats=loader.num_workers,
         window=loader.num_workers * (loader.prefetch_factor or 2),
@@ -205,7 +207,7 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
-        limits=limits,
+        limits=Limits(start_s=start_s),
     )
 
 

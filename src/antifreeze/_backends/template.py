@@ -330,26 +330,33 @@ class Templates:
         return self._present
 
     def _make(self) -> Template:
-        if self._lineage.choice.descent is Descent.NURSERY:
+        while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
                 return Template.bring(self._job, self._status, self._lineage)
+            except OriginGone:
+                nursery.end()
+                self._count_stillborn()
             except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort) as error:
                 if not self._lineage.refuse(error):
                     raise
         warn_of_connections(self._job.dataset)
         return Template.fork(self._job, self._status)
 
+    def _count_stillborn(self) -> None:
+        self._stillborn += 1
+        words = "the clean process ends before it is there"
+        if self._stillborn >= STILLBORN and not self._lineage.refuse(words):
+            raise ChildProcessError(words)
+
     def _bury(self) -> None:
         """Take note of the end of the present template."""
         template, self._present = self._present, None
         assert template is not None
         self._news.extend(template.read())
-        if template.unfit is not None:
-            self._lineage.refuse(template.unfit.words)
-        elif template.pid is None:
-            self._stillborn += 1
-            if self._stillborn >= STILLBORN:
-                self._lineage.refuse("the clean process ends before it is there")
         self._news.append(Orphaned(template.how_it_ended()))
         self._waiting.end(template)
         template.close()
+        if template.unfit is not None:
+            self._lineage.refuse(template.unfit.words)
+        elif template.pid is None:
+            self._count_stillborn()
