@@ -2,6 +2,7 @@
 
 from . import errors
 from ._version import VERSION as __version__
+from .data import per_worker
 from .loader import DataLoader
 
-__all__ = ["DataLoader", "__version__", "errors"]
+__all__ = ["DataLoader", "__version__", "errors", "per_worker"]

@@ -25,12 +25,12 @@ from ._core import commands as do
 from ._core import events as ev
 from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Ending, Fault, FaultKind
-from ._core.messages import frozen
 from ._core.plan import Plan
-from ._core.snapshots import SupervisorSnapshot
-from ._core.states import State
+from ._core.snapshots import DriverSnapshot
+from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
+from ._core.traps import Traps
 from ._remarks import remark
 from ._transport.words import shown
 from ._watchdog import Watchdog
@@ -66,40 +66,17 @@ class Phase(State):
 Answer = Fault | do.FinishEpoch
 
 
-@frozen
-class DriverSnapshot:
-    """One iterator, for outside eyes."""
-
-    supervisor: SupervisorSnapshot
-    waited_s: float
-    away_s: float
-    asks: int
-    parcels: int
-    fetch_s: float
-    collate_s: float
-    pack_s: float
-
-    @classmethod
-    def of(
-        cls, supervisor: SupervisorSnapshot, loop: LoopAccount, work: WorkAccount
-    ) -> DriverSnapshot:
-        return cls(
-            supervisor=supervisor,
-            waited_s=loop.waited_s,
-            away_s=loop.away_s,
-            asks=loop.asks,
-            parcels=work.parcels,
-            fetch_s=work.fetch_s,
-            collate_s=work.collate_s,
-            pack_s=work.pack_s,
-        )
-
-
 class Driver:
     """Run one supervisor over one backend."""
 
     def __init__(
-        self, plan: Plan, backend: Backend, clock: Clock, *, story_limit: int | None = KEPT
+        self,
+        plan: Plan,
+        backend: Backend,
+        clock: Clock,
+        *,
+        traps: Traps | None = None,
+        story_limit: int | None = KEPT,
     ) -> None:
         self._supervisor = Supervisor(plan, story_limit=story_limit)
         self._backend = backend
@@ -123,6 +100,7 @@ class Driver:
         self._whole = True  # no step is half done
         self.loop = LoopAccount()
         self.work = WorkAccount()
+        self.traps = Traps(plan.seats) if traps is None else traps
 
     @property
     def supervisor(self) -> Supervisor:
@@ -147,12 +125,16 @@ class Driver:
         return self._phase is not Phase.OPEN
 
     @property
+    def in_epoch(self) -> bool:
+        return self.can_go_on and self._supervisor.run is Run.RUNNING
+
+    @property
     def can_go_on(self) -> bool:
         """Say whether another epoch can begin here."""
         return (
             not self.closed
             and self._whole
-            and not self._supervisor.broken
+            and self._supervisor.run is not Run.BROKEN
             and os.getpid() == self._owner
         )
 
@@ -169,6 +151,7 @@ class Driver:
             self.loop.pause()
             event = ev.EpochAsked(self._epochs, seed_base)
             self._epochs += 1
+            self.traps.begin_epoch()
             try:
                 self._step(event, self._now())
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
@@ -341,7 +324,10 @@ class Driver:
         for notice in notices:
             if notice.parcels:
                 self._take(notice)
-            self._perform_all(self._supervisor.handle(notice.event, now))
+            if notice.seen is not None:
+                self.traps.notice(*notice.seen)
+            if notice.event is not None:
+                self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
         self._whole = True

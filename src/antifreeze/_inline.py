@@ -13,10 +13,10 @@ from typing import Any
 from ._clock import Clock
 from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Fault, FaultKind, FaultLog
-from ._core.snapshots import SupervisorSnapshot
+from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
 from ._core.states import Loop, Run
 from ._core.tickets import Progress, Ticket
-from ._driver import DriverSnapshot
+from ._core.traps import Traps
 from ._transport.exceptions import add_note
 from ._worker.fetch import Fetcher, StreamOver
 from ._worker.randomness import Randomness
@@ -27,9 +27,17 @@ from .errors import LoaderClosed
 class InlineDriver:
     """Load batches on demand. Looks like a `Driver` to the iterator."""
 
+    in_epoch = False  # of no meaning: see below
     can_go_on = False  # a new epoch is a new iterator: there is nothing worth keeping
 
-    def __init__(self, job: Job, clock: Clock, finish: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        clock: Clock,
+        finish: Callable[[Any], Any] | None = None,
+        traps: Traps | None = None,
+    ) -> None:
+        self.traps = Traps(1) if traps is None else traps
         self._randomness: Randomness | None = None
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
@@ -75,6 +83,7 @@ class InlineDriver:
                 if self._finish is not None:
                     batch = self._finish(batch)
             except StreamOver:
+                self.traps.notice(0, fetcher.ending)
                 self._run = Run.FINISHED
                 self._drawn -= 1
                 raise StopIteration from None

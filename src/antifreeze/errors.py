@@ -71,9 +71,19 @@ class TransportFailed(AntifreezeError, RuntimeError):
                 f"the dataset cannot be sent to a worker: {path} is a {kind} ({why})",
                 did="no worker was started",
                 cause="under spawn and forkserver workers inherit nothing; the dataset is pickled",
-                remedy=f"open {path} in each worker (in worker_init_fn, or on first use in"
-                " __getitem__) and leave it out of __getstate__; or"
+                remedy=f"have each worker open its own: {path} = antifreeze.per_worker(open_it),"
+                f" and {path}() where it is used; or leave it out of __getstate__; or"
                 ' multiprocessing_context="fork", where workers inherit it',
+            )
+        )
+
+    @classmethod
+    def cannot_start(cls, why: str) -> TransportFailed:
+        return cls(
+            report(
+                f"no clean process could be had for the workers: {why}",
+                did="no worker was started",
+                remedy='multiprocessing_context="fork", where workers inherit everything',
             )
         )
 

@@ -33,9 +33,12 @@ from ._core.descent import Descent
 from ._core.pace import LONGEST
 from ._core.plan import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
+from ._core.snapshots import DriverSnapshot
 from ._core.story import KEPT
-from ._driver import Driver, DriverSnapshot
+from ._core.traps import Traps
+from ._driver import Driver
 from ._remarks import remark
+from ._worker.observing import Attributes
 from ._worker.spec import Job
 
 if TYPE_CHECKING:
@@ -70,16 +73,20 @@ class LoaderIterator(_BaseDataLoaderIter):
             # torch draws a seed once more here; later draws of the program must not move.
             _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
         clock = loader._clock()
+        self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._driver: Driver | InlineDriver
         if self._num_workers == 0:
             from ._inline import InlineDriver
 
             pinner = self._pinner()
             finish = None if pinner is None else pinner.pin
-            self._driver = InlineDriver(self._job(loader), clock, finish)
+            self._driver = InlineDriver(self._job(loader), clock, finish, self._traps)
         else:
             backend = self._with_pinning(loader._backend(self._job(loader)))
-            self._driver = Driver(_plan(loader), backend, clock, story_limit=STORY_LIMIT)
+            self._driver = Driver(
+                _plan(loader), backend, clock, traps=self._traps, story_limit=STORY_LIMIT
+            )
+        self._were = Attributes(self._dataset) if self._persistent_workers else None
         self._finished = False
         _drivers.add(self._driver)
         _close_all_at_exit()
@@ -105,8 +112,11 @@ class LoaderIterator(_BaseDataLoaderIter):
             if not self._persistent_workers:
                 self._finished = True
                 self._shutdown_workers()
+            self._warn_of_traps()
             raise
         self._num_yielded += 1
+        if self._traps.due:
+            self._warn_of_traps()
         said: int | None = self._IterableDataset_len_called
         if said is not None and self._num_yielded > said:
             self._warn_of_length(said)
@@ -115,12 +125,24 @@ class LoaderIterator(_BaseDataLoaderIter):
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
         super()._reset(loader, first_iter)
+        if self._were is not None and not first_iter:
+            self._traps.changed_here(self._were.changes(self._dataset))
+            self._warn_of_traps()
         self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 
     @property
     def can_go_on(self) -> bool:
         """Say whether another epoch can begin with the workers of this one."""
         return self._driver.can_go_on
+
+    def warn_of_two_loops(self) -> None:
+        self._traps.two_loops()
+        self._warn_of_traps()
+
+    @property
+    def in_epoch(self) -> bool:
+        """Say whether its loop has not come to an end."""
+        return self._driver.in_epoch
 
     def serves(self, loader: DataLoader[Any]) -> bool:
         return self._loader() is loader
@@ -172,6 +194,10 @@ class LoaderIterator(_BaseDataLoaderIter):
         from ._pinning import AcceleratorPinner
 
         return AcceleratorPinner(self._pin_memory_device)
+
+    def _warn_of_traps(self) -> None:
+        while self._traps.due:
+            remark(self._traps.due.pop(0))
 
     def _warn_of_length(self, said: int) -> None:
         message = (

@@ -19,13 +19,14 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from . import _platform, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
+from ._holders import is_held
 from ._ranks import Ranks, ranks
 from ._remarks import remark
 
 if TYPE_CHECKING:
     from ._backends.base import Backend
     from ._backends.lineage import Lineage
-    from ._driver import DriverSnapshot
+    from ._core.snapshots import DriverSnapshot
     from ._worker.spec import Job
 
 T = TypeVar("T", covariant=True)
@@ -92,7 +93,15 @@ class DataLoader(torch_data.DataLoader[T]):
     def __iter__(self) -> _BaseDataLoaderIter:
         if not getattr(self._iterator, "can_go_on", True):
             self._iterator = None  # interrupted, broken, closed, or made before a fork
+        if getattr(self._iterator, "in_epoch", False) and is_held(self.__dict__, "_iterator"):
+            return self._second_loop()
         return super().__iter__()
+
+    def _second_loop(self) -> _BaseDataLoaderIter:
+        """Give a loop workers of its own, where another one has the persistent ones."""
+        second = self._get_iterator()
+        second.warn_of_two_loops()  # type: ignore[attr-defined]
+        return second
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_iterator" and value is None:

@@ -72,7 +72,7 @@ class Model:
 
     @property
     def broken(self) -> bool:
-        return self.sup.broken
+        return self.sup.run is Run.BROKEN
 
     def _running(self) -> bool:
         return self.sup._run is Run.RUNNING

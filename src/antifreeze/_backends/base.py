@@ -2,7 +2,8 @@
 
 1. A backend knows lives by seat and number, tickets and parcels. How it brings them about (a
    process, a thread, a call) is its own business: no descriptor, pid or address crosses this seam.
-2. It tells what happened as notices: an event for the core, and a parcel where there is one.
+2. It tells what happened as notices: an event for the core, and a parcel where there is one; or
+   what a worker saw that the user should know of.
 3. After `LifeEnded` of a life it never again tells anything of that life. A command for a life
    that has ended is ignored: it may have died while the command was on its way.
 4. `wait` is the only call that waits, and never longer than it was allowed to.
@@ -19,6 +20,7 @@ from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
 from .._core.messages import message, record
 from .._core.tickets import Errand
+from .._core.traps import Observation
 from .._worker.spec import EpochBrief
 
 
@@ -83,9 +85,10 @@ class LocalParcel:
 
 @message
 class Notice:
-    event: Event
+    event: Event | None
     parcels: Sequence[Parcel] = ()
     timings: Timings | None = None  # of all these parcels together
+    seen: tuple[int, Observation] | None = None  # by whom, and what: instead of an event
 
 
 class Watch(Protocol):

@@ -23,7 +23,9 @@ import torch
 
 from .._clock import follow_zone
 from .._core.messages import frozen
+from .._worker.generators import numpy_if_there
 from . import logs, modules
+from .modules import Unlike
 
 _LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -116,6 +118,7 @@ class Circumstances:
     start_method: str | None
     tracker: Tracker  # set as soon as it is there
     torch: TorchDefaults
+    bit_generator: Any  # of numpy's own generator, if it is not the usual one
     script: Script
     logs: logs.Logs
     modules: dict[str, modules.Attributes]
@@ -143,19 +146,15 @@ class Circumstances:
             start_method=multiprocessing.get_start_method(allow_none=True),
             tracker=Tracker(),
             torch=TorchDefaults.collect(),
+            bit_generator=_bit_generator(),
             script=Script.collect(),
             logs=logs.collect(handlers=whole),
             modules=modules.collect(of_script=whole),
         )
 
-    def apply(self) -> list[str]:
+    def apply(self) -> Unlike:
         """Make them those of this process. Gives a list that fills with what is not the same."""
-        for name in set(os.environb) - set(self.environment):
-            del os.environb[name]
-        for name, value in self.environment.items():
-            if os.environb.get(name) != value:
-                os.environb[name] = value
-        follow_zone()
+        apply_environment(self.environment)
         if self.directory is not None:
             with contextlib.suppress(OSError):
                 os.chdir(self.directory)
@@ -178,9 +177,28 @@ class Circumstances:
         if self.start_method is not None:
             multiprocessing.set_start_method(self.start_method, force=True)
         self.torch.apply()
+        if self.bit_generator is not None:
+            numpy_if_there().random.set_bit_generator(self.bit_generator)
         self.script.apply()
         self.logs.apply()
         return modules.install(self.modules)
+
+
+def _bit_generator() -> Any:
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not hasattr(numpy.random, "get_bit_generator"):
+        return None
+    present = numpy.random.get_bit_generator()
+    return None if type(present) is numpy.random.MT19937 else present
+
+
+def apply_environment(environment: dict[bytes, bytes]) -> None:
+    for name in set(os.environb) - set(environment):
+        del os.environb[name]
+    for name, value in environment.items():
+        if os.environb.get(name) != value:
+            os.environb[name] = value
+    follow_zone()
 
 
 def _umask() -> int:

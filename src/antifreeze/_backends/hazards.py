@@ -18,8 +18,9 @@ _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
 _HARMLESS_NAMES = ("pt_autograd",)
 _ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")
 NATIVE = "of a native library"
-# What threads of a pool do: compute, wait on a futex, yield. (Numbers of x86-64 and of ARM.)
-_OF_POOLS = frozenset({"running", "202", "24", "98", "124"})
+# What threads of a pool do: compute, wait on a futex, yield.
+_FUTEX_AND_YIELD = {"x86_64": ("202", "24"), "aarch64": ("98", "124")}
+_OF_POOLS = frozenset({"running", *_FUTEX_AND_YIELD.get(os.uname().machine, ())})
 _FUTEX_WAIT_PRIVATE = 0x80
 _SYSCALL = ctypes.cast(ctypes.CDLL(None).syscall, ctypes.c_void_p).value or 0
 _SYSCALL_BYTES = 64
@@ -84,10 +85,19 @@ def _is_of_torch(call: list[str]) -> bool:
 
 def _is_harmless(thread: threading.Thread) -> bool:
     return (
-        thread in (threading.main_thread(), threading.current_thread())
+        thread in (threading.main_thread(), threading.current_thread(), _sharer())
         or thread.name.startswith(OURS)
         or type(thread).__name__ in _HARMLESS_KINDS
     )
+
+
+def _sharer() -> threading.Thread | None:
+    """Give the thread in which multiprocessing waits for those who want a descriptor, if it has
+    one; it looks after itself at a fork."""
+    module = sys.modules.get("multiprocessing.resource_sharer")
+    sharer = getattr(module, "_resource_sharer", None)
+    thread: threading.Thread | None = getattr(sharer, "_thread", None)
+    return thread
 
 
 def _name(thread: threading.Thread) -> str:

@@ -45,8 +45,9 @@ def warn_of_connections(dataset: Any) -> None:
         _told.add((path, what))
         remark(
             f"antifreeze: {path} is {what}, opened before the workers: all inherit it, and what"
-            " one of them reads another one asked for. Open it in each worker: on first use in"
-            " __getitem__, or in worker_init_fn. If no worker uses it, silence this with"
+            " one of them reads another one asked for. Have each worker open its own:"
+            f" {path} = antifreeze.per_worker(open_it), and {path}() where it is used. If no worker"
+            " uses it, silence this with"
             " warnings.filterwarnings('ignore', 'antifreeze: dataset')."
         )
 

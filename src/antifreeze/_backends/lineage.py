@@ -102,8 +102,11 @@ def foresee(context: Any) -> None:
 
 
 def start_method(context: Any) -> str:
-    """Say how the user wants processes to start. (Asked plainly, multiprocessing fixes it.)"""
-    if context is None:
-        return multiprocessing.get_start_method(allow_none=True) or "fork"
-    method: str = context.get_start_method()
-    return method
+    """Say how the user wants processes to start; "fork" is also said where nothing was."""
+    if context is not None:
+        method: str = context.get_start_method()
+        return method
+    usual = multiprocessing.get_all_start_methods()[0]  # from Python 3.14 on it is not "fork"
+    # (Asked plainly, multiprocessing would fix it.)
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return "fork" if chosen in (None, usual) else chosen

@@ -33,7 +33,7 @@ class SentLogger:
     level: int
     propagate: bool
     disabled: bool
-    handlers: list[SentHandler]
+    handlers: list[SentHandler] | None  # None, and no filters: they cannot be sent
     filters: list[Any]
 
 
@@ -55,6 +55,8 @@ class Logs:
             logger = logging.getLogger(name)
             logger.setLevel(sent.level)
             logger.propagate, logger.disabled = sent.propagate, sent.disabled
+            if sent.handlers is None:
+                continue
             logger.filters[:] = sent.filters
             for each in sent.handlers:
                 if id(each) not in made:
@@ -74,9 +76,9 @@ def collect(*, handlers: bool = True) -> Logs:
     }
     sent: dict[int, SentHandler | None] = {}
 
-    def described(logger: logging.Logger) -> list[SentHandler]:
+    def described(logger: logging.Logger) -> list[SentHandler] | None:
         if not handlers:
-            return []
+            return None
         for each in logger.handlers:
             if id(each) not in sent:
                 sent[id(each)] = _describe(each)

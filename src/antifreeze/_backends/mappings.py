@@ -1,15 +1,16 @@
-"""Memory that lies in a file: found by its address, and mapped anew in another process."""
+"""Memory that others see, too, or that lies in a file: found by its address, and mapped anew."""
 
 from __future__ import annotations
 
+import bisect
 import mmap
 import os
 import re
 
 from .._core.messages import frozen
 
-_AREA = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ (\d+) +(/.*)$")
-_ANONYMOUS = (b"/memfd:", b"/dev/zero", b"/dev/shm/torch_")  # the last: torch counts its holders
+_AREA = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) (\d+) *(.*)$")
+_NO_FILES = (b"/memfd:", b"/dev/zero", b"/dev/shm/torch_", b"/SYSV", b"[")  # torch counts holders
 _DELETED = b" (deleted)"
 
 
@@ -41,25 +42,79 @@ class InFile:
         return mapped, skipped
 
 
-def in_file(address: int, size: int) -> InFile | None:
-    """Say which piece of a file is mapped at an address; None: it is not, or not what is there."""
-    area = _area(address, b"/proc/self/maps")
-    if area is None:
+@frozen
+class _Area:
+    start: int
+    end: int
+    rights: bytes
+    offset: int
+    device: bytes
+    inode: int
+    path: bytes
+
+    @property
+    def shared(self) -> bool:
+        return self.rights[3:4] == b"s"
+
+
+class Areas:
+    """The memory of this process, as it is mapped: read when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._areas: list[_Area] = []
+        self._starts: list[int] = []
+
+    def in_file(self, address: int, size: int) -> InFile | None:
+        """Say which piece of a file is mapped at an address; None: it is not, or no longer what is
+        there."""
+        area = self._at(address)
+        if area is None or address + size > area.end or not area.path.startswith(b"/"):
+            return None
+        if area.path.startswith(_NO_FILES) or area.path.endswith(_DELETED):
+            return None
+        if not _is_there(area) or (not area.shared and _is_changed(address)):
+            return None
+        offset = area.offset + address - area.start
+        return InFile(os.fsdecode(area.path), offset, size, area.rights[1:2] == b"w", area.shared)
+
+    def is_shared(self, address: int) -> bool:
+        """Say whether other processes see what is written at an address, or might."""
+        area = self._at(address)
+        return area is not None and area.shared
+
+    def _at(self, address: int) -> _Area | None:
+        for _ in range(2):
+            place = bisect.bisect_right(self._starts, address) - 1
+            if place >= 0 and address < self._areas[place].end:
+                return self._areas[place]
+            self._read()  # for the first time; or it was mapped since
         return None
-    start, end, rights, offset, inode, path = area
-    if address + size > end or path.startswith(_ANONYMOUS):
-        return None
+
+    def _read(self) -> None:
+        self._areas = []
+        with open("/proc/self/maps", "rb") as file:
+            for line in file:
+                if found := _AREA.match(line.rstrip(b"\n")):
+                    start, end, rights, offset, device, inode, path = found.groups()
+                    numbers = int(start, 16), int(end, 16)
+                    self._areas.append(
+                        _Area(*numbers, rights, int(offset, 16), device, int(inode), path)
+                    )
+        self._starts = [area.start for area in self._areas]
+
+
+def _is_there(area: _Area) -> bool:
+    """Say whether the file is still at its path."""
     try:
-        there = os.stat(path)
+        there = os.stat(area.path)
     except OSError:  # removed, or of another namespace
-        return None
-    shared = rights[3:4] == b"s"
-    if there.st_ino != inode or (not shared and is_changed(address)):
-        return None
-    return InFile(os.fsdecode(path), offset + address - start, size, rights[1:2] == b"w", shared)
+        return False
+    device = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}".encode()
+    # (Some file systems tell another device there than here.)
+    return there.st_ino == area.inode and (device == area.device or area.device.startswith(b"00:"))
 
 
-def is_changed(address: int) -> bool:
+def _is_changed(address: int) -> bool:
     """Say whether somebody wrote to a private map: that is in no file."""
     area = False
     with open("/proc/self/smaps", "rb") as file:
@@ -69,16 +124,3 @@ def is_changed(address: int) -> bool:
             elif area and line.startswith(b"Anonymous:"):
                 return int(line.split()[1]) > 0
     return True
-
-
-def _area(address: int, source: bytes) -> tuple[int, int, bytes, int, int, bytes] | None:
-    with open(source, "rb") as file:
-        for line in file:
-            found = _AREA.match(line.rstrip(b"\n"))
-            if found and int(found[1], 16) <= address < int(found[2], 16):
-                path = found[6]
-                if path.endswith(_DELETED):
-                    return None
-                numbers = int(found[1], 16), int(found[2], 16)
-                return (*numbers, found[3], int(found[4], 16), int(found[5]), path)
-    return None

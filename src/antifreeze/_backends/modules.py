@@ -18,6 +18,7 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import site
 import sys
 import sysconfig
@@ -27,6 +28,8 @@ from typing import Any
 
 from .._core.messages import frozen
 from .faithful import Unsendable
+
+logger = logging.getLogger("antifreeze")
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
@@ -148,10 +151,26 @@ def _of_libraries() -> tuple[str, ...]:
 # ---- in the clean process -----------------------------------------------------------------------
 
 
-def install(carried: dict[str, Attributes]) -> list[str]:
+class Unlike(list[str]):
+    """What could not be made the same."""
+
+    _is_told = False
+
+    def tell(self) -> None:
+        """Say from here on, once, if there is something new: it is too late to fork."""
+        self._is_told = True
+
+    def note(self, what: str) -> None:
+        self.append(what)
+        if self._is_told:
+            self._is_told = False
+            logger.warning("antifreeze: in workers, %s is not what the program made of it", what)
+
+
+def install(carried: dict[str, Attributes]) -> Unlike:
     """Set what was carried, now and whenever a module is imported. Gives a list that fills with
     what could not be made the same."""
-    unlike: list[str] = []
+    unlike = Unlike()
     for name, attributes in carried.items():
         if (module := sys.modules.get(name)) is not None:
             _set(module, attributes, unlike)
@@ -159,7 +178,7 @@ def install(carried: dict[str, Attributes]) -> list[str]:
     return unlike
 
 
-def _set(module: ModuleType, attributes: Attributes, unlike: list[str]) -> None:
+def _set(module: ModuleType, attributes: Attributes, unlike: Unlike) -> None:
     present = vars(module)
     for name, value in attributes.values.items():
         _put(module, name, present.get(name, module), value)
@@ -171,7 +190,7 @@ def _set(module: ModuleType, attributes: Attributes, unlike: list[str]) -> None:
     for name, kind_told in attributes.kinds.items():
         there = _kind(present[name]) if name in present else "missing"
         if there != kind_told:
-            unlike.append(f"{module.__name__}.{name} ({kind_told}; in a clean process: {there})")
+            unlike.note(f"{module.__name__}.{name} ({kind_told}; in a clean process: {there})")
 
 
 def _put(place: Any, name: str, present: Any, value: Any) -> None:
@@ -194,7 +213,7 @@ def _put(place: Any, name: str, present: Any, value: Any) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     """Stands before all others: has a module found by them, and its values set when it is there."""
 
-    def __init__(self, carried: dict[str, Attributes], unlike: list[str]) -> None:
+    def __init__(self, carried: dict[str, Attributes], unlike: Unlike) -> None:
         self._carried, self._unlike = carried, unlike
 
     def find_spec(
@@ -214,7 +233,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, behind: Any, attributes: Attributes, unlike: list[str]) -> None:
+    def __init__(self, behind: Any, attributes: Attributes, unlike: Unlike) -> None:
         self._behind, self._attributes, self._unlike = behind, attributes, unlike
 
     def __getattr__(self, name: str) -> Any:

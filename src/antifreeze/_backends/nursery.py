@@ -27,6 +27,8 @@ from .nursery_process import Bring, Warm
 from .origins import REAP_S, OriginGone, send, without_interrupts
 from .sending import Payload
 
+RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
+
 # Of all nurseries of this program: sets of strings must have the same order in all of them.
 _HASH_SEED = str(secrets.randbelow(2**32))
 
@@ -57,31 +59,46 @@ class Nursery:
         self._sock = ours
         self._rights = _rights()
         self._asked_for: set[str] = set()  # libraries
+        self._given_up = False
+        self._sending = threading.Lock()  # for as long as the messages of one wish take
 
     def bring(self, channel: socket.socket, payload: Payload) -> None:
         """Have a template begin at this end of a channel. Raises OriginGone."""
         outputs = [number for number in (1, 2) if _is_open(number)]
-        riders = [channel.fileno(), payload.memory.number, *outputs, *payload.riders]
-        self._send(Bring(os.getpid(), tuple(outputs)), riders)
+        things = [each.number for each in payload.riders]
+        riders = [channel.fileno(), payload.memory.number, *outputs, *things]
+        wish = Bring(os.getpid(), tuple(outputs), len(riders))
+        with self._sending:
+            self._send(wish, riders[:RIDERS])
+            for start in range(RIDERS, len(riders), RIDERS):
+                self._send(None, riders[start : start + RIDERS])
 
     def warm(self, modules: Sequence[str]) -> None:
-        """Have libraries imported that templates need, for those to come."""
+        """Have libraries imported that templates need, for those to come, if it can be asked."""
         new = [name for name in modules if name not in self._asked_for]
-        self._asked_for.update(new)
-        with contextlib.suppress(OriginGone):
-            self._send(Warm(tuple(new)), [])
+        wish = Warm(tuple(new), dict(os.environb), _directory(), _path())
+        if new and self._sending.acquire(blocking=False):
+            try:
+                socket.send_fds(self._sock, [pickle.dumps(wish)], [])
+                self._asked_for.update(new)
+            except OSError:  # gone, or busy: the next template imports them again
+                pass
+            finally:
+                self._sending.release()
 
     @property
     def is_fit(self) -> bool:
         """Say whether it can be asked: it lives, and has no rights that the program gave up."""
-        return not self._is_gone() and self._rights == _rights()
+        return not (self._given_up or self._is_gone()) and self._rights == _rights()
 
     def kill(self) -> None:
+        """End it; its templates stay. Takes no lock: it may be called from anywhere."""
+        self._given_up = True
         with contextlib.suppress(OSError):  # it was quicker
             signal.pidfd_send_signal(self._pidfd.number, signal.SIGKILL)
 
     def end(self) -> None:
-        """Have it leave; its templates stay."""
+        """End it, see it off, and give everything back."""
         self._sock.close()
         self.kill()
         if self._is_gone(REAP_S):
@@ -102,11 +119,14 @@ class Nursery:
 
 
 _present: tuple[int, Nursery] | None = None  # and whose it is
-_lock = threading.Lock()  # held for as long as starting takes: a few milliseconds
+# Held for as long as it takes to start one, and to bury the one before. It may be taken again: a
+# garbage collection meanwhile may close a loader.
+_lock = threading.RLock()
 
 
 def present() -> Nursery:
-    """Give the nursery of this process; start it if there is none, or none that is fit."""
+    """Give the nursery of this process; start it if there is none, or none that is fit. Raises
+    OriginGone if there is no way to start one."""
     global _present
     with _lock:
         if _present is not None and _present[0] == os.getpid():
@@ -140,7 +160,7 @@ def _end_at_exit() -> None:
 
 def _renew_lock() -> None:
     global _lock
-    _lock = threading.Lock()  # in a child, whoever held it is not there
+    _lock = threading.RLock()  # in a child, whoever held it is not there
 
 
 os.register_at_fork(after_in_child=_renew_lock)
@@ -148,15 +168,17 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 def _command(channel: int) -> list[str]:
     """Give the command line of a new interpreter that is like this one."""
+    executable = spawn.get_executable()
+    if not executable or getattr(sys, "frozen", False):
+        raise OriginGone("there is no interpreter that could be started")
     code = (
         "import sys;"
-        f"sys.path[:] = {[_absolute(path) for path in sys.path]!r};"
+        f"sys.path[:] = {_path()!r};"
         "from antifreeze._backends.nursery_process import main;"
         f"main({channel}, {os.getpid()})"
     )
     flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    executable = os.fsdecode(spawn.get_executable())
-    return [executable, *flags, "-c", code]
+    return [os.fsdecode(executable), *flags, "-c", code]
 
 
 def _environment() -> dict[str, str]:
@@ -165,8 +187,16 @@ def _environment() -> dict[str, str]:
     return {"PYTHONHASHSEED": _HASH_SEED, **caps, **os.environ}
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(path) if path == "" else path
+def _path() -> list[str]:
+    """Give `sys.path` for a process in another directory. (What is not a string, import skips.)"""
+    strings = [path for path in sys.path if isinstance(path, str)]
+    return [path for path in (path or _directory() for path in strings) if path is not None]
+
+
+def _directory() -> str | None:
+    with contextlib.suppress(OSError):  # it is gone
+        return os.getcwd()
+    return None
 
 
 def _rights() -> tuple[object, ...]:

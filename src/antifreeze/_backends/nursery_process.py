@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .._clock import monotonic
@@ -26,12 +25,14 @@ from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
 from .._worker.pools import cap_pools
-from .circumstances import Circumstances
+from .circumstances import Circumstances, apply_environment
 from .modules import is_of_library
-from .sending import RIDERS, Unpacking
-from .template_process import MESSAGE, Hello, Mother, Unfit, Warmed, live
+from .sending import Unpacking
+from .template_process import Hello, Mother, Unfit, Warmed, live
 
 LISTED = 400  # modules that a template tells to have imported: as many as a message takes
+TOLD = 4000  # characters of an error, and of its traceback
+LARGEST = 1024 * 1024  # bytes of a wish: it may hold the whole environment
 
 
 @frozen
@@ -41,20 +42,34 @@ class Bring:
 
     main_pid: int
     outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
+    riders: int  # in all; what one message does not take comes with further, empty ones
 
 
 @frozen
 class Warm:
-    """Wanted: these libraries, imported for the templates to come."""
+    """Wanted: these libraries, imported for the templates to come, as the program would now."""
 
     modules: tuple[str, ...]
+    environment: dict[bytes, bytes]
+    directory: str | None
+    path: list[str]
+
+    def grant(self) -> None:
+        apply_environment(self.environment)
+        with contextlib.suppress(OSError):
+            os.chdir(self.directory or "/")
+        sys.path[:] = self.path
+        for name in self.modules:
+            # Whatever it raises, and prints: it is an import that was not asked for.
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+        gc.freeze()
 
 
 def main(control: int, main_pid: int) -> None:
     """Be the nursery of a program until it ends. Called as the first thing of a new process."""
     try:
         guard.leave_signals_to_main()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries its children
         guard.unblock_interrupts()
         watched = guard.watch_parent(main_pid, by_kernel=False)
         with contextlib.suppress(ImportError):
@@ -70,40 +85,62 @@ def main(control: int, main_pid: int) -> None:
 
 def _serve(control: socket.socket, main: Descriptor) -> None:
     control.settimeout(None)
+    children = _watch_children()
     poller = select.poll()
-    poller.register(control, select.POLLIN)
-    poller.register(main.number, select.POLLIN)
+    for each in (control.fileno(), main.number, children):
+        poller.register(each, select.POLLIN)
     while True:  # bounded by the life of the main process
         for fd, _ in poller.poll():
             if fd == main.number:
                 return
-            data, descriptors, _, _ = socket.recv_fds(
-                control, MESSAGE, RIDERS + 8, socket.MSG_CMSG_CLOEXEC
-            )
+            if fd == children:
+                _bury(children)
+                continue
+            data, descriptors = _receive(control)
             if not data:
                 return
             wish = pickle.loads(data)
             if isinstance(wish, Warm):
-                _import(wish.modules)
-                gc.freeze()
-            else:
-                assert isinstance(wish, Bring)
-                _bring(wish, descriptors, control)
+                wish.grant()
+                continue
+            assert isinstance(wish, Bring)
+            while data and len(descriptors) < wish.riders:
+                data, more = _receive(control)
+                descriptors += more
+            _bring(wish, descriptors, control, main)
 
 
-def _import(names: Sequence[str]) -> None:
-    for name in names:
-        # Whatever it raises, and prints: it is an import that was not asked for.
-        with contextlib.suppress(BaseException):
-            importlib.import_module(name)
+def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
+    data, descriptors, _, _ = socket.recv_fds(control, LARGEST, 253, socket.MSG_CMSG_CLOEXEC)
+    return data, descriptors
 
 
-def _bring(wish: Bring, descriptors: list[int], control: socket.socket) -> None:
+def _watch_children() -> int:
+    """Give a descriptor that tells when a child has ended."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    return reader
+
+
+def _bury(children: int) -> None:
+    with contextlib.suppress(OSError):
+        os.read(children, 4096)
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _bring(wish: Bring, descriptors: list[int], control: socket.socket, main: Descriptor) -> None:
     """Fork a template. If the kernel refuses, its closed channel says so."""
+    parent = os.getpid()
+    descriptors.insert(0, os.dup(main.number))  # its own is not inherited
     try:
         if os.fork() == 0:
             control.close()
-            _become_template(wish, descriptors)
+            _become_template(wish, descriptors, parent)
     except OSError:
         traceback.print_exc()
     finally:
@@ -111,9 +148,11 @@ def _bring(wish: Bring, descriptors: list[int], control: socket.socket) -> None:
             os.close(descriptor)
 
 
-def _become_template(wish: Bring, descriptors: list[int]) -> NoReturn:
+def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoReturn:
     try:
-        channel, memory, *rest = descriptors
+        guard.end_with_parent(parent)  # the nursery, which ends with the program
+        guard.leave_signals_to_main()
+        main, channel, memory, *rest = descriptors
         control = socket.socket(fileno=channel)
         for number in wish.outputs:
             output = rest.pop(0)
@@ -124,13 +163,15 @@ def _become_template(wish: Bring, descriptors: list[int]) -> NoReturn:
         os.close(pidfd)
         before, began = set(sys.modules), monotonic()
         try:
-            mother = _open(wish, Unpacking(memory, rest))
+            mother = _open(wish, Unpacking(memory, rest), Descriptor(main))
         except BaseException as error:
             words = "".join(traceback.format_exception(error))
-            _say(control, Unfit(f"{type(error).__name__}: {error}", words[-MESSAGE // 2 :]))
+            why = f"{type(error).__name__}: {error}"
+            _say(control, Unfit(why[:TOLD], words[-TOLD:]))
             os._exit(1)
         os.close(memory)
         _say(control, Warmed(_new_libraries(before), monotonic() - began))
+        guard.outlive_parent()  # it watches the program itself, from here on
         live(mother, control)
     finally:
         os._exit(1)
@@ -139,7 +180,7 @@ def _become_template(wish: Bring, descriptors: list[int]) -> NoReturn:
 is_opening = False  # a template imports what it needs of the program
 
 
-def _open(wish: Bring, unpacking: Unpacking) -> Mother:
+def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
     global is_opening
     is_opening = True
     circumstances = unpacking.next()
@@ -151,10 +192,12 @@ def _open(wish: Bring, unpacking: Unpacking) -> Mother:
     if unlike and must_be_like:
         raise RuntimeError("the program has changed " + ", ".join(unlike[:3]))
     is_opening = False
+    unlike.tell()
     return Mother(
         job=job,
         status=status,
         main_pid=wish.main_pid,
+        main=main,
         forked=False,
         by_kernel=False,
         positions={},

@@ -130,7 +130,7 @@ def send(sock: socket.socket, data: bytes, riders: Sequence[int]) -> None:
             poller.register(sock, select.POLLOUT)
             poller.poll(1000 * SEND_S)
             socket.send_fds(sock, [data], riders)
-    except (BrokenPipeError, ConnectionResetError) as error:
+    except (BlockingIOError, BrokenPipeError, ConnectionResetError) as error:
         raise OriginGone from error
 
 

@@ -314,6 +314,8 @@ class ProcessBackend:
         seat, life = line.seat, line.life
         if frame.kind is Kind.PARCELS:
             return self._parcels(line, frame)
+        if frame.kind is Kind.NOTICED:
+            return Notice(None, seen=(seat, pickle.loads(frame.body)))
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))
         self._one_got_going = True

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import mmap
 import os
@@ -39,7 +40,6 @@ from .faithful import Unsendable, ways
 
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
-RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
 
 
 class CostsTooMuch(Exception):
@@ -74,9 +74,13 @@ class Payload:
     """Pickled things in memory of their own, and the descriptors they need."""
 
     memory: Descriptor
-    riders: Sequence[int]
+    riders: Sequence[Descriptor]
     bytes: int
     seconds: float
+
+    def close(self) -> None:
+        for each in (self.memory, *self.riders):
+            each.close()
 
 
 def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
@@ -92,6 +96,8 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
         pickler = _Pickler(stream, script_by_name=False, beside=stream.put_beside)
         try:
             pickler.dump(circumstances)
+        except CostsTooMuch:
+            raise
         except Exception as error:
             path, part, why = _find(circumstances, "", str(error))
             raise Unsendable(
@@ -108,8 +114,6 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
         pickler.dump(pickler.of_script)
     finally:
         context.set_spawning_popen(None)
-    if len(carrier.riders) > RIDERS:
-        raise CostsTooMuch(f"it holds {len(carrier.riders)} descriptors")
     memory, size = stream.lay_out()
     return Payload(memory, carrier.riders, size, monotonic() - began)
 
@@ -227,14 +231,18 @@ class _Carrier:
     DupFd = _Rider
 
     def __init__(self) -> None:
-        self.riders: list[int] = []
+        self.riders: list[Descriptor] = []
 
     def duplicate_for_child(self, descriptor: int) -> int:
-        self.riders.append(descriptor)
+        """Keep one of our own: whoever gave it may be gone when all is packed."""
+        self.riders.append(Descriptor(os.dup(descriptor)))
         return len(self.riders) - 1
 
 
 # ---- pickling -----------------------------------------------------------------------------------
+
+
+_OF_TORCH = (torch.Tensor, torch.UntypedStorage, torch.storage.TypedStorage)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -248,18 +256,29 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._script_by_name = script_by_name
         self.of_script: dict[str, Any] = {}  # classes and functions that were sent, by name
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        # torch's own way with tensors moves the caller's memory.
-        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, torch.Tensor)}
-        self.dispatch_table = ChainMap(ways({}), theirs, cloudpickle.Pickler.dispatch_table)
+        # torch's own way with tensors and what is behind them moves the caller's memory.
+        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
+        self.dispatch_table = ChainMap(ways(), theirs, cloudpickle.Pickler.dispatch_table)
         super().__init__(file, protocol=5, buffer_callback=beside)  # last: it looks for the table
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType):
+        if isinstance(obj, type | FunctionType | _Remembering):
             if _found_by_name(obj, script_by_name=self._script_by_name):
                 return NotImplemented
-            if obj.__module__ == "__main__" and obj.__qualname__ == obj.__name__:
-                self.of_script[obj.__name__] = obj
+            name: str = obj.__name__
+            if obj.__module__ == "__main__" and vars(sys.modules["__main__"]).get(name) is obj:
+                self.of_script[name] = obj
+        if type(obj) is _Remembering:
+            return _remember, (obj.__wrapped__, obj.cache_parameters())
         return super().reducer_override(obj)
+
+
+_Remembering: Any = type(functools.lru_cache(len))
+
+
+def _remember(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """Make a function anew that remembers its results; so far it has none."""
+    return functools.lru_cache(**parameters)(function)
 
 
 def _found_by_name(thing: Any, *, script_by_name: bool) -> bool:

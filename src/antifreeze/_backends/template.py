@@ -65,6 +65,7 @@ class Template:
         self.pidfd: Descriptor | None = None
         self.unfit: Unfit | None = None
         self._process: BaseProcess | None = None  # if it is a child of this one
+        self._home: nursery.Nursery | None = None  # if it is not
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         sock.setblocking(False)
@@ -77,6 +78,7 @@ class Template:
             job=job,
             status=status,
             main_pid=os.getpid(),
+            main=None,
             forked=True,
             by_kernel=threading.current_thread() is threading.main_thread(),
             positions=positions(),
@@ -121,14 +123,16 @@ class Template:
             payload = pack(Circumstances.collect(whole=False), terms, job, choice.bounds)
         ours, theirs = _channel()
         try:
-            nursery.present().bring(theirs, payload)
+            home = nursery.present()
+            home.bring(theirs, payload)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-            payload.memory.close()
+            payload.close()
         template = cls(ours)
+        template._home = home
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
 
@@ -171,8 +175,8 @@ class Template:
                 self.unfit = said
             case Warmed(modules=modules, seconds=seconds):
                 self._warmed(seconds)
-                if modules:
-                    nursery.present().warm(modules)
+                if self._home is not None:
+                    self._home.warm(modules)
 
     def is_gone(self, within_s: float = 0.0) -> bool:
         if self.pidfd is None:  # from the nursery, and on its way: its channel is with nobody else
@@ -197,7 +201,8 @@ class Template:
 
     def kill(self) -> None:
         if self.pidfd is None:
-            nursery.end()  # it does not answer
+            assert self._home is not None
+            self._home.kill()  # it does not answer
             return
         with contextlib.suppress(OSError):  # not by its pid, which may be another's by now
             signal.pidfd_send_signal(self.pidfd.number, signal.SIGKILL)
@@ -330,23 +335,27 @@ class Templates:
         return self._present
 
     def _make(self) -> Template:
+        warn_of_connections(self._job.dataset)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
                 return Template.bring(self._job, self._status, self._lineage)
             except OriginGone:
-                nursery.end()
                 self._count_stillborn()
-            except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort) as error:
-                if not self._lineage.refuse(error):
-                    raise
-        warn_of_connections(self._job.dataset)
+            except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
+                self._refuse(error)
         return Template.fork(self._job, self._status)
 
     def _count_stillborn(self) -> None:
         self._stillborn += 1
-        words = "the clean process ends before it is there"
-        if self._stillborn >= STILLBORN and not self._lineage.refuse(words):
-            raise ChildProcessError(words)
+        if self._stillborn >= STILLBORN:
+            self._refuse(ChildProcessError("the clean process ends before it is there"))
+
+    def _refuse(self, error: Exception) -> None:
+        """Go another way, or raise."""
+        if not self._lineage.refuse(error):
+            if isinstance(error, TransportFailed):
+                raise error
+            raise TransportFailed.cannot_start(str(error)) from error
 
     def _bury(self) -> None:
         """Take note of the end of the present template."""

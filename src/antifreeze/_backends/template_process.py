@@ -27,7 +27,6 @@ from .._worker.files import own_offsets
 from .._worker.main import prepare, run
 from .._worker.spec import Job
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
-from .sending import SentJob
 
 QUIT = "quit"
 MESSAGE = 64 * 1024  # bytes, of one message, at most
@@ -61,9 +60,10 @@ class Warmed:
 class Mother:
     """What a template must know."""
 
-    job: Job | SentJob  # where it is sent, it arrives as the job
+    job: Job
     status: StatusBoard
     main_pid: int
+    main: Descriptor | None  # tells the end of the main process; None: its parent
     forked: bool  # from the main process
     by_kernel: bool  # it was started by a thread that lives as long as the main process
     positions: dict[int, int]  # in inherited files, as they were at the fork
@@ -77,7 +77,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         prepare(forked=mother.forked)
         guard.pass_on(mother.handled, to=mother.main_pid)
         guard.unblock_interrupts()
-        main = guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)
+        main = mother.main or guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)
         # Children are what it is for; those it forks may have none, as torch's workers.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         own_offsets(mother.positions)
@@ -127,7 +127,6 @@ class _Nest:
 
     def _bear(self, wanted: Wanted, channel: Descriptor) -> None:
         mother = self._mother
-        assert isinstance(mother.job, Job)
         spec = wanted.spec(mother.job, mother.status, prepared=True, forgets=mother.handled)
         # Blocked until the child knows what to do with it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

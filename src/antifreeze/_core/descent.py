@@ -71,7 +71,7 @@ class Choice:
     @property
     def is_hazard(self) -> bool:
         """Say whether a fork may freeze, not only be slow."""
-        return self.bounds is AGAINST_FREEZES
+        return self.bounds == AGAINST_FREEZES
 
     def after_refusal(self, words: str) -> Choice | None:
         """Choose again, since the dataset cannot be sent to the nursery; None: there is no way."""

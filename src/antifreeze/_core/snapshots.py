@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .accounts import LoopAccount, WorkAccount
 from .faults import Fault
 from .messages import frozen
 from .seats import LifeState, Seat, SeatState
@@ -38,6 +39,35 @@ class SupervisorSnapshot:
     seats: tuple[SeatSnapshot, ...]
     faults: tuple[Fault, ...]  # the last ones
     faults_seen: int
+
+
+@frozen
+class DriverSnapshot:
+    """One iterator, for outside eyes."""
+
+    supervisor: SupervisorSnapshot
+    waited_s: float
+    away_s: float
+    asks: int
+    parcels: int
+    fetch_s: float
+    collate_s: float
+    pack_s: float
+
+    @classmethod
+    def of(
+        cls, supervisor: SupervisorSnapshot, loop: LoopAccount, work: WorkAccount
+    ) -> DriverSnapshot:
+        return cls(
+            supervisor=supervisor,
+            waited_s=loop.waited_s,
+            away_s=loop.away_s,
+            asks=loop.asks,
+            parcels=work.parcels,
+            fetch_s=work.fetch_s,
+            collate_s=work.collate_s,
+            pack_s=work.pack_s,
+        )
 
 
 def snapshot_seat(seat: Seat) -> SeatSnapshot:

@@ -102,8 +102,8 @@ class Supervisor:
         return self._run is Run.CLOSED
 
     @property
-    def broken(self) -> bool:
-        return self._run is Run.BROKEN
+    def run(self) -> Run:
+        return self._run
 
     def check(self) -> Iterator[str]:
         from . import soundness
@@ -176,7 +176,7 @@ class Supervisor:
             self._answer_loop(now, out)
         if self._ledger.pending and self._run is Run.RUNNING:
             self._deal_pending(now, out)
-            if self.broken and self._loop is Loop.WAITING:
+            if self.run is Run.BROKEN and self._loop is Loop.WAITING:
                 self._answer_loop(now, out)
         self._draw_ahead(out)
 

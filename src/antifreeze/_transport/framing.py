@@ -29,6 +29,7 @@ class Kind(IntEnum):
     READY = 16
     EPOCH_BEGUN = 17
     PARCELS = 18
+    NOTICED = 19
 
 
 _KINDS = {int(kind): kind for kind in Kind}

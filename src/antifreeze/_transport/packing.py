@@ -326,9 +326,11 @@ def parts(obj: Any) -> list[tuple[str, Any]]:
         return [(f".{name}", getattr(obj, name)) for name in obj._fields]
     if isinstance(obj, list | tuple | set | frozenset):
         return [(f"[{place}]", value) for place, value in enumerate(obj)]
-    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):  # it may have slots
+    if isinstance(obj, type):
+        return []
+    if isinstance(getattr(obj, "__dict__", None), dict):
+        return [(f".{name}", value) for name, value in vars(obj).items()]
+    if dataclasses.is_dataclass(obj):  # with slots
         names = [field.name for field in dataclasses.fields(obj)]
         return [(f".{name}", getattr(obj, name)) for name in names if hasattr(obj, name)]
-    if isinstance(getattr(obj, "__dict__", None), dict) and not isinstance(obj, type):
-        return [(f".{name}", value) for name, value in vars(obj).items()]
     return []

@@ -10,6 +10,7 @@ from operator import length_hint
 from typing import Any, Protocol
 
 from .._clock import monotonic
+from .._core.traps import StreamEnded
 from .._transport.words import shown
 from .randomness import COLLATING, FIRST, Randomness
 from .spec import Job
@@ -42,6 +43,8 @@ class Fetcher:
         self._room = room
         self._stream: Iterator[Any] | None = None
         self._over = False
+        self._error = ""  # of the stream, the last time it was asked
+        self._given = self._dropped = 0  # samples of the stream
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self.fetch_s = 0.0
@@ -151,25 +154,34 @@ class Fetcher:
         if self._randomness is not None and self._randomness.sows:
             self._randomness.sow(place)
 
+    @property
+    def ending(self) -> StreamEnded:
+        """Say how the stream ended."""
+        return StreamEnded(self._given, self._dropped, self._error)
+
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None
-        if self._over:
+        wanted = len(indices) if self._job.auto_collation else 1
+        samples = self._take(stream, wanted)
+        if not samples:
             raise StreamOver
-        if not self._job.auto_collation:
-            try:
-                return next(stream)
-            except StopIteration:
-                self._over = True
-                raise StreamOver from None
-        samples = []
-        for _ in indices:
-            try:
+        if self._job.drop_last and len(samples) < wanted:
+            self._dropped = len(samples)
+            raise StreamOver
+        self._given += len(samples)
+        return samples if self._job.auto_collation else samples[0]
+
+    def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:
+        samples: list[Any] = []
+        try:
+            while len(samples) < wanted and not self._over:
                 samples.append(next(stream))
-            except StopIteration:
-                self._over = True
-                break
-        if not samples or (self._job.drop_last and len(samples) < len(indices)):
-            raise StreamOver
+                self._error = ""
+        except StopIteration:
+            self._over = True
+        except Exception as error:
+            self._error = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise
         return samples
 
     def _names(self, indices: Any) -> str:

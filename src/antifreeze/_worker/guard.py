@@ -101,6 +101,17 @@ def unblock_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
+def end_with_parent(pid: int) -> None:
+    """Have the kernel end this process with the one that forked it."""
+    _ask_kernel()
+    if os.getppid() != pid:
+        os._exit(1)
+
+
+def outlive_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, 0)
+
+
 def _ask_kernel() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

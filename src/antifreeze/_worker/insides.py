@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..data.per_worker import per_worker
+
 # How deep to look in attributes, lists and dicts: what a Compose in a Compose in a Subset of a
 # Subset holds is eight steps away.
 DEPTH = 8
@@ -45,7 +47,7 @@ def _inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
     # Never by a method that a class may have made its own, nor by `isinstance`, which may ask the
     # object: to look must not load anything.
     kind: Any = type(thing)
-    if issubclass(kind, type | ModuleType):
+    if issubclass(kind, type | ModuleType | per_worker):
         return
     if issubclass(kind, dict):
         entries = list(itertools.islice(dict.items(thing), LOOKED_AT_IN_ONE))

@@ -22,6 +22,7 @@ from .._transport.tickets import Task, decode_tickets
 from ..errors import TransportFailed
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
+from .observing import Attributes, first_batch
 from .outbox import Outbox
 from .randomness import Randomness, salts_in
 from .spec import EpochBrief, WorkerSpec
@@ -36,9 +37,11 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
     while True:
         kind, body = channel.receive(outbox.flush)
         if kind is Kind.STOP:
+            desk.look_back()
             return
         if kind is Kind.BEGIN_EPOCH:
             outbox.clear()  # of an epoch that is over
+            desk.look_back()
             brief = pickle.loads(body)
             desk.open(brief, first=False)
             channel.say(Kind.EPOCH_BEGUN, brief.epoch)
@@ -66,11 +69,14 @@ class Desk:
         self._randomness: Randomness | None = None  # of samples; streams have none
         self._broken: BaseException | None = None  # what setting up raised
         self._told = False
+        self._is_first = True  # the next batch of a stream
+        self._were: Attributes | None = None
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
         """Prepare for an epoch. An error here is the answer to the tickets that follow."""
         spec, shared_seed = self._spec, brief.shared_seed
         self._fetcher, self._broken, self._told = None, None, False
+        self._is_first = spec.job.streams and spec.job.num_workers > 1
         doing = "preparing the dataset"
         try:
             if isinstance(spec.job.dataset, IterDataPipe) and shared_seed is not None:
@@ -86,6 +92,7 @@ class Desk:
             if first and not spec.job.streams:
                 doing = "looking for generators in the dataset"
                 self._randomness = Randomness(*roots, salts=salts)
+                self._were = Attributes(spec.job.dataset)
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)
             doing = "calling iter() on the dataset"
@@ -115,6 +122,7 @@ class Desk:
                 fetcher.load(indices, task.position)
             ]  # in a list, so that it can be let go of below
         except StreamOver:
+            self._outbox.tell(fetcher.ending)
             timings = Timings(begun_at=begun_at, sealed_at=monotonic())
             self._outbox.send(task.number, Outcome.ENDED, None, timings)
             return True
@@ -138,6 +146,9 @@ class Desk:
         packed = pack(batch[0], self._arena)
         batch.clear()
         filled = self._arena.filled() if packed.slab_bytes else None
+        if self._is_first:
+            self._is_first = False
+            self._outbox.tell(first_batch(packed, None if filled is None else filled.view))
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = self._timings(fetcher, begun_at, loaded_at)
@@ -149,6 +160,11 @@ class Desk:
             timings = self._timings(fetcher, begun_at, loaded_at)
             self._outbox.send(task.number, Outcome.LOADED, inside, timings)
             return True
+
+    def look_back(self) -> None:
+        """Tell what the epoch has left in the dataset of this process."""
+        if self._were is not None:
+            self._outbox.tell(self._were.grown(self._spec.job.dataset))
 
     def _refuse(self, task: Task, begun_at: float) -> None:
         timings = Timings(begun_at=begun_at, sealed_at=monotonic())

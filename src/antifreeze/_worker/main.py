@@ -14,6 +14,7 @@ from .channel import Channel, MainGone
 from .collate import collate_into
 from .files import own_offsets, positions
 from .loop import serve
+from .observing import Info
 from .pools import cap_pools
 from .seeding import seed_worker
 from .spec import WorkerSpec
@@ -58,6 +59,6 @@ def _settle(spec: WorkerSpec) -> None:
     job = spec.job
     seed = seed_worker(job.base_seed, spec.seat)
     # `torch.utils.data.get_worker_info()` reads this name; there is no public way to set it.
-    torch_data.worker._worker_info = torch_data.worker.WorkerInfo(
+    torch_data.worker._worker_info = Info(
         id=spec.seat, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )

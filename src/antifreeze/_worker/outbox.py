@@ -15,6 +15,7 @@ from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.pace import BUNDLE_BYTES
+from .._core.traps import Observation
 from .._transport.arena import Slab
 from .._transport.framing import Kind
 from .._transport.packing import Packed
@@ -116,6 +117,11 @@ class Outbox:
         with self._lock:
             self.flush()
             self._transmit(bundle)
+
+    def tell(self, seen: Observation | None) -> None:
+        """Tell what was noticed, if anything was."""
+        if seen is not None:
+            self._channel.say(Kind.NOTICED, seen)
 
     def _look(self) -> None:
         """Send what has waited too long, whatever the worker is busy with. In the thread."""

@@ -1,0 +1,1 @@
+"""Tests of what users put in their datasets."""

@@ -1,0 +1,300 @@
+"""Where torch's behaviour is a trap: the same data, and one warning that names cause and remedy."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.data as torch_data
+from torch.utils.data import IterableDataset, get_worker_info
+
+from antifreeze import DataLoader
+
+
+class Whole(IterableDataset[int]):
+    """Every worker yields everything."""
+
+    def __init__(self, length: int = 8) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.length))
+
+
+class Parted(Whole):
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        assert info is not None
+        return itertools.islice(range(self.length), info.id, None, info.num_workers)
+
+
+class Zeros(Whole):
+    """Parted, and all the same."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        assert info is not None
+        return iter([0] * (self.length // info.num_workers))
+
+
+class Noise(Whole):
+    """Needs no parting: every worker draws its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(self.length):
+            yield int(torch.randint(1_000_000, ()))
+
+
+def quietly(loader: Any, epochs: int = 1) -> list[Any]:
+    """Loop over a loader where any warning is an error; give the batches of the last epoch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(epochs):
+            got = list(loader)
+    return got
+
+
+def warned(loader: Any, match: str, epochs: int = 2) -> tuple[list[Any], str]:
+    """Loop over a loader that warns once, at the line of the loop; give its batches and that."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(epochs):
+            got = list(loader)
+    (warning,) = [each for each in caught if match in str(each.message)]
+    assert Path(warning.filename) == Path(__file__)
+    assert str(warning.message).startswith("antifreeze: ")
+    return got, str(warning.message)
+
+
+def values(batches: list[Any]) -> list[Any]:
+    return [batch.tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("batch_size", [2, None])
+def test_workers_that_all_yield_everything(batch_size: int | None, persistent: bool) -> None:
+    arguments: dict[str, Any] = {"batch_size": batch_size, "num_workers": 2}
+    loader = DataLoader(Whole(), persistent_workers=persistent, **arguments)
+    got, text = warned(loader, "begin with the same batch")
+    assert "every sample comes 2 times an epoch" in text
+    assert "get_worker_info" in text
+    if batch_size is not None:
+        assert values(got) == values(list(torch_data.DataLoader(Whole(), **arguments)))
+    loader._iterator = None
+
+
+def test_large_batches_are_compared_to_the_end() -> None:
+    class Black(IterableDataset[torch.Tensor]):
+        """The first worker's and the second's differ in their last pixel only."""
+
+        def __init__(self) -> None:
+            self.last = 0
+
+        def __iter__(self) -> Iterator[torch.Tensor]:
+            picture = torch.zeros(3, 200, 200)
+            picture[-1, -1, -1] = self.last
+            yield picture
+
+    def part(worker: int) -> None:
+        get_worker_info().dataset.last = worker  # type: ignore[union-attr]
+
+    quietly(DataLoader(Black(), 1, num_workers=2, worker_init_fn=part))
+    warned(DataLoader(Black(), 1, num_workers=2), "begin with the same batch")
+
+
+@pytest.mark.parametrize("dataset", [Parted(), Zeros(), Noise()], ids=["parted", "zeros", "noise"])
+def test_streams_that_are_parted_or_need_not_be(dataset: Any) -> None:
+    quietly(DataLoader(dataset, 2, num_workers=2), epochs=2)
+    quietly(DataLoader(Whole(), 2, num_workers=1))
+
+
+def test_drop_last_that_drops_most_of_an_iterable() -> None:
+    arguments: dict[str, Any] = {"batch_size": 8, "num_workers": 2, "drop_last": True}
+    got, text = warned(DataLoader(Parted(14), **arguments), "drop_last")
+    assert got == list(torch_data.DataLoader(Parted(14), **arguments)) == []
+    assert "drop_last dropped 14 of 14 samples: each of the 2 workers" in text
+    quietly(DataLoader(Parted(30), **arguments))
+
+
+class Settled:
+    """A map-style dataset with attributes of all kinds."""
+
+    def __init__(self) -> None:
+        self.epoch, self.transform, self.file = 0, str, None
+        self.count, self.bad, self.cache, self.is_open = 0, [], {}, False  # type: ignore[var-annotated]
+        self.shared = torch.zeros(1).share_memory_()
+        self.counts = False
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        self.is_open, self.file, self.cache[index] = True, object(), index  # type: ignore[assignment]
+        self.shared[0] = 1
+        if self.counts:
+            self.count += 1
+            self.bad.append(index)
+        return index + 100 * self.epoch
+
+
+def test_attributes_changed_in_the_main_process_with_persistent_workers() -> None:
+    dataset = Settled()
+    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    quietly(loader, epochs=2)
+    dataset.shared[0] = 2  # they see that
+    dataset.file = open(__file__)  # type: ignore[assignment] # noqa: SIM115 - there was none
+    quietly(loader)
+    dataset.file.close()  # type: ignore[attr-defined]
+    dataset.epoch, dataset.transform = 1, repr  # type: ignore[assignment]
+    got, text = warned(loader, "persistent workers do not see it")
+    assert values(got) == [[0, 1, 2, 3], [4, 5, 6, 7]]  # as torch's
+    assert "dataset.epoch (0, now 1), dataset.transform have changed in this process" in text
+    loader._iterator = None
+
+
+def test_attributes_changed_where_workers_are_made_anew_are_seen() -> None:
+    dataset = Settled()
+    loader = DataLoader(dataset, 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    quietly(loader)
+    dataset.epoch = 1
+    assert values(quietly(loader)) == [[100, 101, 102, 103], [104, 105, 106, 107]]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_attributes_changed_in_workers(persistent: bool, wrapped: bool) -> None:
+    dataset: Any = Settled()
+    dataset.counts = True
+    inner = dataset
+    if wrapped:
+        dataset = torch_data.Subset(dataset, range(8))
+    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=persistent)  # type: ignore[var-annotated]
+    _, text = warned(loader, "in a worker")
+    path = "dataset.dataset" if wrapped else "dataset"
+    assert f"{path}.count (0, now 8), {path}.bad (0 items, now 8) have changed in a worker" in text
+    assert inner.count == 0
+    loader._iterator = None
+
+
+# ---- two loops -----------------------------------------------------------------------------------
+
+
+def persistent(length: int = 8) -> DataLoader[Any]:
+    return DataLoader(range(length), 2, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
+
+
+def test_two_loops_at_once_have_workers_each() -> None:
+    loader = persistent()
+    pairs = []
+    with pytest.warns(UserWarning, match="busy with another loop") as caught:
+        for first in loader:
+            pairs += [(first.tolist(), second.tolist()) for second in loader]
+    assert len(caught) == 1 and caught[0].filename == __file__
+    batches = [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert pairs == list(itertools.product(batches, batches))
+    loader._iterator = None
+
+
+def test_a_loader_zipped_with_itself() -> None:
+    loader = persistent()
+    with pytest.warns(UserWarning, match="busy with another loop"):
+        pairs = [(one.tolist(), two.tolist()) for one, two in zip(loader, loader, strict=True)]
+    assert pairs == [([n, n + 1], [n, n + 1]) for n in (0, 2, 4, 6)]
+    loader._iterator = None
+
+
+def test_a_loop_that_was_left_is_nobody() -> None:
+    loader = persistent(400)
+    pids = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            for _ in loader:
+                pids |= {worker.pid for worker in loader._iterator._workers}  # type: ignore[union-attr]
+                break
+    assert len(pids) == 2
+    loader._iterator = None
+
+
+def test_a_loop_whose_frame_a_traceback_keeps_is_nobody() -> None:
+    loader = persistent(400)
+
+    def loop() -> None:
+        for _ in loader:
+            raise ValueError("out of memory, say")
+
+    try:
+        loop()
+    except ValueError:
+        kept = sys.exc_info()  # as a notebook does
+    workers = [worker.pid for worker in loader._iterator._workers]  # type: ignore[union-attr]
+    assert len(quietly(loader)) == 200
+    assert [worker.pid for worker in loader._iterator._workers] == workers  # type: ignore[union-attr]
+    assert kept[1] is not None
+    del kept
+    loader._iterator = None
+
+
+# ---- streams that raise --------------------------------------------------------------------------
+
+
+class Breaks(Whole):
+    def __iter__(self) -> Iterator[int]:
+        for number in range(self.length):
+            if number == 3:
+                raise ValueError("bad line 3")
+            yield number
+
+
+class GoesOn(Whole):
+    """Its iterator can be asked again after an error."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.next = -1
+        return self
+
+    def __next__(self) -> int:
+        self.next += 1
+        if self.next == 3:
+            raise ValueError("bad line 3")
+        if self.next >= self.length:
+            raise StopIteration
+        return self.next
+
+
+def all_that_comes(iterator: Any) -> list[int]:
+    got: list[int] = []
+    while True:
+        try:
+            got.append(int(next(iterator)))
+        except ValueError:
+            continue
+        except StopIteration:
+            return got
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_ended_with_its_error(workers: int) -> None:
+    with pytest.warns(UserWarning, match="ended with its error") as caught:
+        got = all_that_comes(iter(DataLoader(Breaks(), None, num_workers=workers)))
+    assert got == all_that_comes(iter(torch_data.DataLoader(Breaks(), None, num_workers=workers)))
+    assert got == [0, 1, 2]
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert "the stream of worker 0 ended with its error (ValueError: bad line 3)" in str(
+        warning.message
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_goes_on_after_an_error(workers: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = all_that_comes(iter(DataLoader(GoesOn(), None, num_workers=workers)))
+    assert got == [0, 1, 2, 4, 5, 6, 7]
