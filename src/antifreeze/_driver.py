@@ -339,7 +339,8 @@ class Driver:
         new = self._supervisor.faults.seen - self._faults_told
         self._faults_told = self._supervisor.faults.seen
         for fault in list(self._supervisor.faults.latest)[-new:]:
-            if fault.kind in GOES_ON and not self.closed:
+            told = fault.ending is not None and fault.ending.told
+            if fault.kind in GOES_ON and not (told or self.closed):
                 error = error_for(fault, self._label(fault))
                 said = str(error).splitlines()[0]
                 logger.warning("antifreeze: %s %s", said, GOES_ON[fault.kind])

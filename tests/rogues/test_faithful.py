@@ -48,15 +48,13 @@ def forked(thing: Any, question: Any) -> Any:
 # ---- tensors -------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
-@pytest.mark.parametrize("what", ["subclass", "storage", "quantized", "conjugated"])
+@pytest.mark.parametrize("what", ["subclass", "storage", "conjugated"])
 def test_memory_behind_other_kinds_of_tensors_is_not_moved_either(what: str) -> None:
     array = np.zeros(50_000, np.float32)
     plain = torch.from_numpy(array)
     things: dict[str, Any] = {
         "subclass": lambda: plain.as_subclass(Special),
         "storage": plain.untyped_storage,
-        "quantized": lambda: torch.quantize_per_tensor(plain, 0.5, 0, torch.qint8),
         "conjugated": lambda: torch.view_as_complex(plain.view(-1, 2)).conj(),
     }
     thing = things[what]()
@@ -334,8 +332,7 @@ def test_a_dataset_that_does_not_open_is_forked_and_its_error_told_in_short(
 ) -> None:
     with another_thread():
         assert [int(each) for each in DataLoader(Fails(size), num_workers=1)] == [0, 1]  # type: ignore[arg-type]
-    told = [record.getMessage() for record in caplog.records if "are forked" in record.getMessage()]
-    (text,) = told
+    (text,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert "ValueError: xxx" in text
     assert len(text) < 5000
 

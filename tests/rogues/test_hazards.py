@@ -221,7 +221,8 @@ def test_a_thread_of_a_native_library_is_named() -> None:
     started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
     number = ctypes.c_ulong()
     nap = ctypes.cast(LIBC.sleep, started)
-    assert LIBC.pthread_create(ctypes.byref(number), None, nap, ctypes.c_void_p(1)) == 0
+    assert LIBC.pthread_create(ctypes.byref(number), None, nap, ctypes.c_void_p(2)) == 0
+    time.sleep(0.2)  # until it sleeps
     assert choice_now().why == "another thread runs here (of a native library)"
     assert LIBC.pthread_join(number, None) == 0
     give_up = time.monotonic() + 10

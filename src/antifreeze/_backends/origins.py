@@ -87,6 +87,7 @@ class Orphaned:
     """The parent of all lives is gone itself, and takes them with it. No word of them follows."""
 
     words: str
+    told: bool = False  # the user knows why
 
 
 News = Born | Refused | Exited | Orphaned

@@ -2,8 +2,8 @@
 
 The pool of GNU OpenMP (torch, scikit-learn) that was used before a fork hangs the child that uses
 it, for ever. So it is laid down before the fork; whoever needs it next makes it anew, on both
-sides. So is OpenCV's, which a child could not make smaller. Others need nothing: OpenBLAS, MKL and
-Intel's OpenMP look after themselves at a fork.
+sides. So is OpenCV's, which a child could not make smaller. Others look after themselves at a fork:
+OpenBLAS, MKL and Intel's OpenMP.
 """
 
 from __future__ import annotations
@@ -57,22 +57,32 @@ def _loaded() -> list[bytes]:
 def blas_threads() -> int:
     """Count the threads that OpenBLAS keeps beside the one that calls it. (threadpoolctl says so
     as well, in 4 ms.)"""
-    return sum(
-        ask() - 1
-        for path in _loaded()
-        if b"openblas" in os.path.basename(path) and (ask := _blas_count(path)) is not None
-    )
+    return sum(count.value - 1 for count in _blas_counts())
+
+
+def one_blas_thread() -> None:
+    """Have OpenBLAS use one thread in this forked process.
+
+    Not by its own function: here that starts all of its threads first, and where this fails it
+    interrupts the program.
+    """
+    for count in _blas_counts():
+        count.value = 1
+
+
+def _blas_counts() -> list[ctypes.c_int]:
+    found = [_blas_count(path) for path in _loaded() if b"openblas" in os.path.basename(path)]
+    return [count for count in found if count is not None]
 
 
 @functools.cache
-def _blas_count(path: bytes) -> ctypes._NamedFuncPointer | None:
-    library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
-    for prefix in ("", "scipy_"):  # numpy's and scipy's wheels rename it
-        for suffix in ("", "64_", "_64", "64"):
-            found = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
-            if found is not None:
-                return found  # type: ignore[no-any-return]
-    return None
+def _blas_count(path: bytes) -> ctypes.c_int | None:
+    """Give the number of threads that an OpenBLAS uses: a variable that it exports."""
+    try:
+        library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
+        return ctypes.c_int.in_dll(library, "blas_cpu_number")
+    except (OSError, ValueError):  # unloaded meanwhile, or built otherwise
+        return None
 
 
 @functools.cache

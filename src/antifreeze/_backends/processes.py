@@ -380,7 +380,7 @@ class ProcessBackend:
     def _hear(self) -> None:
         for news in self._origin.hear():
             if isinstance(news, Orphaned):
-                self._orphan(Ending(words=news.words))
+                self._orphan(Ending(words=news.words, told=news.told))
             else:
                 self._take(news)
 

@@ -362,10 +362,9 @@ class Templates:
         template, self._present = self._present, None
         assert template is not None
         self._news.extend(template.read())
-        self._news.append(Orphaned(template.how_it_ended()))
+        told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
+        self._news.append(Orphaned(template.how_it_ended(), told))
         self._waiting.end(template)
         template.close()
-        if template.unfit is not None:
-            self._lineage.refuse(template.unfit.words)
-        elif template.pid is None:
+        if template.pid is None:
             self._count_stillborn()

@@ -26,6 +26,7 @@ from .._worker import guard
 from .._worker.files import own_offsets
 from .._worker.main import prepare, run
 from .._worker.spec import Job
+from . import pools
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
 
 QUIT = "quit"
@@ -75,6 +76,8 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
     code = 1
     try:
         prepare(forked=mother.forked)
+        if mother.forked:
+            pools.one_blas_thread()
         guard.pass_on(mother.handled, to=mother.main_pid)
         guard.unblock_interrupts()
         main = mother.main or guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)

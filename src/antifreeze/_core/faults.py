@@ -33,6 +33,7 @@ class Ending:
     signal: int | None = None
     words: str = ""  # what the backend knows beyond the numbers, e.g. a start-up traceback
     refused: bool = False  # there was no life at all: the machine gave no process for it
+    told: bool = False  # the user knows why, in other words
 
 
 @frozen

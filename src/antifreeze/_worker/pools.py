@@ -32,7 +32,7 @@ def cap_pools(*, forked: bool) -> None:
     torch.set_num_threads(1)
     if not forked:
         # For good: a limit ends when it is told to. (In a forked process OpenBLAS answers it by
-        # starting all of its threads, and where that fails it interrupts the program.)
+        # starting all of its threads: see `one_blas_thread` of the backends.)
         ThreadpoolController().limit(limits=1)
     if (opencv := sys.modules.get("cv2")) is not None:
         opencv.setNumThreads(1)
