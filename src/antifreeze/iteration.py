@@ -50,8 +50,10 @@ if TYPE_CHECKING:
 # siblings, each of hundreds of gigabytes, are forked before it, it takes longer.
 FORKED_S = 15.0
 FORK_S = 1.0  # more for each worker
-# For one that comes from a clean process, which imports the program's libraries first.
+# For one that comes from a clean process, which imports the program's libraries first; and if
+# there is another way.
 CLEAN_S = 120.0
+CLEAN_OR_FORKED_S = 30.0
 
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
@@ -222,8 +224,9 @@ def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
     streams = loader._dataset_kind == _DatasetKind.Iterable
     source = Source.STREAMS if streams else Source.INDICES
-    start_s = CLEAN_S
-    if loader._lineage().choice.descent is Descent.MAIN:
+    choice = loader._lineage().choice
+    start_s = CLEAN_S if choice.asked_for else CLEAN_OR_FORKED_S
+    if choice.descent is Descent.MAIN:
         start_s = FORKED_S + FORK_S * loader.num_workers
     return Plan(
         seats=loader.num_workers,

@@ -149,7 +149,7 @@ class DataLoader(torch_data.DataLoader[T]):
         clean = start_method(self.multiprocessing_context) != "fork"
         kept: Lineage | None = self.__dict__.get("_descends")
         if kept is None or not kept.holds(clean=clean):
-            kept = self.__dict__["_descends"] = Lineage(clean=clean)
+            kept = self.__dict__["_descends"] = Lineage(self.dataset, clean=clean)
         return kept
 
 

@@ -301,18 +301,49 @@ def test_a_signal_to_its_parent_reaches_the_program() -> None:
 def test_what_cannot_be_carried_over_is_a_reason_to_fork_and_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    settings.HOLDER = settings.Holder()  # it was None, and is no plain value
+    reader, writer = os.pipe()
+    with open(reader), open(writer, "w") as stream:
+        handler = logging.StreamHandler(stream)  # nobody else could open that
+        logging.getLogger("of.this.test").addHandler(handler)
+        try:
+            with another_thread():
+                loader: DataLoader[Any] = DataLoader([1, 2], None, num_workers=1)  # type: ignore[arg-type]
+                assert list(loader) == [1, 2]
+                assert list(loader) == [1, 2]
+        finally:
+            logging.getLogger("of.this.test").removeHandler(handler)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
+    assert "are forked from this process although another thread runs here" in line
+    assert "logging handler" in line
+
+
+def test_what_the_program_has_put_into_its_own_modules_is_there_whatever_it_is() -> None:
+    settings.HOLDER = settings.Holder()  # it was None
     try:
-        with another_thread():
-            loader: DataLoader[Any] = DataLoader(settings.Holding(), None, num_workers=1)  # type: ignore[arg-type]
-            assert list(loader) == ["it is there"] * 2
-            assert list(loader) == ["it is there"] * 2
+        assert ask(settings.Holding(), lambda there: there[0]) == "it is there"
+        held = ask(settings.HOLDER, lambda there: (there is settings.HOLDER, type(there).__name__))
+        assert held == (True, "Holder")
     finally:
         settings.HOLDER = None
-    said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
-    (line,) = [text for text in said if "forked" in text]
-    assert "somebody else" in line
-    assert "tests.rogues.settings.HOLDER" in line
+
+
+def test_functions_of_a_module_see_each_others_changes_there_too() -> None:
+    def count(nothing: None) -> tuple[int, int]:
+        settings.count_up()
+        settings.count_up()
+        return settings.COUNT, settings.counted()
+
+    assert ask(None, count) == (2, 2)
+    assert settings.COUNT == 0
+
+
+def test_what_of_a_module_was_not_sent_is_imported_when_it_is_asked_for() -> None:
+    def ask_by_name(nothing: None) -> str:
+        from .settings import LATE
+
+        return LATE
+
+    assert ask(None, ask_by_name) == "not named by anybody"
 
 
 def test_an_authkey_for_managers_is_carried() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import gzip
+import io
 import mmap
 import multiprocessing
 import os
@@ -409,7 +412,7 @@ def test_no_interpreter_to_start(
     nursery.end()
     monkeypatch.setattr(spawn, "get_executable", lambda: None)
     assert forked(1, lambda there: there + 1) == 2
-    assert "the clean process ends before it is there" in caplog.text
+    assert "a clean process ends before it is ready" in caplog.text
     loader = DataLoader([1], num_workers=1, multiprocessing_context="spawn")  # type: ignore[arg-type, var-annotated]
     with pytest.raises(TransportFailed, match="no clean process could be had"):
         iter(loader)
@@ -465,3 +468,233 @@ def test_functions_that_remember_go_along() -> None:
         return number * number
 
     assert ask(square, lambda there: there(12)) == 144
+
+
+LIBC = ctypes.CDLL(None)
+LIBC.getenv.restype = ctypes.c_char_p
+
+
+def test_a_library_that_ctypes_has_loaded_goes_along_with_what_was_told_of_it() -> None:
+    assert ask(None, lambda nothing: LIBC.getenv(b"HOME")) == os.environ["HOME"].encode()
+
+
+# ---- arrays that share ---------------------------------------------------------------------------
+
+
+def test_views_of_one_array_stay_views_of_one_array() -> None:
+    whole = np.zeros((4, 5))
+    things = [whole, whole[1:3], whole.T, whole[::-1, ::2], whole.ravel()]
+
+    def write(there: Any) -> list[float]:
+        there[0][1, 2] = 7
+        told = [float(there[1][0, 2]), float(there[2][2, 1]), float(there[3][2, 1])]
+        return [*told, float(there[4][7])]
+
+    assert ask(things, write) == [7, 7, 7, 7]
+    assert whole.sum() == 0
+
+
+def test_a_window_that_slides_over_an_array_is_not_blown_up() -> None:
+    array = np.arange(1_000_000, dtype=np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view(array, 500)  # 4 GB, if it were copied
+    began = time.monotonic()
+    told = ask(windows, lambda there: (there.shape, float(there[10, 3]), there.flags.writeable))
+    assert told == ((999_501, 500), 13.0, False)
+    assert time.monotonic() - began < 30
+
+
+def test_an_array_and_a_tensor_of_the_same_memory_force_a_fork() -> None:
+    array = np.zeros(10)
+    pair = [array, torch.from_numpy(array)]
+
+    def write(there: Any) -> float:
+        there[0][0] += 1
+        return float(there[1][0])
+
+    assert forked(pair, write) == 1
+
+
+class Tagged(np.ndarray):
+    """A subclass, with an attribute."""
+
+    tag = ""
+
+
+def test_attributes_of_arrays_and_tensors_are_not_lost() -> None:
+    tensor = torch.ones(3)
+    tensor.label = "mine"  # type: ignore[attr-defined]
+    assert ask(tensor, lambda there: there.label) == "mine"
+    array = np.ones(3).view(Tagged)
+    array.tag = "yours"
+    assert forked(array, lambda there: there.tag) == "yours"
+    graded = torch.ones(3, requires_grad=True)
+    graded.sum().backward()
+    assert forked(graded, lambda there: there.grad.tolist()) == [1, 1, 1]
+
+
+def test_a_file_that_is_read_through_another_is_not_read_without_it(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "packed.gz", "wb") as packed:
+        packed.write(b"inside")
+    with gzip.open(tmp_path / "packed.gz") as opened, io.BufferedReader(opened) as reader:  # type: ignore[type-var]
+        assert forked(reader, lambda there: there.read(6)) == b"inside"
+
+
+def test_a_chain_of_things_too_long_to_pickle_is_no_crash() -> None:
+    chain: list[Any] = []
+    for _ in range(200_000):
+        chain = [chain]
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000_000)
+    try:
+        assert forked(chain, len) == 1
+        assert sys.getrecursionlimit() == 1_000_000
+    finally:
+        sys.setrecursionlimit(before)
+        while chain:
+            chain = chain[0]
+
+
+# ---- templates that do not get ready -------------------------------------------------------------
+
+
+class Leaves:
+    """Ends the process that opens it."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __setstate__(self, state: Any) -> None:
+        if state["how"] == "exit":
+            os._exit(3)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.parametrize("how", ["exit", "crash"])
+def test_a_dataset_that_ends_the_process_that_opens_it_is_forked(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with another_thread():
+        loader: DataLoader[Any] = DataLoader(Leaves(how), num_workers=1)  # type: ignore[arg-type]
+        assert [int(each) for each in loader] == [0, 1]
+        assert [int(each) for each in loader] == [0, 1]
+    assert caplog.text.count("are forked from this process although") == 1
+    assert "a clean process ends before it is ready" in caplog.text
+
+
+def test_what_was_refused_once_is_not_packed_for_the_next_loader(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dataset = Asked((number for number in range(3)), lambda thing: 1)
+    with another_thread():
+        for _ in range(3):
+            loader: DataLoader[Any] = DataLoader(dataset, None, num_workers=1)  # type: ignore[arg-type]
+            assert list(loader) == [1, 1]
+    assert caplog.text.count("are forked from this process although") == 1
+
+
+# ---- the program's own code ----------------------------------------------------------------------
+
+MODULE = """
+import logging, os
+print("imported", flush=True)
+logging.getLogger("program").addHandler(logging.FileHandler("train.log", mode="w"))
+os.environ["SIZE"] = "of the module"
+TABLE = {}
+
+class Rows:
+    scale = 1
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return TABLE["rows"][index] * self.scale, os.environ["SIZE"], version()
+
+def version():
+    return 1
+"""
+IMPORTS = """
+    import logging
+    import inner
+    logging.getLogger("program").warning("first line")
+    inner.TABLE["rows"] = [10, 20]
+    inner.Rows.scale = 3
+    os.environ["SIZE"] = "of the script"
+    threading.Thread(target=time.sleep, args=(8,), daemon=True).start()
+    loader = DataLoader(inner.Rows(), None, num_workers=1, collate_fn=lambda row: row)
+    say(*loader)
+    with open("inner.py", "a") as file:                # edited meanwhile
+        file.write("def version(): return 2")
+    say(*loader)
+    say(open("train.log").read())
+"""
+
+
+def test_modules_of_the_program_are_sent_as_they_are_and_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "inner.py").write_text(MODULE)
+    with program(tmp_path, IMPORTS, cwd=tmp_path) as process:
+        code, out, err = finish(process)
+    rows = "(30, 'of the script', 1) (60, 'of the script', 1)\n"
+    assert (code, out, err) == (0, "imported\n" + 2 * rows + "first line\n\n", "")
+
+
+BY_NAME = """
+    import functools
+    TOP = 4
+
+    class Outer:
+        class Inner:
+            def __init__(self, number):
+                self.number = number
+
+    class Unnamed:
+        pass
+
+    @functools.lru_cache
+    def cached(number):
+        return number * number
+
+    class Looks(Numbers):
+        def __getitem__(self, index):
+            kind = getattr(sys.modules[__name__], "Unnamed")
+            return Outer.Inner(cached(globals()["TOP"]) + index), kind()
+
+    if __name__ == "__main__":
+        threading.Thread(target=time.sleep, args=(1,)).start()
+        for method in (None, "spawn"):
+            loader = DataLoader(Looks(2), None, num_workers=1, multiprocessing_context=method,
+                                collate_fn=lambda row: row)
+            say(*[inner.number for inner, other in loader
+                  if type(inner) is Outer.Inner and type(other) is Unnamed])
+"""
+
+
+def test_what_a_script_looks_up_by_name(tmp_path: Path) -> None:
+    with program(tmp_path, BY_NAME) as process:
+        assert finish(process) == (0, "16 17\n16 17\n", "")
+
+
+IN_A_CHILD = """
+    import torch.multiprocessing
+
+    class Mine(Numbers):
+        def __getitem__(self, index):
+            return index * 10
+
+    def rank(number):
+        say(*[int(batch) for batch in DataLoader(Mine(3), num_workers=1)])
+
+    if __name__ == "__main__":
+        torch.multiprocessing.spawn(rank, nprocs=1)
+"""
+
+
+def test_a_loader_in_a_process_that_torch_has_spawned(tmp_path: Path) -> None:
+    with program(tmp_path, IN_A_CHILD) as process:
+        assert finish(process) == (0, "0 10 20\n", "")

@@ -24,7 +24,6 @@ from antifreeze._core.descent import Descent
 from .clean import another_thread, is_clean
 
 LOCK = threading.Lock()
-MUTEX = ctypes.create_string_buffer(64)  # of zeros: a free pthread_mutex_t
 LIBC = ctypes.CDLL(None)
 HANDLER = logging.NullHandler()
 
@@ -50,14 +49,6 @@ def held(take: Callable[[], object], give: Callable[[], object]) -> Iterator[Non
         thread.join()
 
 
-def lock_mutex() -> None:
-    LIBC.pthread_mutex_lock(MUTEX)
-
-
-def unlock_mutex() -> None:
-    LIBC.pthread_mutex_unlock(MUTEX)
-
-
 class Needs:
     """A dataset that needs a lock for every sample."""
 
@@ -77,7 +68,6 @@ LOCKS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "a lock of a module": (lambda: LOCK.acquire(), lambda: LOCK.release()),
     "a lock of logging": (lambda: HANDLER.acquire(), lambda: HANDLER.release()),
     "logging's own lock": (lambda: logging._lock.acquire(), lambda: logging._lock.release()),  # type: ignore[attr-defined]
-    "a lock of a C library": (lock_mutex, unlock_mutex),
 }
 
 
@@ -89,6 +79,38 @@ def test_a_lock_that_another_thread_holds_stops_no_worker(what: str) -> None:
         iterator = iter(loader)
         assert is_clean_soon(iterator)
         assert torch.cat(list(iterator)).tolist() == list(range(8))
+
+
+class Draws:
+    """A dataset that needs a lock inside torch: that of its generator."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        torch.rand(2)
+        return index
+
+
+def test_a_lock_inside_a_c_library_that_another_thread_holds_stops_no_worker() -> None:
+    done = threading.Event()
+    room = torch.empty(20_000_000)
+
+    def draw() -> None:
+        while not done.is_set():
+            room.normal_()  # holds the lock while it fills that
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        for _ in range(3):
+            loader = DataLoader(Draws(), 2, num_workers=2, timeout=60)  # type: ignore[arg-type, var-annotated]
+            iterator = iter(loader)
+            assert is_clean_soon(iterator)
+            assert torch.cat(list(iterator)).tolist() == list(range(8))
+    finally:
+        done.set()
+        thread.join()
 
 
 class Locked:

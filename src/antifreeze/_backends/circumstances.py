@@ -16,7 +16,6 @@ import socket
 import sys
 import warnings
 from multiprocessing import reduction, resource_tracker
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from .._clock import follow_zone
 from .._core.messages import frozen
 from .._worker.generators import numpy_if_there
 from . import logs, modules
-from .modules import Unlike
+from .own_code import StandIn
 
 _LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -80,7 +79,7 @@ class Script:
 
     def apply(self) -> None:
         """Have an empty `__main__`. What of the script is sent is put in it."""
-        main = sys.modules["__main__"] = ModuleType("__main__")
+        main = sys.modules["__main__"] = StandIn("__main__")
         if self.file is not None:
             main.__file__ = self.file
         main.__package__ = self.package
@@ -121,7 +120,7 @@ class Circumstances:
     bit_generator: Any  # of numpy's own generator, if it is not the usual one
     script: Script
     logs: logs.Logs
-    modules: dict[str, modules.Attributes]
+    modules: dict[str, dict[str, Any]]
 
     @classmethod
     def collect(cls, *, whole: bool = True) -> Circumstances:
@@ -149,15 +148,12 @@ class Circumstances:
             bit_generator=_bit_generator(),
             script=Script.collect(),
             logs=logs.collect(handlers=whole),
-            modules=modules.collect(of_script=whole),
+            modules=modules.collect(of_program=whole),
         )
 
-    def apply(self) -> Unlike:
-        """Make them those of this process. Gives a list that fills with what is not the same."""
-        apply_environment(self.environment)
-        if self.directory is not None:
-            with contextlib.suppress(OSError):
-                os.chdir(self.directory)
+    def apply(self) -> None:
+        """Make them those of this process."""
+        self.settle()
         os.umask(self.umask)
         for number, limit in self.limits.items():
             with contextlib.suppress(OSError, ValueError):  # a hard limit that was lower at birth
@@ -165,6 +161,16 @@ class Circumstances:
                     resource.setrlimit(number, limit)
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, self.cores)
+        multiprocessing.current_process().authkey = self.authkey
+        self.script.apply()
+        modules.install(self.modules)
+
+    def settle(self) -> None:
+        """Set what a library that is imported might set otherwise; once more when all are there."""
+        apply_environment(self.environment)
+        if self.directory is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(self.directory)
         sys.path[:], sys.argv[:] = self.path, self.argv
         sys.setrecursionlimit(self.recursion_limit)
         enabled, threshold = self.collector
@@ -173,15 +179,12 @@ class Circumstances:
         socket.setdefaulttimeout(self.socket_timeout_s)
         warnings.filters[:] = self.warning_filters  # type: ignore[index]
         warnings._filters_mutated()  # type: ignore[attr-defined]
-        multiprocessing.current_process().authkey = self.authkey
         if self.start_method is not None:
             multiprocessing.set_start_method(self.start_method, force=True)
         self.torch.apply()
         if self.bit_generator is not None:
             numpy_if_there().random.set_bit_generator(self.bit_generator)
-        self.script.apply()
         self.logs.apply()
-        return modules.install(self.modules)
 
 
 def _bit_generator() -> Any:

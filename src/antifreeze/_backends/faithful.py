@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 import _thread
+import bisect
+import ctypes
 import io
 import mmap
 import os
@@ -48,6 +50,8 @@ def ways() -> dict[type, Callable[[Any], Any]]:
         io.TextIOWrapper: _text_file,
         io.BufferedReader: _binary_file,
         mmap.mmap: memory.map_of_bytes,
+        ctypes.CDLL: _library,
+        ctypes.PyDLL: _library,
         _thread.LockType: lambda lock: (threading.Lock, ()),
         _thread.RLock: lambda lock: (threading.RLock, ()),
     }
@@ -55,6 +59,19 @@ def ways() -> dict[type, Callable[[Any], Any]]:
         found[numpy.ndarray] = memory.array
         found[numpy.memmap] = memory.memory_map
     return found
+
+
+def check(thing: Any) -> None:
+    """Raise Unsendable for what would arrive, without a word, as less than it is."""
+    numpy = sys.modules.get("numpy")
+    kind = type(thing)
+    if numpy is None or not issubclass(kind, numpy.ndarray) or kind is numpy.memmap:
+        return
+    if issubclass(kind, numpy.ma.MaskedArray):
+        if thing.hardmask:
+            raise Unsendable("an array with a hard mask")
+    elif kind.__reduce__ is numpy.ndarray.__reduce__ and getattr(thing, "__dict__", None):
+        raise Unsendable("an array with attributes of its own")
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -66,6 +83,7 @@ class _Memory:
     def __init__(self) -> None:
         self._areas = Areas()
         self._storages: dict[int, _Storage] = {}  # by address
+        self._claimed: list[tuple[int, int, str]] = []  # sorted
 
     # -- torch
 
@@ -76,10 +94,13 @@ class _Memory:
             )
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_meta
         strided = tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
-        if not (plain and strided) or tensor.is_conj() or tensor.is_neg():
-            return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
         if not tensor.is_leaf:
             raise Unsendable("a tensor with a history of gradients; detach() it")
+        if tensor.grad is not None:
+            raise Unsendable("a tensor with a gradient")
+        odd = tensor.is_conj() or tensor.is_neg() or bool(tensor.__dict__)
+        if odd or not (plain and strided):
+            return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
         storage = self._storage(tensor.untyped_storage())
         if storage is None:
             return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
@@ -110,21 +131,44 @@ class _Memory:
                 return None
             if in_file is None and self._areas.is_shared(address):
                 raise Unsendable("a tensor in memory that is shared with other processes")
+            self._claim(address, address + memory.nbytes(), "tensor")
             storage = self._storages[address] = _Storage(memory, in_file)
+        if storage.memory.nbytes() != memory.nbytes():
+            raise Unsendable("two tensors that share a part of their memory")
         return storage
+
+    def _claim(self, low: int, high: int, kind: str) -> None:
+        """Take note of memory that is sent as one thing. Raises Unsendable if a part of it was sent
+        as another: they would no longer share it."""
+        place = bisect.bisect_right(self._claimed, (low, high, kind))
+        for first, last, other in self._claimed[max(0, place - 1) : place + 1]:
+            if first < high and low < last and (other != kind or (first, last) != (low, high)):
+                raise Unsendable(f"a {kind} in memory that a {other} in the dataset shares")
+        self._claimed.insert(place, (low, high, kind))
 
     # -- numpy and mmap
 
     def array(self, array: Any) -> Any:
-        if array.flags.owndata or not array.size:
+        if array.dtype.hasobject or not array.size:
             return array.__reduce_ex__(5)
         low, high = _bounds(array)
+        if array.flags.owndata:
+            self._claim(low, high, "array")
+            return array.__reduce_ex__(5)
+        start = array.__array_interface__["data"][0] - low
         place = self._areas.in_file(low, high - low)
         if place is not None:
-            start = array.__array_interface__["data"][0] - low
             return _array_in_file, (place, start, array.dtype, array.shape, array.strides)
         if self._areas.is_shared(low):
             raise Unsendable("an array in memory that is shared with other processes")
+        looks = array.shape, array.strides, array.flags.writeable
+        if (root := _root(array)) is not None:
+            start += low - root.__array_interface__["data"][0]
+            return _view, (root, start, array.dtype, *looks)
+        if array.flags.writeable:
+            self._claim(low, high, "array")
+        if array.nbytes > 2 * (high - low):
+            raise Unsendable("an array that shows the same memory many times")
         return array.__reduce_ex__(5)
 
     def memory_map(self, array: Any) -> Any:
@@ -155,6 +199,19 @@ class _Memory:
         if place is None:
             raise Unsendable("a memory map of no file, or one that was changed")
         return _map_bytes_anew, (place, mapped.tell())
+
+
+def _root(array: Any) -> Any:
+    """Give the array whose memory this one shows, if it is one piece."""
+    root, kind = array, numpy_if_there().ndarray
+    while (base := root.base) is not None:
+        if type(base).__name__ == "DummyArray":  # what `as_strided` puts between
+            base = base.base
+        if type(base) is not kind:
+            break
+        root = base
+    whole = root.flags.owndata and root.flags.forc and not root.dtype.hasobject
+    return root if whole else None
 
 
 def _bounds(array: Any) -> tuple[int, int]:
@@ -221,6 +278,21 @@ def _place(
     return tensor.requires_grad_(requires_grad) if requires_grad else tensor
 
 
+def _view(
+    root: Any,
+    start: int,
+    dtype: Any,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    writeable: bool,
+) -> Any:
+    whole = root if root.flags.c_contiguous else root.T
+    view = numpy_if_there().ndarray(shape, dtype, whole, start, strides)
+    if not writeable:
+        view.flags.writeable = False
+    return view
+
+
 def _array_in_file(
     place: InFile, start: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Any:
@@ -250,6 +322,27 @@ def _map_bytes_anew(place: InFile, position: int) -> mmap.mmap:
     return mapped
 
 
+# ---- libraries -----------------------------------------------------------------------------------
+
+
+def _library(library: Any) -> Any:
+    """Send what ctypes has loaded as its name, with what was told of its functions."""
+    told = {
+        name: (function.argtypes, function.restype)
+        for name, function in vars(library).items()
+        if isinstance(function, library._FuncPtr)
+    }
+    return _load_anew, (type(library), library._name, told)
+
+
+def _load_anew(kind: type, name: str | None, told: dict[str, Any]) -> Any:
+    library = kind(name)
+    for each, (arguments, result) in told.items():
+        function = getattr(library, each)
+        function.argtypes, function.restype = arguments, result
+    return library
+
+
 # ---- files ---------------------------------------------------------------------------------------
 
 
@@ -274,11 +367,13 @@ def _path_of(file: io.BufferedReader) -> str:
     """Give the path under which a file that is open for reading can be opened anew."""
     if not isinstance(file, io.BufferedReader) or file.closed:
         raise Unsendable("a file that is not open for reading only")
-    path = file.raw.name if isinstance(file.raw, io.FileIO) else file.name
+    if not isinstance(file.raw, io.FileIO):
+        raise Unsendable(f"a file that is read through a {type(file.raw).__name__}")
+    path = file.raw.name
     there = os.fstat(file.fileno())
     if not stat.S_ISREG(there.st_mode) or not isinstance(path, str | bytes):
         raise Unsendable("a file without a path")
-    path = os.path.abspath(os.fsdecode(path))
+    path = os.fsdecode(path)
     try:
         same = os.path.samestat(os.stat(path), there)
     except OSError:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
@@ -21,7 +22,7 @@ DEAR_S = 1.0  # to send a dataset: from here on it is worth a warning
 class Lineage:
     """The choice of one loader, and what became of it."""
 
-    def __init__(self, *, clean: bool) -> None:
+    def __init__(self, dataset: Any = None, *, clean: bool) -> None:
         """Look at this process and choose. `clean`: the user wants processes to start clean."""
         if nursery_process.is_opening:
             raise RuntimeError(
@@ -32,6 +33,9 @@ class Lineage:
         self._told_cost = False
         pools.lay_down()
         self.choice: Choice = choose(hazards.program(), clean=clean)
+        self._dataset = _reference(dataset)
+        if (words := _refused.get(id(dataset))) is not None:  # to another loader
+            self.choice = self.choice.after_refusal(words) or self.choice
 
     def holds(self, *, clean: bool) -> bool:
         """Say whether the choice still holds: for as long as it is asked of the same process, in
@@ -55,6 +59,9 @@ class Lineage:
                 words,
             )
         self.choice = choice
+        if self._dataset is not None and (dataset := self._dataset()) is not None:
+            _refused[id(dataset)] = words
+            weakref.finalize(dataset, _refused.pop, id(dataset), None).atexit = False
         return True
 
     def turn(self) -> bool:
@@ -87,6 +94,16 @@ class Lineage:
 
     def __repr__(self) -> str:
         return f"<Lineage {self.choice!r}>"
+
+
+_refused: dict[int, str] = {}  # why a dataset, by its address, cannot be sent
+
+
+def _reference(dataset: Any) -> weakref.ref[Any] | None:
+    try:
+        return weakref.ref(dataset)
+    except TypeError:  # a list, say
+        return None
 
 
 def is_ours(context: Any) -> bool:

@@ -30,6 +30,7 @@ from .sending import Payload
 RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
 
 # Of all nurseries of this program: sets of strings must have the same order in all of them.
+_BEGINNING = "ANTIFREEZE_NURSERY"  # in the environment of one, until it is there
 _HASH_SEED = str(secrets.randbelow(2**32))
 
 
@@ -169,7 +170,8 @@ os.register_at_fork(after_in_child=_renew_lock)
 def _command(channel: int) -> list[str]:
     """Give the command line of a new interpreter that is like this one."""
     executable = spawn.get_executable()
-    if not executable or getattr(sys, "frozen", False):
+    # Where the interpreter is the program itself, it would run, and come here again.
+    if not executable or getattr(sys, "frozen", False) or _BEGINNING in os.environ:
         raise OriginGone("there is no interpreter that could be started")
     code = (
         "import sys;"
@@ -184,7 +186,7 @@ def _command(channel: int) -> list[str]:
 def _environment() -> dict[str, str]:
     """Give what must be set before anything is loaded; templates get the program's own later."""
     caps = dict.fromkeys(VARIABLES, "1")  # pools are made when a library is loaded
-    return {"PYTHONHASHSEED": _HASH_SEED, **caps, **os.environ}
+    return {"PYTHONHASHSEED": _HASH_SEED, **caps, **os.environ, _BEGINNING: "1"}
 
 
 def _path() -> list[str]:

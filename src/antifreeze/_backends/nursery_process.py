@@ -26,7 +26,7 @@ from .._transport.descriptors import Descriptor
 from .._worker import guard
 from .._worker.pools import cap_pools
 from .circumstances import Circumstances, apply_environment
-from .modules import is_of_library
+from .own_code import is_of_library
 from .sending import Unpacking
 from .template_process import Hello, Mother, Unfit, Warmed, live
 
@@ -69,6 +69,7 @@ class Warm:
 def main(control: int, main_pid: int) -> None:
     """Be the nursery of a program until it ends. Called as the first thing of a new process."""
     try:
+        os.environ.pop("ANTIFREEZE_NURSERY", None)
         guard.leave_signals_to_main()
         guard.unblock_interrupts()
         watched = guard.watch_parent(main_pid, by_kernel=False)
@@ -165,9 +166,7 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         try:
             mother = _open(wish, Unpacking(memory, rest), Descriptor(main))
         except BaseException as error:
-            words = "".join(traceback.format_exception(error))
-            why = f"{type(error).__name__}: {error}"
-            _say(control, Unfit(why[:TOLD], words[-TOLD:]))
+            _say(control, _unfit(error))
             os._exit(1)
         os.close(memory)
         _say(control, Warmed(_new_libraries(before), monotonic() - began))
@@ -185,14 +184,12 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
     is_opening = True
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
-    unlike = circumstances.apply()
-    status, handled, must_be_like = unpacking.next()
+    circumstances.apply()
+    status, handled = unpacking.next()
     job = unpacking.next()
-    unpacking.install_script()
-    if unlike and must_be_like:
-        raise RuntimeError("the program has changed " + ", ".join(unlike[:3]))
+    unpacking.install_code()
+    circumstances.settle()
     is_opening = False
-    unlike.tell()
     return Mother(
         job=job,
         status=status,
@@ -203,6 +200,13 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
         positions={},
         handled=handled,
     )
+
+
+def _unfit(error: BaseException) -> Unfit:
+    why = type(error).__name__
+    with contextlib.suppress(Exception):  # it may not even have a text
+        why += f": {error}"
+    return Unfit(why[:TOLD], traceback.format_exc()[-TOLD:])
 
 
 def _new_libraries(before: set[str]) -> tuple[str, ...]:

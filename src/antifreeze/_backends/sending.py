@@ -1,8 +1,7 @@
 """A job on its way to a process that inherits nothing: faithful, or not at all.
 
-1. What a new process finds by name (a function, a class of a module it can import) is sent by name;
-   what it cannot (a lambda, a local class, a cell of a notebook, the script itself, which is not
-   run again) is sent itself, by cloudpickle.
+1. Libraries are found there by name. The program's own code is not: it is sent itself (`own_code`),
+   by cloudpickle, as are lambdas, local classes and cells of a notebook.
 2. Large buffers travel beside the stream: copied once, and mapped by all who read it.
 3. What multiprocessing sends in its own way (locks, queues, values, shared memory) it sends so.
 4. `faithful` knows how the rest goes; what would arrive as something else is refused, with the
@@ -11,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -36,9 +36,14 @@ from .._transport.memory import PAGE, reserve
 from .._transport.packing import parts
 from .._worker.spec import Job
 from ..errors import TransportFailed
-from .faithful import Unsendable, ways
+from . import modules, own_code
+from .faithful import Unsendable, check, ways
+from .own_code import OwnCode
 
+SCRIPT_S = 0.05  # for what the script names and the dataset does not
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
+SEARCHED_S = 1.0  # for that
+DEEPEST = 3_000  # calls, one in the other, to pickle things in things
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
 
 
@@ -59,8 +64,7 @@ class SentJob:
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         buffer = io.BytesIO()
         try:
-            # multiprocessing runs the script again in the new process, if it has one.
-            _Pickler(buffer, script_by_name=_script_is_a_file()).dump(self._job)
+            _Pickler(buffer, imports=True).dump(self._job)
         except Exception as error:
             raise _refusal_of(self._job, error) from error
         return pickle.loads, (buffer.getvalue(),)
@@ -92,8 +96,11 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
     began = monotonic()
     stream, carrier = _Stream(bounds), _Carrier()
     context.set_spawning_popen(carrier)  # type: ignore[arg-type]
+    deep = sys.getrecursionlimit()
+    with contextlib.suppress(RecursionError):  # we are deep already
+        sys.setrecursionlimit(min(deep, DEEPEST))  # the C stack would end before it
     try:
-        pickler = _Pickler(stream, script_by_name=False, beside=stream.put_beside)
+        pickler = _Pickler(stream, beside=stream.put_beside)
         try:
             pickler.dump(circumstances)
         except CostsTooMuch:
@@ -111,8 +118,9 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
             raise
         except Exception as error:
             raise _refusal_of(job, error) from error
-        pickler.dump(pickler.of_script)
+        pickler.dump_script()
     finally:
+        sys.setrecursionlimit(deep)
         context.set_spawning_popen(None)
     memory, size = stream.lay_out()
     return Payload(memory, carrier.riders, size, monotonic() - began)
@@ -139,12 +147,9 @@ class Unpacking:
     def next(self) -> Any:
         return self._unpickler.load()
 
-    def install_script(self) -> None:
-        """Put what came of the script, last, into the `__main__` of this process: so its classes
-        are found by name when batches with instances of them are pickled."""
-        main = sys.modules["__main__"]
-        for name, thing in self.next().items():
-            setattr(main, name, thing)
+    def install_code(self) -> None:
+        """Have the program's own code, which comes last, be found by name."""
+        own_code.install(self.next())
 
 
 class _Stream:
@@ -250,27 +255,49 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self,
         file: Any,
         *,
-        script_by_name: bool,
+        imports: bool = False,
         beside: Callable[[pickle.PickleBuffer], bool] | None = None,
     ) -> None:
-        self._script_by_name = script_by_name
-        self.of_script: dict[str, Any] = {}  # classes and functions that were sent, by name
+        """`imports`: the other process imports the program's modules, and runs its script."""
+        self._imports = imports
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
         # torch's own way with tensors and what is behind them moves the caller's memory.
         theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
         self.dispatch_table = ChainMap(ways(), theirs, cloudpickle.Pickler.dispatch_table)
-        super().__init__(file, protocol=5, buffer_callback=beside)  # last: it looks for the table
+        super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
+        self._code = OwnCode(self.globals_ref)
+        if not imports:
+            self.dispatch_table[ModuleType] = self._code.reduce_module
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType | _Remembering):
-            if _found_by_name(obj, script_by_name=self._script_by_name):
+            own = not self._imports and self._code.takes(obj)
+            if not own and _found_by_name(obj, self._imports):
                 return NotImplemented
-            name: str = obj.__name__
-            if obj.__module__ == "__main__" and vars(sys.modules["__main__"]).get(name) is obj:
-                self.of_script[name] = obj
-        if type(obj) is _Remembering:
-            return _remember, (obj.__wrapped__, obj.cache_parameters())
+            self._code.note(obj)
+            if type(obj) is _Remembering:
+                function: Any = obj
+                return _remember, (function.__wrapped__, function.cache_parameters())
+            if isinstance(obj, FunctionType):
+                self._code.seed(obj)
+                return self._dynamic_function_reduce(obj)
+            if own:
+                return cloudpickle.cloudpickle._dynamic_class_reduce(obj)
+        check(obj)
         return super().reducer_override(obj)
+
+    def dump_script(self) -> None:
+        """Send what was noted of the program's code; of the script also what it only names: some
+        look for it in `globals()`. What of that cannot be sent is left out."""
+        give_up = monotonic() + SCRIPT_S
+        sent = {id(thing) for _, _, thing in self._code.sent}
+        for thing in list(vars(sys.modules["__main__"]).values()):
+            if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
+                continue
+            if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
+                self._code.note(thing)
+        plain = modules.plain_of_script()
+        self.dump([*self._code.sent, *plain])
 
 
 _Remembering: Any = type(functools.lru_cache(len))
@@ -281,11 +308,11 @@ def _remember(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
 
 
-def _found_by_name(thing: Any, *, script_by_name: bool) -> bool:
+def _found_by_name(thing: Any, script: bool) -> bool:
     """Say whether a new process finds this very thing under its name."""
     name = getattr(thing, "__module__", None) or ""
     module = sys.modules.get(name)
-    if module is None or (name == "__main__" and not script_by_name):
+    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
         return False
     found: Any = module
     for step in thing.__qualname__.split("."):
@@ -316,7 +343,7 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
 
 def _refusal(thing: Any) -> str | None:
     try:
-        _Pickler(_Nowhere(), script_by_name=False, beside=lambda buffer: False).dump(thing)
+        _Pickler(_Nowhere(), beside=lambda buffer: False).dump(thing)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -329,12 +356,12 @@ class _Nowhere:
 
 def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     """Find the smallest part that cannot be sent by itself."""
-    left = SEARCHED
+    left, give_up = SEARCHED, monotonic() + SEARCHED_S
     while left > 0:
         for step, part in _parts_sent(thing):
             left -= 1
-            if left <= 0:
-                break
+            if left <= 0 or monotonic() > give_up:
+                return path, thing, why
             if (refusal := _refusal(part)) is not None:
                 path, thing, why = path + step, part, refusal
                 break

@@ -53,7 +53,7 @@ from .sending import CostsTooMuch, pack
 from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")
-STILLBORN = 2  # templates whose nursery was gone before they were there; once can be bad luck
+STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
 
 
 class Template:
@@ -66,6 +66,7 @@ class Template:
         self.unfit: Unfit | None = None
         self._process: BaseProcess | None = None  # if it is a child of this one
         self._home: nursery.Nursery | None = None  # if it is not
+        self.opened = False  # it holds what it was sent
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         sock.setblocking(False)
@@ -104,6 +105,7 @@ class Template:
             theirs.close()
         template = cls(ours)
         template._process = process
+        template.opened = True
         template.pid, template.pidfd = process.pid, pidfd
         return template
 
@@ -114,7 +116,7 @@ class Template:
         Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
         """
         choice = lineage.choice
-        terms = status, guard.handled(), not choice.asked_for
+        terms = status, guard.handled()
         try:
             payload = pack(Circumstances.collect(), terms, job, choice.bounds)
         except Unsendable:
@@ -174,6 +176,7 @@ class Template:
             case Unfit():
                 self.unfit = said
             case Warmed(modules=modules, seconds=seconds):
+                self.opened = True
                 self._warmed(seconds)
                 if self._home is not None:
                     self._home.warm(modules)
@@ -348,7 +351,7 @@ class Templates:
     def _count_stillborn(self) -> None:
         self._stillborn += 1
         if self._stillborn >= STILLBORN:
-            self._refuse(ChildProcessError("the clean process ends before it is there"))
+            self._refuse(ChildProcessError("a clean process ends before it is ready"))
 
     def _refuse(self, error: Exception) -> None:
         """Go another way, or raise."""
@@ -366,5 +369,5 @@ class Templates:
         self._news.append(Orphaned(template.how_it_ended(), told))
         self._waiting.end(template)
         template.close()
-        if template.pid is None:
+        if not template.opened and template.unfit is None:
             self._count_stillborn()

@@ -1,0 +1,209 @@
+"""The program's own code on its way to a clean process: sent as it is in memory, never imported.
+
+1. A class or a function of the script, or of a module of the program's own, is sent itself, with
+   the globals it uses. So what the program has filled in, patched, or edited on disk since arrives
+   as it is here; and what a module does when it is imported (opens a log, changes the directory,
+   begins a loop) is not done again.
+2. Functions of one module have one dict of globals there, too: that of a stand-in for the module,
+   under its name in `sys.modules`. What of it was not sent is imported when it is asked for.
+3. Libraries are imported: they are what they were.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import site
+import sys
+import sysconfig
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from cloudpickle import cloudpickle  # type: ignore[import-untyped]
+
+SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
+_TOLD = ("__package__", "__name__", "__path__", "__file__")
+
+# What a stand-in must know of its module, and of the packages around it: name and attributes.
+Names = tuple[tuple[str, dict[str, Any]], ...]
+
+
+def is_own(name: str) -> bool:
+    """Say whether a module that is here belongs to the program, and is written in Python."""
+    if name in SCRIPTS:
+        return True
+    module = sys.modules.get(name)
+    if module is None or name.partition(".")[0] == "antifreeze":
+        return False
+    path = getattr(module, "__file__", None)
+    if path is None:  # made by hand, if it was not found by anybody
+        outer = name.rpartition(".")[0]
+        alone = type(module) is ModuleType and module.__spec__ is None
+        return alone and (not outer or is_own(outer))
+    return isinstance(path, str) and path.endswith((".py", ".pyc")) and not _is_of_library(path)
+
+
+def is_of_library(name: str) -> bool:
+    path = getattr(sys.modules.get(name), "__file__", None)
+    return isinstance(path, str) and _is_of_library(path)
+
+
+def _is_of_library(path: str) -> bool:
+    return path.startswith(_places_of_libraries())
+
+
+@functools.cache
+def _places_of_libraries() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    places = {sysconfig.get_paths()[name] for name in names}
+    places |= {*site.getsitepackages(), site.getusersitepackages()}
+    return (*places, "<frozen")
+
+
+class OwnCode:
+    """What one pickler has sent of it."""
+
+    def __init__(self, globals_ref: dict[int, Any]) -> None:
+        """`globals_ref`: where cloudpickle keeps, for each dict of globals, what stands for it."""
+        self._globals_ref = globals_ref
+        self._own: dict[str, bool] = {}
+        self.sent: list[tuple[Names, str, Any]] = []  # classes and functions, with their names
+
+    def takes(self, thing: Any) -> bool:
+        """Say whether a class or function is the program's own."""
+        name = getattr(thing, "__module__", None)
+        if type(name) is not str:
+            return False
+        if name not in self._own:
+            self._own[name] = is_own(name)
+        return self._own[name]
+
+    def note(self, thing: Any) -> None:
+        """Take note that a class or a function is sent itself."""
+        qualified: str = thing.__qualname__
+        steps = qualified.split(".")
+        outer = vars(sys.modules.get(thing.__module__, _NOTHING)).get(steps[0])
+        found = outer
+        for step in steps[1:]:
+            found = getattr(found, step, None)
+        if found is thing:  # else it is not found by name here either
+            self.sent.append((_names(thing.__module__), qualified, thing))
+            if outer is not thing:
+                self.sent.append((_names(thing.__module__), steps[0], outer))
+
+    def seed(self, function: FunctionType) -> None:
+        """Have a function's globals be those of its module there, too."""
+        given = function.__globals__
+        name = given.get("__name__")
+        if id(given) in self._globals_ref or type(name) is not str:
+            return
+        if vars(sys.modules.get(name, _NOTHING)) is given:
+            self._globals_ref[id(given)] = _Globals(_names(name), is_own(name))
+
+    def reduce_module(self, module: ModuleType) -> Any:
+        """Send a module: the program's own as all that is in it, others by name."""
+        name = module.__name__
+        if sys.modules.get(name) is not module or not is_own(name):
+            return cloudpickle._module_reduce(module)
+        content = {} if name in SCRIPTS else _content(module)
+        return stand_in, (_names(name),), content, None, None, _fill
+
+
+_NOTHING = ModuleType("nothing")
+
+
+def _content(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def _names(name: str) -> Names:
+    """Tell of a module, and of the packages around it, the outermost first."""
+    told: list[tuple[str, dict[str, Any]]] = []
+    while name:
+        here = vars(sys.modules[name]) if name in sys.modules else {}
+        attributes = {each: here[each] for each in _TOLD if here.get(each) is not None}
+        if "__path__" in attributes:
+            attributes["__path__"] = list(attributes["__path__"])
+        told.insert(0, (name, attributes))
+        name = name.rpartition(".")[0]
+    return tuple(told)
+
+
+class _Globals(dict[str, Any]):
+    """Stands for a module's globals; where it is unpickled, it is those of the module there."""
+
+    def __init__(self, names: Names, own: bool) -> None:
+        super().__init__(names=names)  # not empty: cloudpickle leaves it alone
+        self._names, self._own = names, own
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return (_own_globals, (self._names,)) if self._own else (_globals, (self._names[-1][0],))
+
+
+# ---- in the clean process ------------------------------------------------------------------------
+
+
+class StandIn(ModuleType):
+    """A module of the program's own, of which only what is needed was sent."""
+
+    def __getattr__(self, name: str) -> Any:
+        here = vars(self)
+        if name.startswith("__") or here.get("__file__") is None or self.__name__ in SCRIPTS:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if "__path__" in here and importlib.util.find_spec(f"{self.__name__}.{name}") is not None:
+            raise AttributeError(name)  # a module of its own, which is found by itself
+        if "__real__" not in here:
+            here["__real__"] = _import_beside(self)
+        return getattr(here["__real__"], name)
+
+
+def _import_beside(module: StandIn) -> ModuleType:
+    """Import what a stand-in stands for, under the same name, without taking its place."""
+    name, path = module.__name__, module.__file__
+    assert path is not None
+    spec = importlib.util.spec_from_file_location(
+        name, path, submodule_search_locations=vars(module).get("__path__")
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not there", name=name)
+    real = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(real)
+    return real
+
+
+def stand_in(names: Names) -> ModuleType:
+    """Give the stand-in for a module; make it, and those for the packages around it."""
+    outer: ModuleType | None = None
+    for name, attributes in names:
+        module = sys.modules.get(name)
+        if module is None:
+            module = sys.modules[name] = StandIn(name)
+        if isinstance(module, StandIn):
+            vars(module).update(attributes)
+        if outer is not None:
+            setattr(outer, name.rpartition(".")[2], module)
+        outer = module
+    assert outer is not None
+    return outer
+
+
+def install(sent: list[tuple[Names, str, Any]]) -> None:
+    """Have what was sent be found under its name: in batches it is pickled by that."""
+    for names, qualified, thing in sent:
+        if isinstance(thing, type):
+            thing.__qualname__ = qualified
+        if "." not in qualified:
+            vars(stand_in(names)).setdefault(qualified, thing)
+
+
+def _fill(module: ModuleType, content: dict[str, Any]) -> None:
+    vars(module).update(content)
+
+
+def _own_globals(names: Names) -> dict[str, Any]:
+    return vars(stand_in(names))
+
+
+def _globals(name: str) -> dict[str, Any]:
+    return vars(importlib.import_module(name))
