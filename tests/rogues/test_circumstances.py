@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFile
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from antifreeze import DataLoader
 from antifreeze._backends import nursery
@@ -163,6 +165,33 @@ def _largest_image() -> Undo:
     return lambda: setattr(Image, "MAX_IMAGE_PIXELS", before)
 
 
+def _errors_of_numpy() -> Undo:
+    before = np.seterr(all="raise")
+    return lambda: np.seterr(**before)
+
+
+def _digits() -> Undo:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(10_000)
+    return lambda: sys.set_int_max_str_digits(before)
+
+
+class OwnFormat:
+    """What a program adds to a library's registry."""
+
+
+def _registered() -> Undo:
+    Image.register_mime("OWN", "image/own")
+    Image.register_save("OWN", OwnFormat)  # type: ignore[arg-type]
+    Image.init()
+    return lambda: (Image.SAVE.pop("OWN"), Image.MIME.pop("OWN"))
+
+
+def _collated() -> Undo:
+    default_collate_fn_map[OwnFormat] = lambda batch, collate_fn_map=None: 1
+    return lambda: default_collate_fn_map.pop(OwnFormat)
+
+
 def _own_number() -> Undo:
     settings.SIZE = 64
     return lambda: setattr(settings, "SIZE", 32)
@@ -204,6 +233,13 @@ CHANGES: dict[str, tuple[Callable[[], Undo], Callable[[], Any]]] = {
     "gradients switched off": (_without_gradients, torch.is_grad_enabled),
     "a setting of a library": (_truncated, lambda: ImageFile.LOAD_TRUNCATED_IMAGES),
     "a setting of a library, to None": (_largest_image, lambda: Image.MAX_IMAGE_PIXELS),
+    "numpy's way with errors": (_errors_of_numpy, np.geterr),
+    "how long integers may be": (_digits, sys.get_int_max_str_digits),
+    "an own format in a library's registry": (
+        _registered,
+        lambda: (sorted(Image.OPEN), sorted(Image.SAVE), len(Image.ID), "OWN" in Image.MIME),
+    ),
+    "an own kind in torch's registry": (_collated, lambda: OwnFormat in default_collate_fn_map),
     "a number in a module of the program": (_own_number, lambda: settings.SIZE),
     "a dict in a module of the program": (_own_table, lambda: dict(settings.TABLE)),
     "a name taken from a module before": (_own_table, lambda: dict(settings.same_table())),

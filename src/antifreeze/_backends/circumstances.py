@@ -23,7 +23,7 @@ import torch
 from .._clock import follow_zone
 from .._core.messages import frozen
 from .._worker.generators import numpy_if_there
-from . import logs, modules
+from . import logs, modules, quirks
 from .own_code import StandIn
 
 _LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -117,6 +117,7 @@ class Circumstances:
     start_method: str | None
     tracker: Tracker  # set as soon as it is there
     torch: TorchDefaults
+    quirks: dict[str, Any]
     bit_generator: Any  # of numpy's own generator, if it is not the usual one
     script: Script
     logs: logs.Logs
@@ -145,6 +146,7 @@ class Circumstances:
             start_method=multiprocessing.get_start_method(allow_none=True),
             tracker=Tracker(),
             torch=TorchDefaults.collect(),
+            quirks=quirks.collect(),
             bit_generator=_bit_generator(),
             script=Script.collect(),
             logs=logs.collect(handlers=whole),
@@ -182,6 +184,7 @@ class Circumstances:
         if self.start_method is not None:
             multiprocessing.set_start_method(self.start_method, force=True)
         self.torch.apply()
+        quirks.apply(self.quirks)
         if self.bit_generator is not None:
             numpy_if_there().random.set_bit_generator(self.bit_generator)
         self.logs.apply()

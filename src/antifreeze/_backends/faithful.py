@@ -21,6 +21,7 @@ import pickle
 import stat
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -249,7 +250,9 @@ def _stored(data: Any) -> _Storage:
 
 def _stored_in_file(place: InFile) -> _Storage:
     mapped, skipped = place.map_anew()
-    tensor = torch.frombuffer(mapped, dtype=torch.uint8, count=place.size, offset=skipped)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it may be read-only, as it was
+        tensor = torch.frombuffer(mapped, dtype=torch.uint8, count=place.size, offset=skipped)
     return _Storage(tensor.untyped_storage())
 
 

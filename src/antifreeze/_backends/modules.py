@@ -2,17 +2,20 @@
 
 `ImageFile.LOAD_TRUNCATED_IMAGES = True` holds for a forked worker without a word. For one that
 comes from a clean process plain values (numbers, strings, and lists, tuples, dicts and sets of
-them) with a public name are sent and set; so is what the program has put in place of a library's
-function or class. A library that is imported later, in a worker, gets its values then.
+them) with a public name are sent and set; so are registries, to which the program may have added,
+and what it has put in place of a library's function or class. A library that is imported later, in
+a worker, gets its values then.
 
 Of the program's own modules nothing is needed here: they are sent, not imported (`own_code`).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import pickle
 import sys
 from collections.abc import Sequence
 from types import FunctionType, ModuleType
@@ -47,11 +50,64 @@ def _values(module: ModuleType, own: set[str], of_program: bool) -> dict[str, An
         if kind is FunctionType or kind is type:
             if value.__module__ in own and of_program:
                 values[name] = value
-        elif name[:1] != "_" and (
-            kind in _SCALARS or (kind in _CONTAINERS and _plain_items(value, PLAIN_ITEMS) > 0)
-        ):
+        elif name[:1] == "_":
+            continue
+        elif kind in _SCALARS:
             values[name] = value
+        elif kind in _CONTAINERS:
+            if _plain_items(value, PLAIN_ITEMS) > 0:
+                values[name] = value
+            elif of_program and (registry := _registry(module, value, own)) is not None:
+                values[name] = registry
     return values
+
+
+def _registry(module: ModuleType, value: Any, own: set[str]) -> Any:
+    """Give a container of functions and classes as it is to be sent, if it is: the program may have
+    added to it."""
+    leaves = _leaves(value, PLAIN_ITEMS)
+    if leaves is None:
+        return None
+    if any(leaf.__module__ in own for leaf in leaves):
+        return value
+    return None if module.__name__.partition(".")[0] in _steady() else Registry(value)
+
+
+def _leaves(value: Any, left: int) -> list[Any] | None:
+    """Give the functions and classes in a container; None if there is anything else in it."""
+    if len(value) >= left:
+        return None
+    found: list[Any] = []
+    for each in [*value, *value.values()] if type(value) is dict else value:
+        if type(each) in _CONTAINERS:
+            inner = _leaves(each, left - len(value))
+            if inner is None:
+                return None
+            found += inner
+        elif isinstance(each, FunctionType | type):
+            found.append(each)
+        elif type(each) not in _SCALARS:
+            return None
+    return found
+
+
+@functools.cache
+def _steady() -> frozenset[str]:
+    """Name libraries that fill nothing but caches of their own: those everybody has."""
+    return frozenset({"torch", "numpy", *sys.stdlib_module_names})
+
+
+class Registry:
+    """A container of things of libraries, which are found by name; what cannot be is left out."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __reduce__(self) -> Any:
+        try:
+            return pickle.loads, (pickle.dumps(self._value),)
+        except Exception:
+            return Registry, (None,)
 
 
 def plain_of_script() -> list[tuple[own_code.Names, str, Any]]:
@@ -98,7 +154,8 @@ def install(carried: dict[str, dict[str, Any]]) -> None:
 def _set(module: ModuleType, values: dict[str, Any]) -> None:
     present = vars(module)
     for name, value in values.items():
-        _put(module, name, present.get(name, module), value)
+        if not isinstance(value, Registry):
+            _put(module, name, present.get(name, module), value)
 
 
 def _put(place: Any, name: str, present: Any, value: Any) -> None:
