@@ -16,6 +16,11 @@ class Clock(Protocol):
 monotonic = time.monotonic
 
 
+def pause(seconds: float) -> None:
+    """Wait a moment for something that cannot be waited for."""
+    time.sleep(seconds)
+
+
 def follow_zone() -> None:
     """Have local times follow the variable TZ as it is now."""
     time.tzset()

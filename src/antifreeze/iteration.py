@@ -108,6 +108,8 @@ class LoaderIterator(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         if self._finished:
             raise StopIteration
+        if self._traps.due:
+            self._warn_of_traps()  # now, while no batch would be lost if that is an error
         try:
             data = self._driver.next()
         except StopIteration:
@@ -117,8 +119,6 @@ class LoaderIterator(_BaseDataLoaderIter):
             self._warn_of_traps()
             raise
         self._num_yielded += 1
-        if self._traps.due:
-            self._warn_of_traps()
         said: int | None = self._IterableDataset_len_called
         if said is not None and self._num_yielded > said:
             self._warn_of_length(said)

@@ -144,12 +144,12 @@ class DataLoader(torch_data.DataLoader[T]):
 
     def _lineage(self) -> Lineage:
         """Say where its workers come from."""
-        from ._backends.lineage import Lineage, start_method
+        from ._backends.lineage import Lineage, wish_of
 
-        clean = start_method(self.multiprocessing_context) != "fork"
+        wish = wish_of(self.multiprocessing_context)
         kept: Lineage | None = self.__dict__.get("_descends")
-        if kept is None or not kept.holds(clean=clean):
-            kept = self.__dict__["_descends"] = Lineage(self.dataset, clean=clean)
+        if kept is None or not kept.holds(wish):
+            kept = self.__dict__["_descends"] = Lineage(wish, self.dataset)
         return kept
 
 

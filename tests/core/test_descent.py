@@ -12,6 +12,7 @@ from antifreeze._core.descent import (
     Choice,
     Descent,
     Program,
+    Wish,
     choose,
 )
 
@@ -20,7 +21,7 @@ HUGE = Program(held_bytes=HUGE_BYTES)
 
 
 def test_a_quiet_program_is_forked() -> None:
-    choice = choose(Program(held_bytes=HUGE_BYTES - 1), clean=False)
+    choice = choose(Program(held_bytes=HUGE_BYTES - 1), Wish.NONE)
     assert choice == Choice(Descent.MAIN)
     assert choice.is_plain and not choice.is_hazard
 
@@ -44,7 +45,7 @@ def test_a_quiet_program_is_forked() -> None:
     ],
 )
 def test_what_speaks_against_a_fork(program: Program, why: str, bounds: object) -> None:
-    choice = choose(program, clean=False)
+    choice = choose(program, Wish.NONE)
     assert choice.descent is Descent.NURSERY
     assert choice.why == why
     assert choice.bounds is bounds
@@ -53,7 +54,7 @@ def test_what_speaks_against_a_fork(program: Program, why: str, bounds: object) 
 
 
 def test_who_asks_for_a_clean_process_gets_nothing_else() -> None:
-    choice = choose(Program(), clean=True)
+    choice = choose(Program(), Wish.CLEAN)
     assert choice.descent is Descent.NURSERY and choice.bounds is UNBOUNDED
     assert choice.after_refusal("a socket") is None
     assert choice.after_silence() is None
@@ -63,7 +64,7 @@ def test_who_asks_for_a_clean_process_gets_nothing_else() -> None:
 def test_what_cannot_be_sent_is_forked_after_all_and_that_is_the_end_of_it(
     program: Program,
 ) -> None:
-    first = choose(program, clean=False)
+    first = choose(program, Wish.NONE)
     choice = first.after_refusal("dataset.rows is a socket")
     assert choice is not None
     assert choice.descent is Descent.MAIN
@@ -75,7 +76,7 @@ def test_what_cannot_be_sent_is_forked_after_all_and_that_is_the_end_of_it(
 
 @pytest.mark.parametrize("program", [Program(), THREADED, HUGE])
 def test_workers_that_never_get_going_are_made_the_other_way_once(program: Program) -> None:
-    first = choose(program, clean=False)
+    first = choose(program, Wish.NONE)
     choice = first.after_silence()
     assert choice is not None
     assert choice.descent is not first.descent
@@ -84,7 +85,14 @@ def test_workers_that_never_get_going_are_made_the_other_way_once(program: Progr
 
 
 def test_a_fork_that_froze_is_sent_if_it_can_be_and_forked_again_if_not() -> None:
-    turned = choose(Program(), clean=False).after_silence()
+    turned = choose(Program(), Wish.NONE).after_silence()
     assert turned is not None and turned.bounds is AGAINST_FREEZES
     back = turned.after_refusal("a socket")
     assert back is not None and back.descent is Descent.MAIN
+
+
+@pytest.mark.parametrize("program", [Program(), THREADED, HUGE])
+def test_who_asks_for_a_fork_gets_one_whatever_runs_beside(program: Program) -> None:
+    choice = choose(program, Wish.FORK)
+    assert choice.descent is Descent.MAIN
+    assert choice.after_silence() is None

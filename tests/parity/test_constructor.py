@@ -320,7 +320,8 @@ def test_more_samples_than_the_claimed_length_is_torchs_warning(
         list(loader)
 
     theirs = caught_warnings(lambda: program(LOADERS["torch"]))
-    mine = caught_warnings(lambda: program(ours))
+    caught = caught_warnings(lambda: program(ours))
+    mine = [(kind, text) for kind, text in caught if not text.startswith("antifreeze: ")]
     assert theirs
     assert [kind for kind, _ in mine] == [kind for kind, _ in theirs]
     # The words people search for, and the numbers; what we advise may differ.

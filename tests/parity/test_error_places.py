@@ -155,6 +155,7 @@ def test_an_exception_of_worker_init_fn_names_the_worker(ours: LoaderClass) -> N
     assert re.search(r"worker\D*0\b", notes(error), re.IGNORECASE)
 
 
+@pytest.mark.filterwarnings("ignore:antifreeze. the stream of worker 0 ended")
 def test_a_broken_generator_ends_its_own_stream_only(loader_class: LoaderClass) -> None:
     loader = loader_class(BadMiddle(), batch_size=2, num_workers=2, collate_fn=as_list)
     events = watch(loader)[0]

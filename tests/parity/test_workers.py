@@ -211,6 +211,7 @@ class Remembering:
         return index, os.getpid(), self.loaded, self.word
 
 
+@pytest.mark.filterwarnings("ignore:antifreeze. dataset")  # kept, and said: test_traps.py
 def test_persistent_workers_keep_process_and_dataset(
     loader_class: LoaderClass, no_new_children: Callable[[], None]
 ) -> None:
@@ -230,6 +231,7 @@ def test_persistent_workers_keep_process_and_dataset(
     no_new_children()
 
 
+@pytest.mark.filterwarnings("ignore:antifreeze. dataset")
 def test_other_workers_are_new_in_each_epoch(loader_class: LoaderClass) -> None:
     dataset = Remembering()
     loader = loader_class(dataset, batch_size=None, num_workers=2, collate_fn=as_list)
@@ -248,6 +250,7 @@ def test_a_loader_with_persistent_workers_has_one_iterator(loader_class: LoaderC
     assert list(iterator) == PAIRS
 
 
+@pytest.mark.filterwarnings("ignore:antifreeze. the persistent workers")
 def test_a_persistent_iterator_taken_again_in_mid_epoch_begins_anew(
     loader_class: LoaderClass,
 ) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ import torch
 from antifreeze import DataLoader
 from antifreeze._backends import hazards
 from antifreeze._backends.lineage import Lineage
-from antifreeze._core.descent import Descent
+from antifreeze._core.descent import Descent, Wish
 
 from .clean import another_thread, is_clean
+from .programs import finish, program
 
 LOCK = threading.Lock()
 LIBC = ctypes.CDLL(None)
@@ -194,30 +196,44 @@ def test_a_thread_that_comes_up_between_two_epochs_is_noticed() -> None:
     assert loader._lineage().choice.descent is Descent.NURSERY  # kept from now on
 
 
+def test_a_fork_that_was_asked_for_is_a_fork() -> None:
+    with another_thread():
+        loader = DataLoader(Locked(), 2, num_workers=1, multiprocessing_context="fork")  # type: ignore[arg-type, var-annotated]
+        iterator = iter(loader)
+        assert not is_clean_soon(iterator)
+        list(iterator)
+
+
 # ---- what is no hazard ---------------------------------------------------------------------------
 
 
 def choice_now() -> Any:
-    return Lineage(clean=False).choice
+    return Lineage(Wish.NONE).choice
 
 
 def test_a_program_with_one_thread_forks() -> None:
     assert choice_now().is_plain, choice_now()
 
 
-def test_pools_of_torch_numpy_and_backward_are_no_hazard() -> None:
+QUIET = """
     import numpy as np
-
-    before = torch.get_num_threads()
+    from antifreeze._backends.lineage import Lineage
+    from antifreeze._core.descent import Wish
     torch.set_num_threads(4)
-    try:
-        torch.rand(2_000_000).exp()
-        weight = torch.rand(64, 64, requires_grad=True)
-        (weight @ weight).sum().backward()
-        np.ones((800, 800)) @ np.ones((800, 800))
-        assert choice_now().is_plain, choice_now()
-    finally:
-        torch.set_num_threads(before)
+    torch.rand(2_000_000).exp()
+    weight = torch.rand(64, 64, requires_grad=True)
+    (weight @ weight).sum().backward()
+    np.ones((800, 800)) @ np.ones((800, 800))
+    time.sleep(0.5)
+    say(len(os.listdir("/proc/self/task")) > 1, Lineage(Wish.NONE).choice)
+"""
+
+
+def test_pools_of_torch_numpy_and_backward_are_no_hazard(tmp_path: Path) -> None:
+    with program(tmp_path, QUIET) as process:
+        code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert out.startswith("True Choice(descent=<Descent.MAIN: 'main'>, why='',")
 
 
 def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:

@@ -221,6 +221,7 @@ class CollatesItself:
         return [number, batch, int(earlier[0, 0, 0]) // 1_000_000, earlier]
 
 
+@pytest.mark.filterwarnings("ignore:antifreeze. dataset.kept")
 def test_a_dataset_may_call_default_collate_and_keep_what_came() -> None:
     for number, batch in enumerate(
         DataLoader(CollatesItself(), batch_size=None, collate_fn=as_it_is, num_workers=2)

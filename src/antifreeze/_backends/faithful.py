@@ -23,6 +23,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from multiprocessing import synchronize
 from typing import Any
 
 import torch
@@ -32,6 +33,12 @@ from .._worker.generators import numpy_if_there
 from .mappings import Areas, InFile
 
 _STANDARD = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+_SEMAPHORES = (
+    synchronize.Lock,
+    synchronize.RLock,
+    synchronize.Semaphore,
+    synchronize.BoundedSemaphore,
+)
 LARGEST_TEXT = 64 * 1024 * 1024  # bytes: to see how its lines end, a text file is read
 
 
@@ -53,6 +60,7 @@ def ways() -> dict[type, Callable[[Any], Any]]:
         mmap.mmap: memory.map_of_bytes,
         ctypes.CDLL: _library,
         ctypes.PyDLL: _library,
+        **dict.fromkeys(_SEMAPHORES, _semaphore),
         _thread.LockType: lambda lock: (threading.Lock, ()),
         _thread.RLock: lambda lock: (threading.RLock, ()),
     }
@@ -325,7 +333,13 @@ def _map_bytes_anew(place: InFile, position: int) -> mmap.mmap:
     return mapped
 
 
-# ---- libraries -----------------------------------------------------------------------------------
+# ---- locks and libraries -------------------------------------------------------------------------
+
+
+def _semaphore(lock: Any) -> Any:
+    if getattr(lock, "_is_fork_ctx", False):
+        raise Unsendable("it can only be inherited")
+    return lock.__reduce_ex__(5)
 
 
 def _library(library: Any) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import threading
 
+from .._clock import pause
 from .._core.descent import Program
 from . import pools
 
@@ -17,19 +17,24 @@ _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
 # Wait for the next backward pass; a worker cannot have one, and says so.
 _HARMLESS_NAMES = ("pt_autograd",)
 _ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")
+LOOKS, LOOK_S = 10, 0.002  # for threads of a pool that was laid down to be gone
 NATIVE = "of a native library"
-# What threads of a pool do: compute, wait on a futex, yield.
-_FUTEX_AND_YIELD = {"x86_64": ("202", "24"), "aarch64": ("98", "124")}
-_OF_POOLS = frozenset({"running", *_FUTEX_AND_YIELD.get(os.uname().machine, ())})
-_FUTEX_WAIT_PRIVATE = 0x80
-_SYSCALL = ctypes.cast(ctypes.CDLL(None).syscall, ctypes.c_void_p).value or 0
-_SYSCALL_BYTES = 64
+# System calls: waiting on a futex, and yielding.
+_FUTEX, _YIELD = {"x86_64": ("202", "24"), "aarch64": ("98", "124")}.get(
+    os.uname().machine, ("", "")
+)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def program() -> Program:
     """Look at this process. Call `pools.lay_down` first: what it ends is no hazard."""
-    return Program(_foreign_threads(), _accelerator(), _held_bytes())
+    threads = _foreign_threads()
+    for _ in range(LOOKS):
+        if set(threads) != {NATIVE}:
+            break
+        pause(LOOK_S)  # perhaps it is about to end
+        threads = _foreign_threads()
+    return Program(threads, _accelerator(), _held_bytes())
 
 
 def has_hazards() -> bool:
@@ -53,34 +58,20 @@ def _foreign_threads() -> tuple[str, ...]:
             names.append(name)
             continue
         call = _call(task)
-        if _is_of_torch(call):
-            continue
-        if call and call[0] not in _OF_POOLS:
-            names.append(NATIVE)
-        else:
+        if call in ("running", _YIELD):
             unnamed += 1
+        elif call != _FUTEX:  # else it is idle, as threads of pools and watchdogs are
+            names.append(NATIVE)
     if unnamed and (more := unnamed - pools.blas_threads()) > 0:  # these look after themselves
         names += [NATIVE] * more
     return tuple(names)
 
 
-def _call(task: str) -> list[str]:
-    """Give the system call that a thread is in: number, six arguments, stack and code pointer."""
+def _call(task: str) -> str:
+    """Give the number of the system call that a thread is in, or "running"."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/syscall") as file:
-        return file.read().split()
-    return []
-
-
-def _is_of_torch(call: list[str]) -> bool:
-    """Say whether a thread is an idle one of the pool that `torch.set_num_threads` makes. Nothing
-    ends that pool, and it looks after itself at a fork.
-
-    It is known by the way it waits: on a futex, not through a lock of the C library but by the
-    function `syscall`, as hardly anybody does.
-    """
-    if len(call) < 9 or int(call[2], 16) != _FUTEX_WAIT_PRIVATE:
-        return False
-    return 0 <= int(call[8], 16) - _SYSCALL < _SYSCALL_BYTES
+        return file.read().partition(" ")[0].strip()
+    return ""
 
 
 def _is_harmless(thread: threading.Thread) -> bool:

@@ -10,7 +10,7 @@ import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
-from .._core.descent import Choice, Descent, choose
+from .._core.descent import Choice, Descent, Wish, choose
 from .._transport.available import in_words
 from . import hazards, nursery, nursery_process, pools
 
@@ -22,25 +22,25 @@ DEAR_S = 1.0  # to send a dataset: from here on it is worth a warning
 class Lineage:
     """The choice of one loader, and what became of it."""
 
-    def __init__(self, dataset: Any = None, *, clean: bool) -> None:
-        """Look at this process and choose. `clean`: the user wants processes to start clean."""
+    def __init__(self, wish: Wish, dataset: Any = None) -> None:
+        """Look at this process and choose."""
         if nursery_process.is_opening:
             raise RuntimeError(
                 "a module that the dataset needs begins a loop over a DataLoader when it is"
                 ' imported; put that under `if __name__ == "__main__":`'
             )
-        self._clean, self._process = clean, os.getpid()
+        self._wish, self._process = wish, os.getpid()
         self._told_cost = False
         pools.lay_down()
-        self.choice: Choice = choose(hazards.program(), clean=clean)
+        self.choice: Choice = choose(hazards.program(), wish)
         self._dataset = _reference(dataset)
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
 
-    def holds(self, *, clean: bool) -> bool:
+    def holds(self, wish: Wish) -> bool:
         """Say whether the choice still holds: for as long as it is asked of the same process, in
         the same way, and nothing has come up that speaks against a plain fork."""
-        if clean != self._clean or self._process != os.getpid():
+        if wish is not self._wish or self._process != os.getpid():
             return False
         return not (self.choice.is_plain and hazards.has_hazards())
 
@@ -113,17 +113,20 @@ def is_ours(context: Any) -> bool:
 
 def foresee(context: Any) -> None:
     """Start the nursery if a loader is likely to need it: it has until the first loop."""
-    if is_ours(context) and (start_method(context) != "fork" or hazards.has_hazards()):
+    wish = wish_of(context)
+    clean = wish is Wish.CLEAN or (wish is Wish.NONE and hazards.has_hazards())
+    if clean and is_ours(context):
         with contextlib.suppress(OSError):  # who needs it will say so
             nursery.present()
 
 
-def start_method(context: Any) -> str:
-    """Say how the user wants processes to start; "fork" is also said where nothing was."""
+def wish_of(context: Any) -> Wish:
+    """Say how the user wants processes to start."""
     if context is not None:
-        method: str = context.get_start_method()
-        return method
+        return Wish.FORK if context.get_start_method() == "fork" else Wish.CLEAN
     usual = multiprocessing.get_all_start_methods()[0]  # from Python 3.14 on it is not "fork"
     # (Asked plainly, multiprocessing would fix it.)
     chosen = multiprocessing.get_start_method(allow_none=True)
-    return "fork" if chosen in (None, usual) else chosen
+    if chosen in (None, usual):
+        return Wish.NONE
+    return Wish.FORK if chosen == "fork" else Wish.CLEAN

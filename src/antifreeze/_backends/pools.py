@@ -55,9 +55,8 @@ def _loaded() -> list[bytes]:
 
 
 def blas_threads() -> int:
-    """Count the threads that OpenBLAS keeps beside the one that calls it. (threadpoolctl says so
-    as well, in 4 ms.)"""
-    return sum(count.value - 1 for count in _blas_counts())
+    """Count the threads that OpenBLAS keeps beside the one that calls it, used or not."""
+    return sum(max(0, count.value - 1) for count in _blas_counts("blas_num_threads"))
 
 
 def one_blas_thread() -> None:
@@ -66,21 +65,22 @@ def one_blas_thread() -> None:
     Not by its own function: here that starts all of its threads first, and where this fails it
     interrupts the program.
     """
-    for count in _blas_counts():
+    for count in _blas_counts("blas_cpu_number"):
         count.value = 1
 
 
-def _blas_counts() -> list[ctypes.c_int]:
-    found = [_blas_count(path) for path in _loaded() if b"openblas" in os.path.basename(path)]
+def _blas_counts(name: str) -> list[ctypes.c_int]:
+    paths = [path for path in _loaded() if b"openblas" in os.path.basename(path)]
+    found = [_blas_count(path, name) for path in paths]
     return [count for count in found if count is not None]
 
 
 @functools.cache
-def _blas_count(path: bytes) -> ctypes.c_int | None:
-    """Give the number of threads that an OpenBLAS uses: a variable that it exports."""
+def _blas_count(path: bytes, name: str) -> ctypes.c_int | None:
+    """Give a number that an OpenBLAS exports: of the threads it has, or of those it uses."""
     try:
         library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
-        return ctypes.c_int.in_dll(library, "blas_cpu_number")
+        return ctypes.c_int.in_dll(library, name)
     except (OSError, ValueError):  # unloaded meanwhile, or built otherwise
         return None
 

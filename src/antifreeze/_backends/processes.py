@@ -48,7 +48,7 @@ from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
-from .lineage import Lineage, is_ours, start_method
+from .lineage import Lineage, is_ours, wish_of
 from .lines import AwayWatch, Line
 from .origins import (
     REAP_S,
@@ -93,7 +93,7 @@ class ProcessBackend:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
         self._origin: Origin
         if is_ours(context):
-            lineage = lineage or Lineage(clean=start_method(context) != "fork")
+            lineage = lineage or Lineage(wish_of(context))
             self._origin = Templates(job, self._status, lineage)
         else:
             self._origin = Children(job, self._status, context)

@@ -21,6 +21,14 @@ HUGE_BYTES = 3 * 1024**3
 SHOWN = 3  # threads that are named
 
 
+class Wish(Enum):
+    """How the user wants processes to start."""
+
+    NONE = "none"  # said nothing: what is best
+    FORK = "fork"
+    CLEAN = "clean"
+
+
 class Descent(Enum):
     MAIN = "main"
     NURSERY = "nursery"
@@ -88,9 +96,11 @@ class Choice:
         return Choice(other, why, AGAINST_FREEZES, is_last=True)
 
 
-def choose(program: Program, *, clean: bool) -> Choice:
-    """Choose for a loader at its first loop. `clean`: the user wants processes to start clean."""
-    if clean:
+def choose(program: Program, wish: Wish) -> Choice:
+    """Choose for a loader at its first loop."""
+    if wish is Wish.FORK:
+        return Choice(Descent.MAIN, "a fork was asked for", asked_for=True)
+    if wish is Wish.CLEAN:
         return Choice(Descent.NURSERY, "a clean start was asked for", asked_for=True)
     hazards = []
     if program.accelerator:

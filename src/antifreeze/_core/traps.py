@@ -75,8 +75,8 @@ class Traps:
             self._tell("changed here", changed_in_main(attributes))
 
     def _look_at_dropped(self) -> None:
-        if len(self._ended) < self._seats:
-            return
+        if len(self._ended) < self._seats or self._seats == 1:
+            return  # or it is what drop_last means
         given = sum(each.samples for each in self._ended.values())
         dropped = sum(each.dropped for each in self._ended.values())
         if dropped > given:
