@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ class Moment:
     contenders: tuple[str, ...]
     ours: str
     theirs: str
+    within_s: float | None = None  # the bar, where it is not the other's time
 
 
 @dataclass(slots=True)
@@ -65,6 +67,20 @@ class Busy(Dataset[torch.Tensor]):
         if index >= 2:
             time.sleep(BUSY_SAMPLE_S)
         return torch.tensor(index)
+
+
+class Few(Dataset[int]):
+    """Almost nothing to send."""
+
+    def __init__(self, sample_s: float = 0.0) -> None:
+        self.sample_s = sample_s
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.sample_s)
+        return index
 
 
 def _tokens() -> tuple[Workload, Dataset[Any]]:
@@ -113,6 +129,34 @@ def epoch_change(after: int) -> Steps:
                     touch(batch)
 
     return steps
+
+
+def beside_a_thread(contender: Contender) -> Iterator[float]:
+    """Time new loaders to their first batch in a program that has another thread."""
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    workload = Workload("few", "", 4, BATCHES, lambda _: Few())
+    while True:
+        begin = time.perf_counter()
+        iterator = iter(contender.make(Few(), workload))
+        touch(next(iterator))
+        yield time.perf_counter() - begin
+        del iterator
+
+
+def replaced(contender: Contender) -> Iterator[float]:
+    """Time the end of a worker to a batch of the one that replaces it, where much is held."""
+    ballast = torch.ones(2 * BALLAST_BYTES, dtype=torch.uint8)
+    loader = contender.make(Few(0.001), Workload("few", "", 4, BATCHES, lambda _: Few()))
+    iterator = iter(loader)
+    touch(next(iterator))
+    while len(ballast):
+        ended = iterator._workers[0]
+        ended.kill()
+        ended.join(10)
+        begin = time.perf_counter()
+        while iterator._workers[0].pid in (ended.pid, None):
+            touch(next(iterator))
+        yield time.perf_counter() - begin
 
 
 def leaving(contender: Contender) -> Iterator[float]:
@@ -177,8 +221,27 @@ MOMENTS = (
         leaving,
         (*_AS_WRITTEN, "nodes-process", "nodes-thread"),
         *reversed(_AS_WRITTEN),
+        within_s=0.5,
+    ),
+    Moment(
+        "later-clean",
+        "first batch of a later loader, another thread runs",
+        beside_a_thread,
+        _AS_WRITTEN,
+        *reversed(_AS_WRITTEN),
+        within_s=0.1,
+    ),
+    Moment(
+        "replaced-4gib",
+        "a killed worker to a batch of the new one, 4 GiB in the process",
+        replaced,
+        ("antifreeze-plain",),
+        *reversed(_AS_WRITTEN),
+        within_s=0.05,
     ),
 )
+# Bytes that each of these holds.
+_HELD = {"first-batch-2gib": BALLAST_BYTES, "replaced-4gib": 2 * BALLAST_BYTES}
 # Each of these is asked once of a new process; the others again and again of one.
 _FRESH = {"first-batch", "first-batch-2gib", "leave-busy"}
 
@@ -187,7 +250,8 @@ def measure(moment: Moment, contenders: Sequence[Contender], quick: bool) -> lis
     """Time one moment for each of the contenders that it is for, in turns."""
     chosen = [each for each in contenders if each.key in moment.contenders]
     times = {each.key: Times(each.key) for each in chosen}
-    if moment.key == "first-batch-2gib" and psutil.virtual_memory().available < 2 * BALLAST_BYTES:
+    needed = _HELD.get(moment.key, 0)
+    if psutil.virtual_memory().available < 2 * needed:
         return [Times(each.key, error="not enough memory to measure this") for each in chosen]
     lanes: dict[str, Lane] = {}
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from . import _platform, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
-from ._holders import is_held
+from ._holders import is_asked_again, is_for_loop
 from ._ranks import Ranks, ranks
 from ._remarks import remark
 
@@ -93,9 +94,16 @@ class DataLoader(torch_data.DataLoader[T]):
     def __iter__(self) -> _BaseDataLoaderIter:
         if not getattr(self._iterator, "can_go_on", True):
             self._iterator = None  # interrupted, broken, closed, or made before a fork
-        if getattr(self._iterator, "in_epoch", False) and is_held(self.__dict__, "_iterator"):
+        by_for_loop = is_for_loop(sys._getframe(1))
+        if getattr(self._iterator, "in_epoch", False) and self._is_looped_over():
             return self._second_loop()
-        return super().__iter__()
+        iterator = super().__iter__()
+        iterator.by_for_loop = by_for_loop  # type: ignore[attr-defined]
+        return iterator
+
+    def _is_looped_over(self) -> bool:
+        by_for_loop = getattr(self._iterator, "by_for_loop", False)
+        return is_asked_again(self.__dict__, "_iterator", by_for_loop=by_for_loop)
 
     def _second_loop(self) -> _BaseDataLoaderIter:
         """Give a loop workers of its own, where another one has the persistent ones."""

@@ -209,6 +209,52 @@ def test_a_loader_zipped_with_itself() -> None:
     loader._iterator = None
 
 
+def test_a_loader_in_a_generator_that_waits() -> None:
+    loader = persistent()
+
+    def batches() -> Iterator[list[int]]:
+        for batch in loader:
+            yield batch.tolist()
+
+    waiting = batches()
+    first = next(waiting)
+    with pytest.warns(UserWarning, match="busy with another loop"):
+        assert len(list(loader)) == 4
+    assert [first, *waiting] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    loader._iterator = None
+
+
+def test_enumerated_twice_at_once() -> None:
+    loader = persistent()
+    seen = []
+    with pytest.warns(UserWarning, match="busy with another loop"):
+        for number, _ in enumerate(loader):
+            seen += [(number, inner) for inner, _ in enumerate(loader)]
+    assert seen == list(itertools.product(range(4), range(4)))
+    loader._iterator = None
+
+
+class Trainer:
+    """Keeps its iterator, as trainers do."""
+
+    iterator: Any = None
+
+
+def test_an_iterator_that_is_only_kept_is_nobody() -> None:
+    loader, trainer = persistent(400), Trainer()
+    pids = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):  # left in the middle, and begun anew, as torch does
+            trainer.iterator = iter(loader)
+            assert next(trainer.iterator).tolist() == [0, 1]
+            kept = iter(loader)
+            assert next(kept).tolist() == [0, 1]
+            pids |= {worker.pid for worker in kept._workers}
+    assert len(pids) == 2
+    loader._iterator = None
+
+
 def test_a_loop_that_was_left_is_nobody() -> None:
     loader = persistent(400)
     pids = set()

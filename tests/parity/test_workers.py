@@ -250,7 +250,6 @@ def test_a_loader_with_persistent_workers_has_one_iterator(loader_class: LoaderC
     assert list(iterator) == PAIRS
 
 
-@pytest.mark.filterwarnings("ignore:antifreeze. the persistent workers")
 def test_a_persistent_iterator_taken_again_in_mid_epoch_begins_anew(
     loader_class: LoaderClass,
 ) -> None:
