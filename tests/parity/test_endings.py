@@ -51,9 +51,10 @@ if __name__ == "__main__":
 """
 
 
-def test_a_healthy_program_writes_nothing_to_stderr(which: str, tmp_path: Path) -> None:
-    # It ends with live iterators on purpose: ending is part of being healthy.
-    assert run_script(tmp_path, which, HEALTHY) == (0, "done\n", "")
+def test_a_healthy_program_writes_nothing_to_stderr(tmp_path: Path) -> None:
+    # It ends with live iterators on purpose: ending is part of being healthy. (Torch's loader
+    # aborts there now and then, on a busy machine.)
+    assert run_script(tmp_path, "antifreeze", HEALTHY) == (0, "done\n", "")
 
 
 TALKING = """

@@ -173,6 +173,9 @@ MEASURE = f"""
     def measure(workers=()):
         # Descriptors, mappings, KiB: what is mapped, and what an open memory file holds.
         gc.collect()
+        for thread in threading.enumerate():       # the last template may be about to leave
+            if thread.name.startswith("antifreeze-reaper"):
+                thread.join(30)
         pids = [os.getpid(), *[worker.pid for worker in workers]]
         held = {{}}
         for pid in pids:

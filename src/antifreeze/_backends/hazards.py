@@ -58,7 +58,7 @@ def _foreign_threads() -> tuple[str, ...]:
             names.append(name)
             continue
         call = _call(task)
-        if call in ("running", _YIELD):
+        if call in ("", "running", _YIELD):  # the first: it is not told
             unnamed += 1
         elif call != _FUTEX:  # else it is idle, as threads of pools and watchdogs are
             names.append(NATIVE)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import site
 import sys
-import sysconfig
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
@@ -55,10 +56,11 @@ def _is_of_library(path: str) -> bool:
 
 @functools.cache
 def _places_of_libraries() -> tuple[str, ...]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    places = {sysconfig.get_paths()[name] for name in names}
-    places |= {*site.getsitepackages(), site.getusersitepackages()}
-    return (*places, "<frozen")
+    # Those of this environment; of the one it was made from; and where torch is, wherever that is.
+    standard = os.path.dirname(os.__file__)
+    with_torch = os.path.dirname(os.path.dirname(torch.__file__))
+    places = (standard, with_torch, *site.getsitepackages(), site.getusersitepackages())
+    return (*(place + os.sep for place in places), "<frozen")
 
 
 class OwnCode:
