@@ -121,7 +121,9 @@ def _make(sent: SentHandler) -> logging.Handler:
     handler: logging.Handler = object.__new__(sent.kind)
     vars(handler).update(sent.attributes)
     handler.createLock()
-    if sent.stream is not None:
+    if isinstance(getattr(sent.kind, "stream", None), property):
+        pass  # it finds its stream by itself
+    elif sent.stream is not None:
         handler.stream = getattr(sys, sent.stream)  # type: ignore[attr-defined]
     elif isinstance(handler, logging.StreamHandler):
         handler.stream = None

@@ -26,6 +26,9 @@ from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
 _TOLD = ("__package__", "__name__", "__path__", "__file__")
 
+# Who uses these may look for anything in a module.
+_LOOKING = frozenset({"globals", "eval", "exec", "modules", "__main__", "import_module"})
+
 # What a stand-in must know of its module, and of the packages around it: name and attributes.
 Names = tuple[tuple[str, dict[str, Any]], ...]
 
@@ -71,6 +74,7 @@ class OwnCode:
         self._globals_ref = globals_ref
         self._own: dict[str, bool] = {}
         self.sent: list[tuple[Names, str, Any]] = []  # classes and functions, with their names
+        self.looks_for_names = False  # a function that was sent may look for others by name
 
     def takes(self, thing: Any) -> bool:
         """Say whether a class or function is the program's own."""
@@ -96,6 +100,8 @@ class OwnCode:
 
     def seed(self, function: FunctionType) -> None:
         """Have a function's globals be those of its module there, too."""
+        if not _LOOKING.isdisjoint(function.__code__.co_names):
+            self.looks_for_names = True
         given = function.__globals__
         name = given.get("__name__")
         if id(given) in self._globals_ref or type(name) is not str:

@@ -118,7 +118,7 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
             raise
         except Exception as error:
             raise _refusal_of(job, error) from error
-        pickler.dump_script()
+        pickler.dump_code()
     finally:
         sys.setrecursionlimit(deep)
         context.set_spawning_popen(None)
@@ -286,17 +286,19 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         check(obj)
         return super().reducer_override(obj)
 
-    def dump_script(self) -> None:
-        """Send what was noted of the program's code; of the script also what it only names: some
-        look for it in `globals()`. What of that cannot be sent is left out."""
-        give_up = monotonic() + SCRIPT_S
-        sent = {id(thing) for _, _, thing in self._code.sent}
-        for thing in list(vars(sys.modules["__main__"]).values()):
-            if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
-                continue
-            if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
-                self._code.note(thing)
-        plain = modules.plain_of_script()
+    def dump_code(self) -> None:
+        """Send what was noted of the program's code. If it looks for things by name, those of the
+        script go along; what of them cannot be sent is left out."""
+        plain: list[Any] = []
+        if self._code.looks_for_names:
+            plain = modules.plain_of_script()
+            give_up = monotonic() + SCRIPT_S
+            sent = {id(thing) for _, _, thing in self._code.sent}
+            for thing in list(vars(sys.modules["__main__"]).values()):
+                if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
+                    continue
+                if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
+                    self._code.note(thing)
         self.dump([*self._code.sent, *plain])
 
 
