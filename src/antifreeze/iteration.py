@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import signal
 import threading
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from ._backends.pinned import Pinner
     from ._inline import InlineDriver
     from .loader import DataLoader
+
+logger = logging.getLogger("antifreeze")
 
 # For a forked worker to listen. It does in milliseconds; on a machine that swaps, or if its
 # siblings, each of hundreds of gigabytes, are forked before it, it takes longer.
@@ -108,7 +111,7 @@ class LoaderIterator(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         if self._finished:
             raise StopIteration
-        if self._traps.due:
+        if self._traps.due or self._traps.in_passing:
             self._warn_of_traps()  # now, while no batch would be lost if that is an error
         try:
             data = self._driver.next()
@@ -200,6 +203,8 @@ class LoaderIterator(_BaseDataLoaderIter):
     def _warn_of_traps(self) -> None:
         while self._traps.due:
             remark(self._traps.due.pop(0))
+        while self._traps.in_passing:
+            logger.warning("antifreeze: %s", self._traps.in_passing.pop(0))
 
     def _warn_of_length(self, said: int) -> None:
         message = (

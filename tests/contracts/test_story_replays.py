@@ -139,7 +139,6 @@ def test_persistent_workers_with_an_early_break(recorder: Recorder) -> None:
     assert sum(isinstance(c, do.BeginEpoch) for c in commanded) == 4
 
 
-@pytest.mark.filterwarnings("ignore:antifreeze. the 2 workers begin")
 def test_streams(recorder: Recorder) -> None:
     loader = DataLoader(Stream(), batch_size=2, num_workers=2)
     iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]

@@ -15,12 +15,12 @@ def test_two_workers_with_the_same_first_batch_load_the_same() -> None:
     traps.notice(0, FirstBatch(7))
     assert said(traps) == []
     traps.notice(1, FirstBatch(7))
-    (text,) = said(traps)
+    (text,) = traps.in_passing
     assert "every sample comes 2 times" in text and "get_worker_info" in text
     traps.begin_epoch()
     traps.notice(0, FirstBatch(7))
     traps.notice(1, FirstBatch(7))
-    assert said(traps) == []
+    assert len(traps.in_passing) == 1
 
 
 def test_different_first_batches_and_a_replaced_worker_say_nothing() -> None:
@@ -30,7 +30,7 @@ def test_different_first_batches_and_a_replaced_worker_say_nothing() -> None:
     traps.notice(1, FirstBatch(8))
     traps.begin_epoch()
     traps.notice(1, FirstBatch(7))  # another epoch
-    assert said(traps) == []
+    assert traps.in_passing == []
 
 
 def test_more_dropped_than_given_is_told_when_all_streams_have_ended() -> None:

@@ -40,7 +40,6 @@ class OwnIterator(IterableDataset):
 
 
 @WORKERS
-@pytest.mark.filterwarnings("ignore:antifreeze. the 2 workers begin")
 @pytest.mark.parametrize("batch_size", [None, 2])
 def test_a_dataset_that_is_its_own_iterator_is_used_as_torch_does(
     workers: int, batch_size: int | None, loader_class: LoaderClass
@@ -71,7 +70,6 @@ class Closing(IterableDataset):
                 file.write("closed\n")
 
 
-@pytest.mark.filterwarnings("ignore:antifreeze. the 2 workers begin")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("length", [None, 6])
 def test_a_stream_is_closed_when_its_loop_is_over(

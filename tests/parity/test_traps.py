@@ -78,10 +78,14 @@ def values(batches: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("batch_size", [2, None])
-def test_workers_that_all_yield_everything(batch_size: int | None, persistent: bool) -> None:
+def test_workers_that_all_yield_everything(
+    batch_size: int | None, persistent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     arguments: dict[str, Any] = {"batch_size": batch_size, "num_workers": 2}
     loader = DataLoader(Whole(), persistent_workers=persistent, **arguments)
-    got, text = warned(loader, "begin with the same batch")
+    got = quietly(loader, epochs=2)
+    (text,) = logged(caplog)
+    assert "the 2 workers begin with the same batch" in text
     assert "every sample comes 2 times an epoch" in text
     assert "get_worker_info" in text
     if batch_size is not None:
@@ -89,7 +93,11 @@ def test_workers_that_all_yield_everything(batch_size: int | None, persistent: b
     loader._iterator = None
 
 
-def test_large_batches_are_compared_to_the_end() -> None:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
+
+
+def test_large_batches_are_compared_to_the_end(caplog: pytest.LogCaptureFixture) -> None:
     class Black(IterableDataset[torch.Tensor]):
         """The first worker's and the second's differ in their last pixel only."""
 
@@ -105,13 +113,18 @@ def test_large_batches_are_compared_to_the_end() -> None:
         get_worker_info().dataset.last = worker  # type: ignore[union-attr]
 
     quietly(DataLoader(Black(), 1, num_workers=2, worker_init_fn=part))
-    warned(DataLoader(Black(), 1, num_workers=2), "begin with the same batch")
+    assert logged(caplog) == []
+    quietly(DataLoader(Black(), 1, num_workers=2))
+    assert len(logged(caplog)) == 1
 
 
 @pytest.mark.parametrize("dataset", [Parted(), Zeros(), Noise()], ids=["parted", "zeros", "noise"])
-def test_streams_that_are_parted_or_need_not_be(dataset: Any) -> None:
+def test_streams_that_are_parted_or_need_not_be(
+    dataset: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     quietly(DataLoader(dataset, 2, num_workers=2), epochs=2)
     quietly(DataLoader(Whole(), 2, num_workers=1))
+    assert logged(caplog) == []
 
 
 def test_drop_last_that_drops_most_of_an_iterable() -> None:
