@@ -22,8 +22,9 @@ from PIL import Image, ImageFile
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from antifreeze import DataLoader
-from antifreeze._backends import nursery
+from antifreeze._backends import modules, nursery
 
+from ..parity.observe import wait_until
 from . import settings
 from .clean import another_thread, ask
 
@@ -392,3 +393,22 @@ def test_an_authkey_for_managers_is_carried() -> None:
 
         assert ask(shared, add)[:4] == [1, 2, 3, 4]
         assert list(shared) == [1, 2, 3, 4, 4]
+
+
+def _debug(thing: Any) -> bool:
+    return torch.version.debug
+
+
+def test_only_libraries_that_differ_are_sent_and_those_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert ask(None, _debug) is False
+    assert wait_until(lambda: nursery.present().known(), within_s=10)
+    known = nursery.present().known()
+    assert "torch.version" in modules.collect({})
+    assert "torch.version" not in modules.collect(known)
+    with monkeypatch.context() as changed:
+        changed.setattr(torch.version, "debug", True)
+        assert modules.collect(known)["torch.version"]["debug"] is True
+        assert ask(None, _debug) is True
+    assert ask(None, _debug) is False

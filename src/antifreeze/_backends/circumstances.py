@@ -24,6 +24,7 @@ from .._clock import follow_zone
 from .._core.messages import frozen
 from .._worker.generators import numpy_if_there
 from . import logs, modules, quirks
+from .modules import Known
 from .own_code import StandIn
 
 _LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -124,9 +125,12 @@ class Circumstances:
     modules: dict[str, dict[str, Any]]
 
     @classmethod
-    def collect(cls, *, whole: bool = True) -> Circumstances:
-        """Read those of this process. Raises Unsendable, unless not the `whole` is wanted: then
-        handlers of logging and what the script put into modules are left out."""
+    def collect(cls, known: Known, *, whole: bool = True) -> Circumstances:
+        """Read those of this process, but for what is `known` of its modules.
+
+        Raises Unsendable, unless not the `whole` is wanted: then handlers of logging and what the
+        script put into modules are left out.
+        """
         directory = None
         with contextlib.suppress(OSError):
             directory = os.getcwd()
@@ -150,7 +154,7 @@ class Circumstances:
             bit_generator=_bit_generator(),
             script=Script.collect(),
             logs=logs.collect(handlers=whole),
-            modules=modules.collect(of_program=whole),
+            modules=modules.collect(known, of_program=whole),
         )
 
     def apply(self) -> None:

@@ -53,7 +53,8 @@ class Logs:
         made: dict[int, logging.Handler] = {}
         for name, sent in self.loggers.items():
             logger = logging.getLogger(name)
-            logger.setLevel(sent.level)
+            if logger.level != sent.level:  # it clears the caches of all loggers
+                logger.setLevel(sent.level)
             logger.propagate, logger.disabled = sent.propagate, sent.disabled
             if sent.handlers is None:
                 continue

@@ -23,11 +23,10 @@ from multiprocessing import spawn, util
 
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._worker.pools import VARIABLES
+from . import modules
 from .nursery_process import Bring, Warm
-from .origins import REAP_S, OriginGone, send, without_interrupts
-from .sending import Payload
-
-RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
+from .origins import REAP_S, without_interrupts
+from .riders import LARGEST, OriginGone, send
 
 # Of all nurseries of this program: sets of strings must have the same order in all of them.
 _BEGINNING = "ANTIFREEZE_NURSERY"  # in the environment of one, until it is there
@@ -60,19 +59,26 @@ class Nursery:
         self._sock = ours
         self._rights = _rights()
         self._asked_for: set[str] = set()  # libraries
+        self._known: modules.Known = {}
+        self._wishes = 0  # to have libraries imported: so many are sent
+        self._wishes_known = 0  # so many were granted when it told what it has
         self._given_up = False
         self._sending = threading.Lock()  # for as long as the messages of one wish take
 
-    def bring(self, channel: socket.socket, payload: Payload) -> None:
-        """Have a template begin at this end of a channel. Raises OriginGone."""
+    def bring(self, channel: socket.socket) -> None:
+        """Have a template begin at this end of a channel; what it is to hold it is sent there.
+        Raises OriginGone."""
         outputs = [number for number in (1, 2) if _is_open(number)]
-        things = [each.number for each in payload.riders]
-        riders = [channel.fileno(), payload.memory.number, *outputs, *things]
-        wish = Bring(os.getpid(), tuple(outputs), len(riders))
+        wish = Bring(os.getpid(), tuple(outputs))
         with self._sending:
-            self._send(wish, riders[:RIDERS])
-            for start in range(RIDERS, len(riders), RIDERS):
-                self._send(None, riders[start : start + RIDERS])
+            send(self._sock, pickle.dumps(wish), [channel.fileno(), *outputs])
+
+    def known(self) -> modules.Known:
+        """Give what need not be sent to a template that is asked for now."""
+        with self._sending, contextlib.suppress(OSError):  # there is nothing more, or nobody
+            while data := self._sock.recv(LARGEST):
+                self._wishes_known, self._known = pickle.loads(data)
+        return self._known if self._wishes_known == self._wishes else {}
 
     def warm(self, modules: Sequence[str]) -> None:
         """Have libraries imported that templates need, for those to come, if it can be asked."""
@@ -82,6 +88,7 @@ class Nursery:
             try:
                 socket.send_fds(self._sock, [pickle.dumps(wish)], [])
                 self._asked_for.update(new)
+                self._wishes += 1
             except OSError:  # gone, or busy: the next template imports them again
                 pass
             finally:
@@ -109,9 +116,6 @@ class Nursery:
 
     def __repr__(self) -> str:
         return f"<Nursery pid {self.pid}{', gone' if self._is_gone() else ''}>"
-
-    def _send(self, wish: object, riders: list[int]) -> None:
-        send(self._sock, pickle.dumps(wish), riders)
 
     def _is_gone(self, within_s: float = 0.0) -> bool:
         poller = select.poll()

@@ -25,24 +25,24 @@ from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
 from .._worker.pools import cap_pools
+from . import modules
 from .circumstances import Circumstances, apply_environment
 from .own_code import is_of_library
+from .riders import receive, receive_many
 from .sending import Unpacking
 from .template_process import Hello, Mother, Unfit, Warmed, live
 
 LISTED = 400  # modules that a template tells to have imported: as many as a message takes
 TOLD = 4000  # characters of an error, and of its traceback
-LARGEST = 1024 * 1024  # bytes of a wish: it may hold the whole environment
 
 
 @frozen
 class Bring:
-    """Wanted: a template. With the message come, in this order, its channel, the memory of what it
-    is to hold, the outputs named here, and the descriptors of what it holds."""
+    """Wanted: a template. With the message come, in this order, its channel and the outputs named
+    here. What it is to hold comes through its channel."""
 
     main_pid: int
     outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
-    riders: int  # in all; what one message does not take comes with further, empty ones
 
 
 @frozen
@@ -90,6 +90,8 @@ def _serve(control: socket.socket, main: Descriptor) -> None:
     poller = select.poll()
     for each in (control.fileno(), main.number, children):
         poller.register(each, select.POLLIN)
+    granted = 0
+    _tell(control, granted)
     while True:  # bounded by the life of the main process
         for fd, _ in poller.poll():
             if fd == main.number:
@@ -97,23 +99,24 @@ def _serve(control: socket.socket, main: Descriptor) -> None:
             if fd == children:
                 _bury(children)
                 continue
-            data, descriptors = _receive(control)
+            data, descriptors = receive(control)
             if not data:
                 return
             wish = pickle.loads(data)
             if isinstance(wish, Warm):
                 wish.grant()
+                granted += 1
+                _tell(control, granted)
                 continue
             assert isinstance(wish, Bring)
-            while data and len(descriptors) < wish.riders:
-                data, more = _receive(control)
-                descriptors += more
             _bring(wish, descriptors, control, main)
 
 
-def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    data, descriptors, _, _ = socket.recv_fds(control, LARGEST, 253, socket.MSG_CMSG_CLOEXEC)
-    return data, descriptors
+def _tell(control: socket.socket, granted: int) -> None:
+    """Tell the main process what it need not send, from so many granted wishes on."""
+    told = pickle.dumps((granted, modules.digests()))
+    with contextlib.suppress(OSError):  # it does not listen, or it is too much: it sends it all
+        control.send(told, socket.MSG_DONTWAIT)
 
 
 def _watch_children() -> int:
@@ -153,22 +156,22 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
     try:
         guard.end_with_parent(parent)  # the nursery, which ends with the program
         guard.leave_signals_to_main()
-        main, channel, memory, *rest = descriptors
+        main, channel, *outputs = descriptors
         control = socket.socket(fileno=channel)
-        for number in wish.outputs:
-            output = rest.pop(0)
+        control.settimeout(None)
+        for number, output in zip(wish.outputs, outputs, strict=True):
             os.dup2(output, number)
             os.close(output)
         pidfd = os.pidfd_open(os.getpid())
         _say(control, Hello(os.getpid()), pidfd)
         os.close(pidfd)
+        unpacking = Unpacking(*receive_many(control))
         before, began = set(sys.modules), monotonic()
         try:
-            mother = _open(wish, Unpacking(memory, rest), Descriptor(main))
+            mother = _open(wish, unpacking, Descriptor(main))
         except BaseException as error:
             _say(control, _unfit(error))
             os._exit(1)
-        os.close(memory)
         _say(control, Warmed(_new_libraries(before), monotonic() - began))
         guard.outlive_parent()  # it watches the program itself, from here on
         live(mother, control)

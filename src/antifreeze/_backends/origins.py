@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing.process
 import os
-import select
 import signal
 import socket
 import threading
@@ -27,8 +26,6 @@ from .._worker.spec import EpochBrief, Job, WorkerSpec
 from .inheritance import warn_of_connections
 from .sending import SentJob
 
-# For room in a channel: who reads it takes a message when it has done what the last one asked.
-SEND_S = 30.0
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
 
@@ -93,10 +90,6 @@ class Orphaned:
 News = Born | Refused | Exited | Orphaned
 
 
-class OriginGone(OSError):
-    """Whoever was to be asked is gone. That is news; who asks again asks another one."""
-
-
 class Origin(Protocol):
     def ask(self, wanted: Wanted, channel: socket.socket) -> None:
         """Have a life begin at this end of a channel. Raises OriginGone, or whatever starting
@@ -119,20 +112,6 @@ class Origin(Protocol):
 
     def close(self) -> None:
         """End what is left, bounded, and give everything back."""
-
-
-def send(sock: socket.socket, data: bytes, riders: Sequence[int]) -> None:
-    """Send a message, and descriptors with it. Raises OriginGone if nobody takes it."""
-    try:
-        try:
-            socket.send_fds(sock, [data], riders)
-        except BlockingIOError:  # very many at once: they are taken one by one
-            poller = select.poll()
-            poller.register(sock, select.POLLOUT)
-            poller.poll(1000 * SEND_S)
-            socket.send_fds(sock, [data], riders)
-    except (BlockingIOError, BrokenPipeError, ConnectionResetError) as error:
-        raise OriginGone from error
 
 
 @contextlib.contextmanager

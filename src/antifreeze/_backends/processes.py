@@ -56,12 +56,12 @@ from .origins import (
     Children,
     Exited,
     Origin,
-    OriginGone,
     Orphaned,
     Refused,
     Wanted,
     worker_name,
 )
+from .riders import OriginGone
 from .template import Templates
 
 BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first

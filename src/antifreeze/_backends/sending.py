@@ -17,6 +17,7 @@ import io
 import mmap
 import os
 import pickle
+import socket
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ from ..errors import TransportFailed
 from . import modules, own_code
 from .faithful import Unsendable, check, ways
 from .own_code import OwnCode
+from .riders import send_many
 
 SCRIPT_S = 0.05  # for what the script names and the dataset does not
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
@@ -82,7 +84,9 @@ class Payload:
     bytes: int
     seconds: float
 
-    def close(self) -> None:
+    def send(self, channel: socket.socket) -> None:
+        """Give it away. Raises OriginGone."""
+        send_many(channel, [each.number for each in (self.memory, *self.riders)])
         for each in (self.memory, *self.riders):
             each.close()
 
@@ -129,10 +133,11 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
 class Unpacking:
     """The things of a payload, one after the other, in the process that gets it."""
 
-    def __init__(self, memory: int, riders: Sequence[int]) -> None:
+    def __init__(self, memory: int, *riders: int) -> None:
         """Map the memory: copied, page by page, where somebody writes to it, and only there."""
         _Rider.descriptors[:] = riders
         mapped = mmap.mmap(memory, 0, flags=mmap.MAP_PRIVATE)
+        os.close(memory)
         view = memoryview(mapped)
         length = int.from_bytes(view[:8], "little")
         pickled, beside = pickle.loads(view[8 : 8 + length])

@@ -41,14 +41,13 @@ from .origins import (
     REAP_S,
     Born,
     News,
-    OriginGone,
     Orphaned,
     Refused,
     Wanted,
     disown,
-    send,
     without_interrupts,
 )
+from .riders import OriginGone, send
 from .sending import CostsTooMuch, pack
 from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
@@ -116,23 +115,26 @@ class Template:
         Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
         """
         choice = lineage.choice
-        terms = status, guard.handled()
-        try:
-            payload = pack(Circumstances.collect(), terms, job, choice.bounds)
-        except Unsendable:
-            if not choice.asked_for:
-                raise
-            payload = pack(Circumstances.collect(whole=False), terms, job, choice.bounds)
+        home = nursery.present()
+        known = home.known()
         ours, theirs = _channel()
         try:
-            home = nursery.present()
-            home.bring(theirs, payload)
+            home.bring(theirs)  # it is forked while we pack; if we fail, it leaves
+            theirs.close()
+            terms = status, guard.handled()
+            try:
+                payload = pack(Circumstances.collect(known), terms, job, choice.bounds)
+            except Unsendable:
+                if not choice.asked_for:
+                    raise
+                part = Circumstances.collect(known, whole=False)
+                payload = pack(part, terms, job, choice.bounds)
+            payload.send(ours)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-            payload.close()
         template = cls(ours)
         template._home = home
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
