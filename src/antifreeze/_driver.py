@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
+from . import _stalls_told
 from ._backends.base import Backend, Notice, Parcel
 from ._clock import Clock
 from ._core import commands as do
@@ -206,6 +207,8 @@ class Driver:
                 if notices := self._backend.collect():
                     self._step(_LOOP_LEFT, self._now())
                     self._tell(notices, self._now())
+                if self._supervisor.plan.limits.look_s is not None:
+                    self._step(ev.LivesSeen(tuple(self._backend.look())), self._now())
                 self._whole = True
         except Exception as error:  # `next` raises it: nobody looks at what a thread writes
             self._broke_while_away = error
@@ -244,7 +247,7 @@ class Driver:
             raise interrupt
 
     def _finish_closing(self) -> None:
-        if not self._supervisor.closed:
+        if self._supervisor.run is not Run.CLOSED:
             never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._now()))
@@ -389,12 +392,32 @@ class Driver:
                 self._backend.begin_epoch(command.seat, command.life, self._brief)
             case do.StopLife():
                 self._backend.stop(command.seat, command.life)
-            case do.KillLife():
-                self._backend.kill(command.seat, command.life, command.force)
+            case do.KillLife(seat=seat, life=life):
+                self._backend.kill(seat, life, command.force, doubted=command.doubted)
+            case do.LookAround():
+                self._hear(ev.LivesSeen(tuple(self._backend.look())))
+            case do.ExamineLife(seat=seat, life=life):
+                self._hear(ev.LifeExamined(seat, life, self._backend.examine(seat, life)))
+            case do.ResumeLife():
+                self._backend.resume(command.seat, command.life)
+            case do.ReportStall():
+                self._report(command)
             case do.AbandonLife():
                 self._backend.abandon(command.seat, command.life)
             case _:
                 assert_never(command)
+
+    def _hear(self, answer: ev.Event) -> None:
+        """Tell the core the answer to a command; what follows from it is done in its turn."""
+        self._todo.extend(self._supervisor.handle(answer, self._now()))
+
+    def _report(self, command: do.ReportStall) -> None:
+        stall, limits = command.stall, self._supervisor.plan.limits
+        label = self._backend.label(stall.seat, stall.life)
+        logger.warning("%s", _stalls_told.line(stall, command.ticket, label, limits))
+        if stall.activity.stack:
+            stack = _stalls_told.lines(stall.activity.stack)
+            logger.info("antifreeze: worker %s is at\n%s", stall.seat, stack)
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
@@ -405,8 +428,7 @@ class Driver:
                 self._failed_starts.append(command)
                 raise
             ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
-            event = ev.LifeEnded(command.seat, command.life, ending)
-            self._todo.extend(self._supervisor.handle(event, self._now()))
+            self._hear(ev.LifeEnded(command.seat, command.life, ending))
 
     def _draw(self, count: int) -> None:
         """Ask the sampler for so many batches. What stops it before is told when it is asked
@@ -428,7 +450,7 @@ class Driver:
             else:
                 event, self._sampler_says = self._sampler_says, None
                 assert event is not None
-        self._todo.extend(self._supervisor.handle(event, self._now()))
+        self._hear(event)
 
     def _drop_ready(self) -> None:
         while self._ready:

@@ -98,7 +98,11 @@ class InlineDriver:
     def _note(self, error: BaseException, indices: Any) -> None:
         position = self._drawn - 1
         doing = self._fetcher.doing()
-        add_note(error, f"antifreeze: raised while {doing} (batch {position})")
+        for note in (
+            f"antifreeze: raised while {doing} (batch {position})",
+            *self._fetcher.notes(),
+        ):
+            add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)
         self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 

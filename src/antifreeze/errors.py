@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import errno
 import signal
+import textwrap
 from typing import Any
 
+from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
+from ._core.steps import COLLATE, OURS, index_at
 from ._transport.available import Available, in_words
 from ._transport.words import shown
 
@@ -157,9 +160,11 @@ FEWER = (
 )
 
 
-def report(what: str, *, did: str = "", cause: str = "", remedy: str = "") -> str:
+def report(what: str, *, did: str = "", cause: str = "", stack: str = "", remedy: str = "") -> str:
     """Lay out a message in our shape; leave out what is not known."""
     lines = [what]
+    if stack:
+        lines.append(f"  where it was\n{textwrap.indent(stack, '  ')}")
     if did:
         lines.append(f"  what we did   {did}")
     if cause:
@@ -179,10 +184,11 @@ def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
                 f"gave up this worker's stream after {fault.delivered} batches of the epoch; the"
                 " streams of the other workers go on if you call next() again"
             )
+            if fault.stall is not None:
+                return WorkerHung(_hung(fault, label, did))
             return WorkerCrashed(_crash(fault, label, did))
         case FaultKind.HANG:
-            what = f"DataLoader worker ({label}) hung. {_was_loading(fault)}"
-            return WorkerHung(report(what, did="replaced it and tried once more"))
+            return WorkerHung(_hung(fault, label, "replaced it and tried once more"))
         case FaultKind.TIMEOUT:
             return WorkerHung(_timeout(fault, label, timeout_s))
         case FaultKind.REFUSED:
@@ -197,10 +203,25 @@ def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
             return InternalError(f"{fault.kind} has an exception of its own")
 
 
+def _hung(fault: Fault, label: str, did: str) -> str:
+    stall = fault.stall
+    if stall is None:  # it did not even begin
+        return report(f"DataLoader worker ({label}) hung. {_was_loading(fault)}", did=did)
+    doing, state = _stalls_told.doing(stall, fault.ticket), _stalls_told.state(stall)
+    who = f"DataLoader worker {stall.seat} ({label})"
+    return report(
+        f"{who} hung for {stall.seconds:.3g} s: {doing} was {state}.",
+        did=did,
+        stack=_stalls_told.lines(stall.activity.stack),
+        remedy="a larger sample_timeout, if your code can be this slow; else look at that line",
+    )
+
+
 def _crash(fault: Fault, label: str, did: str) -> str:
     ending = fault.ending or Ending()
     return report(
         f"DataLoader worker ({label}) {_how(ending)} {_was_loading(fault)}",
+        stack=_stalls_told.lines(ending.stack),
         did=did,
         cause=_why(ending),
         remedy="num_workers=0 runs the same code in the main process, where a debugger sees it",
@@ -243,10 +264,15 @@ def _was_loading(fault: Fault) -> str:
     if fault.ticket is None:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
+    step = fault.ending.step if fault.ending is not None else OURS
     if isinstance(indices, list | tuple) and indices and indices[0] is None:
         what = f"batch {fault.ticket.position} of the epoch, from its stream"
     elif indices is None:
         what = "the next sample of its stream"
+    elif (index := index_at(step, indices)) is not None:
+        what = f"sample {shown(index)} of batch {fault.ticket.position}: {shown(indices)}"
+    elif step == COLLATE:
+        return f"{worker} was collating batch {fault.ticket.position}: samples {shown(indices)}."
     else:
         what = f"batch {fault.ticket.position}: samples {shown(indices)}"
     return f"{worker} was loading {what}."

@@ -58,6 +58,10 @@ FORK_S = 1.0  # more for each worker
 CLEAN_S = 120.0
 CLEAN_OR_FORKED_S = 30.0
 
+LOOK_S = 1.0  # between two looks at workers that keep the loop waiting
+WITNESS_S = 2.0  # between two looks of a worker at itself
+SHORTEST_LOOK_S = 0.02
+
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 _iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
@@ -183,6 +187,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             num_workers=self._num_workers,
             base_seed=int(self._base_seed),
             init_fn=init_fn,
+            look_s=_often(loader.sample_timeout, WITNESS_S),
         )
 
     def _with_pinning(self, backend: Backend) -> Backend:
@@ -241,8 +246,24 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
-        limits=Limits(start_s=start_s),
+        limits=_limits(loader.sample_timeout, start_s, forked=choice.descent is Descent.MAIN),
     )
+
+
+def _often(sample_timeout: float | str | None, usual_s: float) -> float:
+    """Say how often to look at calls that may last so long."""
+    if sample_timeout is None or isinstance(sample_timeout, str):
+        return usual_s
+    return min(usual_s, max(SHORTEST_LOOK_S, sample_timeout / 10))
+
+
+def _limits(sample_timeout: float | str | None, start_s: float, *, forked: bool) -> Limits:
+    if sample_timeout is None:
+        return Limits(start_s=start_s, look_s=LOOK_S, still_s=None, spin_s=None, forked=forked)
+    if isinstance(sample_timeout, str):
+        return Limits(start_s=start_s, look_s=LOOK_S, forked=forked)
+    look_s = _often(sample_timeout, LOOK_S)
+    return Limits(start_s=start_s, look_s=look_s, call_s=float(sample_timeout), forked=forked)
 
 
 def _may_bundle(loader: DataLoader[Any]) -> bool:

@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.utils.data as torch_data
@@ -51,7 +51,11 @@ class DataLoader(torch_data.DataLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader` that does not freeze.
 
     Takes every argument of torch's loader and behaves as it does; see the migration page for the
-    few places where torch's behaviour was a trap.
+    few places where torch's behaviour was a trap. Beyond torch's:
+
+    `sample_timeout`: how long one call of your code in a worker (a sample, a collate, the init
+    function) may take. "auto": a worker that is stuck is replaced, one that is slow but moves is
+    left alone. A number of seconds: replaced then, whatever it does. None: never.
     """
 
     def __init__(
@@ -74,11 +78,14 @@ class DataLoader(torch_data.DataLoader[T]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        sample_timeout: float | Literal["auto"] | None = "auto",
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
+        self.sample_timeout = sample_timeout
         strict = not _platform.switched_off()
         if strict:
             options.check_types(arguments)
+            options.check_sample_timeout(sample_timeout)
         try:
             super().__init__(**arguments)
         except (TypeError, ValueError) as error:

@@ -44,6 +44,22 @@ def check_types(arguments: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} option is not callable: got {_shown(name, arguments)}")
 
 
+def check_sample_timeout(value: Any) -> None:
+    """Refuse what is neither "auto", nor None, nor a time."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            'sample_timeout option should be "auto", a number of seconds or None, but got'
+            f" {_shown('sample_timeout', {'sample_timeout': value})}"
+        )
+    if not 0 < float(value) < float("inf"):
+        raise ValueError(
+            "sample_timeout option should be a positive number of seconds (None: no limit), but got"
+            f" {_shown('sample_timeout', {'sample_timeout': value})}"
+        )
+
+
 def check_together(arguments: Mapping[str, Any]) -> None:
     """Refuse what is fine by itself but not together, after torch's own checks of that kind."""
     if arguments["timeout"] > 0 and arguments["num_workers"] == 0:

@@ -21,6 +21,7 @@ from antifreeze._core.leases import LeaseState
 from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.seats import LifeState, SeatState
+from antifreeze._core.states import Run
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Progress
 
@@ -959,7 +960,7 @@ def test_after_a_close_nothing_has_any_effect() -> None:
     s.dies(1, ending=LEFT)
     s.at(1000.0).tell(RING)
     assert s.sup.at_rest
-    assert s.sup.closed
+    assert s.sup.run is Run.CLOSED
 
 
 def test_a_close_before_the_first_epoch_has_nothing_to_do() -> None:

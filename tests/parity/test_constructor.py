@@ -164,6 +164,33 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
+OURS = {"sample_timeout"}  # beyond torch's, by keyword only
+
+
+@pytest.mark.parametrize("value", ["auto", None, 1, 0.5, 3600])
+def test_sample_timeout_takes_auto_none_and_seconds(value: Any, ours: LoaderClass) -> None:
+    assert ours(ROWS, sample_timeout=value).sample_timeout == value
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ("soon", TypeError),
+        ([1], TypeError),
+        (True, TypeError),
+        (0, ValueError),
+        (-1.0, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+    ],
+)
+def test_a_wrong_sample_timeout_is_named(
+    value: Any, error: type[Exception], ours: LoaderClass
+) -> None:
+    with pytest.raises(error, match=re.escape(f"sample_timeout={value!r}")):
+        ours(ROWS, sample_timeout=value)
+
+
 def comparable(value: Any) -> object:
     """Give samplers by type and content, everything else as it is."""
     if not type(value).__module__.startswith("torch.utils.data"):
@@ -180,7 +207,7 @@ def test_public_attributes_are_torchs_by_name_and_value(
         pytest.skip("an iterable dataset takes no sampler")
     theirs = public(LOADERS["torch"](dataset, **arguments))
     mine = public(ours(dataset, **arguments))
-    assert set(mine) == set(theirs)
+    assert set(mine) == set(theirs) | OURS
     for name, value in theirs.items():
         assert type(mine[name]) is type(value), name
         assert comparable(mine[name]) == comparable(value), name

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from antifreeze._core.tickets import Ticket
 from antifreeze.errors import BudgetSpent, WorkerCrashed, WorkerHung
 from antifreeze.testing import SimulatedLoader, World
-from antifreeze.testing.sim import FrozenWorld
+from antifreeze.testing.sim import FrozenWorld, SimulatedBackend
 
 
 def samples(loader: SimulatedLoader[Any]) -> list[int]:
@@ -104,12 +104,27 @@ def test_the_loops_own_timeout_names_what_it_waited_for_and_the_work_goes_on() -
     assert next(iterator).tolist() == [4, 5]
 
 
-def test_a_worker_that_keeps_a_ticket_for_ever_is_a_wait_the_simulation_notices() -> None:
-    """Without a deadline the loader waits; the simulated world says so instead of hanging."""
+def test_a_ticket_that_is_kept_for_ever_is_taken_back_twice_and_raised() -> None:
     world = World(hangs=lambda seat, ticket: ticket.position == 3)
-    loader = SimulatedLoader(range(20), num_workers=2, world=world)
+    iterator = iter(SimulatedLoader(range(20), num_workers=2, world=world))
+    assert [int(next(iterator)) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(WorkerHung, match="sample 3"):
+        next(iterator)
+    assert 600.0 <= world.clock.now() < 700.0
+    assert [int(batch) for batch in iterator] == list(range(4, 20))
+
+
+def test_a_sample_that_hangs_once_costs_its_time_and_nothing_else() -> None:
+    world = World(hangs=lambda seat, ticket: ticket.position == 3 and ticket.attempt == 1)
+    loader = SimulatedLoader(range(20), num_workers=2, world=world, sample_timeout=5)
+    assert samples(loader) == list(range(20))
+    assert 5.0 <= world.clock.now() < 7.0
+
+
+def test_a_wait_without_a_bound_is_noticed() -> None:
+    job: Any = None
     with pytest.raises(FrozenWorld):
-        samples(loader)
+        SimulatedBackend(job, World()).wait(None)
 
 
 class Shards(IterableDataset[int]):

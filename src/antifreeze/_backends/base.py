@@ -19,6 +19,7 @@ from .._core.accounts import Timings
 from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
 from .._core.messages import message, record
+from .._core.stalls import Activity, Sight
 from .._core.tickets import Errand
 from .._core.traps import Observation
 from .._worker.spec import EpochBrief
@@ -117,9 +118,19 @@ class Backend(Protocol):
 
     def stop(self, seat: int, life: int) -> None: ...
 
-    def kill(self, seat: int, life: int, force: Force) -> None: ...
+    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
+        """End a life. `doubted`: it never got going; the next one should come from elsewhere."""
 
     def abandon(self, seat: int, life: int) -> None: ...
+
+    def look(self) -> Sequence[Sight]:
+        """Tell what all lives say they do. Cheap, and never waits."""
+
+    def examine(self, seat: int, life: int) -> Activity:
+        """Look at a life from outside. Never waits, and never disturbs it."""
+
+    def resume(self, seat: int, life: int) -> None:
+        """Have a life go on that was stopped by a signal."""
 
     def wait(self, timeout_s: float | None) -> None:
         """Wait until there is something to collect, or the time is over.

@@ -16,6 +16,7 @@ from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
 from .._transport.shelf import Shelf
 from .._transport.status import StatusLine
+from .._transport.trace import Trace
 from .handles import WorkerHandle
 
 _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carry
@@ -29,6 +30,7 @@ class Line:
     ) -> None:
         self.seat, self.life = shelf.seat, shelf.life
         self.worker, self.sock, self.status, self.shelf = worker, sock, status, shelf
+        self.trace = Trace()
         self.reader = FrameReader()
         self.outbox: deque[memoryview] = deque()
         self._torn = False  # a read was not finished
@@ -111,6 +113,7 @@ class Line:
         self.sock.close()
         if self.pidfd is not None:
             self.pidfd.close()
+        self.trace.close()
         self.shelf.clear()
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from .._core.messages import frozen, message
 from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
+from .._transport.trace import Trace
 from .._worker.main import run
 from .._worker.spec import EpochBrief, Job, WorkerSpec
 from .inheritance import warn_of_connections
@@ -91,11 +92,15 @@ News = Born | Refused | Exited | Orphaned
 
 
 class Origin(Protocol):
-    def ask(self, wanted: Wanted, channel: socket.socket) -> None:
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         """Have a life begin at this end of a channel. Raises OriginGone, or whatever starting
         raised."""
 
     def hear(self) -> Sequence[News]: ...
+
+    @property
+    def pid(self) -> int | None:
+        """Give whoever brings lives into the world, if it is another process."""
 
     def forsake(self) -> None:
         """End whoever was asked for a life and does not give it; the next one is asked anew."""
@@ -149,6 +154,7 @@ class Children:
     """Lives are processes of the user's own kind of multiprocessing context, each started anew."""
 
     descriptor = None  # news come when they are asked for
+    pid = None
 
     def __init__(self, job: Job, status: StatusBoard, context: Any) -> None:
         self._context, self._status = context, status
@@ -159,7 +165,8 @@ class Children:
         self._processes: dict[tuple[int, int], BaseProcess] = {}
         self._news: list[News] = []
 
-    def ask(self, wanted: Wanted, channel: socket.socket) -> None:
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+        """Start a process. It leaves no stack: how a descriptor gets to it is its context's way."""
         by_server = self._context.get_start_method() == "forkserver"
         spec = wanted.spec(
             self._sent,

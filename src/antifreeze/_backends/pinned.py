@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
+from .._core.stalls import Activity, Sight
 from .._core.tickets import Errand
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker.spec import EpochBrief
@@ -88,8 +89,17 @@ class PinnedBackend:
     def stop(self, seat: int, life: int) -> None:
         self._inner.stop(seat, life)
 
-    def kill(self, seat: int, life: int, force: Force) -> None:
-        self._inner.kill(seat, life, force)
+    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
+        self._inner.kill(seat, life, force, doubted=doubted)
+
+    def look(self) -> Sequence[Sight]:
+        return self._inner.look()
+
+    def examine(self, seat: int, life: int) -> Activity:
+        return self._inner.examine(seat, life)
+
+    def resume(self, seat: int, life: int) -> None:
+        self._inner.resume(seat, life)
 
     def abandon(self, seat: int, life: int) -> None:
         self._inner.abandon(seat, life)

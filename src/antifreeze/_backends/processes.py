@@ -20,6 +20,7 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing import reduction
 from typing import Any
 
@@ -36,6 +37,8 @@ from .._core.events import (
     ProgramForked,
 )
 from .._core.faults import Ending
+from .._core.stalls import Activity, Sight
+from .._core.steps import OURS
 from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
@@ -44,8 +47,10 @@ from .._transport.parcels import Bundle, ReceivedParcel
 from .._transport.shelf import Returns, Shelf, SlabView
 from .._transport.status import StatusBoard
 from .._transport.tickets import encode_tickets
+from .._transport.trace import Trace
 from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
+from . import evidence
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
 from .lineage import Lineage, is_ours, wish_of
@@ -113,7 +118,7 @@ class ProcessBackend:
             Shelf(seat, life, self._returns),
         )
         try:
-            self._ask(Wanted(seat, life, place, brief), theirs)
+            self._ask(Wanted(seat, life, place, brief), theirs, line.trace)
         except BaseException:
             line.close()
             raise
@@ -152,13 +157,30 @@ class ProcessBackend:
             line.told_to_leave = True
         self._put(seat, life, Kind.STOP, b"")
 
-    def kill(self, seat: int, life: int, force: Force) -> None:
+    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
         line = self._lines.get((seat, life))
         if line is None:
             return
         line.worker.end(force)  # or when it is born
-        if force is Force.KILL and not (line.told_to_leave or self._one_got_going):
+        silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
+        if doubted or silent:
             self._origin.doubt()
+
+    def look(self) -> Sequence[Sight]:
+        return [Sight(seat, life, *line.status.call) for (seat, life), line in self._lines.items()]
+
+    def examine(self, seat: int, life: int) -> Activity:
+        line = self._lines.get((seat, life))
+        if line is None:
+            return Activity()
+        pid = line.worker.pid or self._origin.pid  # not born: who is to bear it?
+        return Activity() if pid is None else evidence.activity(pid, line.trace)
+
+    def resume(self, seat: int, life: int) -> None:
+        line = self._lines.get((seat, life))
+        if line is not None and line.pidfd is not None:
+            with contextlib.suppress(OSError):  # it is gone
+                signal.pidfd_send_signal(line.pidfd.number, signal.SIGCONT)
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
@@ -275,13 +297,13 @@ class ProcessBackend:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
         return f"<ProcessBackend {self._origin!r}, {lives or 'no lives'}>"
 
-    def _ask(self, wanted: Wanted, channel: socket.socket) -> None:
+    def _ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         self._hear()  # if the origin is gone, its lives are, and not the one that is asked for now
         try:
-            self._origin.ask(wanted, channel)
+            self._origin.ask(wanted, channel, trace)
         except OriginGone:  # a moment ago
             self._hear()
-            self._origin.ask(wanted, channel)
+            self._origin.ask(wanted, channel, trace)
 
     def _look_at(self, line: Line, fd: int) -> None:
         self._by_fd[fd] = line
@@ -369,9 +391,11 @@ class ProcessBackend:
             # Where this process is the first of its container, what lost its parent is its child.
             with contextlib.suppress(OSError):
                 os.waitid(os.P_PIDFD, line.pidfd.number, os.WEXITED | os.WNOHANG)
-        self._forget(line)
         # Who goes with its parent is not to blame, nor is what it worked on.
-        working_on = 0 if ending is line.orphaned else line.status.working_on
+        working_on, step = (0, OURS) if ending is line.orphaned else line.status.call
+        stack = line.trace.stack() if line.trace.is_fatal() else ()
+        self._forget(line)
+        ending = replace(ending, step=step, stack=stack)
         event = LifeEnded(line.seat, line.life, ending, working_on)
         self._notices.append(Notice(event))
 

@@ -28,6 +28,7 @@ from .._core.descent import Descent
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
+from .._transport.trace import Trace
 from .._worker import guard
 from .._worker.files import positions
 from .._worker.spec import Job
@@ -66,6 +67,7 @@ class Template:
         self._process: BaseProcess | None = None  # if it is a child of this one
         self._home: nursery.Nursery | None = None  # if it is not
         self.opened = False  # it holds what it was sent
+        self.given_up = False  # we ended it ourselves, and have said why
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         sock.setblocking(False)
@@ -140,9 +142,9 @@ class Template:
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
 
-    def send(self, message: object, channel: socket.socket) -> None:
-        """Send a message, and the end of a channel with it. Raises OriginGone."""
-        send(self.sock, pickle.dumps(message), [channel.fileno()])
+    def send(self, message: object, channel: socket.socket, trace: Trace) -> None:
+        """Send a message; with it go the end of a channel, and a trace. Raises OriginGone."""
+        send(self.sock, pickle.dumps(message), [channel.fileno(), trace.number])
 
     def read(self) -> Iterator[News]:
         """Yield the news that are there."""
@@ -295,9 +297,13 @@ class Templates:
     def descriptor(self) -> int:
         return self._waiting.descriptor
 
-    def ask(self, wanted: Wanted, channel: socket.socket) -> None:
+    @property
+    def pid(self) -> int | None:
+        return None if self._present is None else self._present.pid
+
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         try:
-            self._template().send(wanted, channel)
+            self._template().send(wanted, channel, trace)
         except OriginGone:
             self._bury()
             raise
@@ -319,6 +325,8 @@ class Templates:
 
     def doubt(self) -> None:
         if self._lineage.turn():
+            if self._present is not None:
+                self._present.given_up = True
             self.forsake()
 
     def ended(self, seat: int, life: int) -> None:
@@ -368,7 +376,7 @@ class Templates:
         assert template is not None
         self._news.extend(template.read())
         told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
-        self._news.append(Orphaned(template.how_it_ended(), told))
+        self._news.append(Orphaned(template.how_it_ended(), told or template.given_up))
         self._waiting.end(template)
         template.close()
         if not template.opened and template.unfit is None:

@@ -117,26 +117,29 @@ class _Nest:
         data, riders, _, _ = self._control.recvmsg(MESSAGE, 64, socket.MSG_CMSG_CLOEXEC)
         if not data:
             return False
-        channels = received(riders)
+        came = received(riders)
         wanted = pickle.loads(data)
         if wanted == QUIT:
             return False
         assert isinstance(wanted, Wanted)
-        if channels:
-            self._bear(wanted, channels[0])
+        if len(came) == 2:
+            self._bear(wanted, *came)
         else:
             self._say(Refused, wanted, "no descriptor was left for its channel")
         return True
 
-    def _bear(self, wanted: Wanted, channel: Descriptor) -> None:
+    def _bear(self, wanted: Wanted, channel: Descriptor, trace: Descriptor) -> None:
         mother = self._mother
-        spec = wanted.spec(mother.job, mother.status, prepared=True, forgets=mother.handled)
         # Blocked until the child knows what to do with it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        process = theirs = None
+        process = theirs = its_trace = None
         try:
-            # A duplicate: the channel's own descriptor is closed in every child.
+            # Duplicates: these descriptors themselves are closed in every child.
             theirs = socket.socket(fileno=os.dup(channel.number))
+            its_trace = os.dup(trace.number)
+            spec = wanted.spec(
+                mother.job, mother.status, prepared=True, forgets=mother.handled, trace=its_trace
+            )
             process = _FORK.Process(
                 target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
             )
@@ -153,7 +156,10 @@ class _Nest:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             if theirs is not None:
                 theirs.close()
+            if its_trace is not None:
+                os.close(its_trace)
             channel.close()
+            trace.close()
         self._lives[pidfd.number] = wanted, process, pidfd
         self._poller.register(pidfd.number, select.POLLIN)
         self._say(Born, wanted, process.pid, pidfd=pidfd)

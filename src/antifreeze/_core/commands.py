@@ -6,7 +6,8 @@ from enum import Enum
 
 from .faults import Fault
 from .messages import message
-from .tickets import Errand
+from .stalls import Stall
+from .tickets import Errand, Ticket
 
 
 class Force(Enum):
@@ -65,6 +66,36 @@ class KillLife:
     seat: int
     life: int
     force: Force
+    doubted: bool = False  # it never got going: where it comes from may be to blame
+
+
+@message
+class LookAround:
+    """See what all lives say they do; answer `LivesSeen`."""
+
+
+@message
+class ExamineLife:
+    """Look at a life from outside, closely; answer `LifeExamined`."""
+
+    seat: int
+    life: int
+
+
+@message
+class ResumeLife:
+    """Have a life go on that somebody has stopped."""
+
+    seat: int
+    life: int
+
+
+@message
+class ReportStall:
+    """Say who keeps the loop waiting."""
+
+    stall: Stall
+    ticket: Ticket | None
 
 
 @message
@@ -109,6 +140,10 @@ Command = (
     | SendTickets
     | StopLife
     | KillLife
+    | LookAround
+    | ExamineLife
+    | ResumeLife
+    | ReportStall
     | AbandonLife
     | DropParcel
     | Deliver

@@ -10,6 +10,7 @@ from .leases import LeaseTable
 from .messages import message
 from .plan import Limits
 from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, Seats, SeatState
+from .stalls import Pulse, Stall
 from .tickets import Ticket
 
 LIFE_DEADLINES = (
@@ -36,6 +37,7 @@ class Loss:
     kind: FaultKind
     ending: Ending | None
     seconds: float  # it had worked on the oldest ticket
+    stall: Stall | None = None
 
     def as_fault(self, kind: FaultKind, ticket: Ticket | None, delivered: int) -> Fault:
         """Say what this loss means for a ticket, or for the run."""
@@ -47,6 +49,7 @@ class Loss:
             ending=self.ending,
             delivered=delivered,
             seconds=self.seconds if kind is FaultKind.HANG else 0.0,
+            stall=self.stall,
         )
 
 
@@ -86,10 +89,16 @@ class Crew:
         life.working_since = now
         if self._limits.ticket_s is None:
             return
-        if (life.held or life.orphans) and life.state is LifeState.SERVING:
+        if life.owes and life.state is LifeState.SERVING:
             self._set(DeadlineKind.TICKET, seat, life, now + self._limits.ticket_s)
         else:
             self._clear(DeadlineKind.TICKET, seat, life)
+
+    def awaits(self, life: Life) -> bool:
+        """Say whether a life should be doing something."""
+        if life.state is LifeState.STARTING:
+            return self._limits.forked
+        return life.state is LifeState.SERVING and life.owes
 
     def orphan_tickets(self, life: Life) -> None:
         """Stop counting on what a life holds; the room stays its own until it lets go."""
@@ -102,7 +111,7 @@ class Crew:
         if life is None or life.state not in EMPLOYED:
             return
         # A seat whose stream is over has nothing left to do, whatever it still owes.
-        idle = seat.state is SeatState.SPENT or not (life.held or life.orphans)
+        idle = seat.state is SeatState.SPENT or not life.owes
         patient = idle and life.state is LifeState.SERVING
         stop_s = self._limits.stop_idle_s if patient else self._limits.stop_s
         life.move(LifeCue.STOP)
@@ -116,9 +125,12 @@ class Crew:
         for seat in self.seats.all:
             self.stop(seat, now, out)
 
-    def condemn(self, seat: Seat, life: Life, now: float, out: Out) -> Loss:
+    def condemn(
+        self, seat: Seat, life: Life, now: float, out: Out, stall: Stall | None = None
+    ) -> Loss:
         """End a life that keeps everyone waiting; its seat is free at once."""
-        loss = self._loss(seat, life, FaultKind.HANG, now)
+        loss = self._loss(seat, life, FaultKind.HANG, now, stall=stall)
+        locked = stall is not None and stall.pulse is Pulse.DEADLOCKED
         self.orphan_tickets(life)
         self._clear(DeadlineKind.START, seat, life)
         self._clear(DeadlineKind.TICKET, seat, life)
@@ -126,7 +138,7 @@ class Crew:
         life.move(LifeCue.CONDEMN)
         seat.life = None
         self.dying[seat.number, life.number] = life
-        self._kill(seat, life, now, out)
+        self._kill(seat, life, now, out, doubted=locked and not life.brought)
         return loss
 
     def press(self, key: Key, now: float, out: Out) -> None:
@@ -169,11 +181,19 @@ class Crew:
         self.deadlines.clear((DeadlineKind.REST, seat.number, -1))
 
     def _loss(
-        self, seat: Seat, life: Life, kind: FaultKind, now: float, event: LifeEnded | None = None
+        self,
+        seat: Seat,
+        life: Life,
+        kind: FaultKind,
+        now: float,
+        event: LifeEnded | None = None,
+        stall: Stall | None = None,
     ) -> Loss:
         suspect: Ticket | None = None
         if life.epoch == self.epoch and life.held:  # else it was busy with something older
             number = None if event is None else event.working_on
+            if stall is not None:
+                number = stall.ticket
             if number != 0:
                 # Without word of it: a life works on its oldest ticket.
                 suspect = life.held.get(number or 0, next(iter(life.held.values()))).ticket
@@ -185,7 +205,8 @@ class Crew:
             suspect=suspect,
             kind=kind,
             ending=None if event is None else event.ending,
-            seconds=now - life.working_since,
+            seconds=now - life.working_since if stall is None else stall.seconds,
+            stall=stall,
         )
 
     def _abandon(self, seat: Seat, life: Life, out: Out) -> None:
@@ -201,9 +222,9 @@ class Crew:
         for kind in LIFE_DEADLINES:
             self._clear(kind, seat, life)
 
-    def _kill(self, seat: Seat, life: Life, now: float, out: Out) -> None:
+    def _kill(self, seat: Seat, life: Life, now: float, out: Out, *, doubted: bool = False) -> None:
         self._set(DeadlineKind.KILL, seat, life, now + self._limits.kill_s)
-        out.append(do.KillLife(seat.number, life.number, do.Force.KILL))
+        out.append(do.KillLife(seat.number, life.number, do.Force.KILL, doubted))
 
     def _set(self, kind: DeadlineKind, seat: Seat, life: Life, at: float) -> None:
         self.deadlines.set((kind, seat.number, life.number), at)

@@ -8,6 +8,7 @@ from typing import Any
 from .faults import Ending
 from .leases import LeaseKey
 from .messages import message
+from .stalls import Activity, Sight
 
 
 class Outcome(Enum):
@@ -121,6 +122,22 @@ class LifeSilent:
 
 
 @message
+class LivesSeen:
+    """The answer to `LookAround`; or somebody looked by himself, while the loop was away."""
+
+    sights: tuple[Sight, ...]
+
+
+@message
+class LifeExamined:
+    """The answer to `ExamineLife`."""
+
+    seat: int
+    life: int
+    activity: Activity
+
+
+@message
 class ClockRang:
     """The time asked for by `next_wakeup` has come."""
 
@@ -144,6 +161,8 @@ Event = (
     | ProgramForked
     | LifeEnded
     | LifeSilent
+    | LivesSeen
+    | LifeExamined
     | ClockRang
     | CloseAsked
 )

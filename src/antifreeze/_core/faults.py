@@ -6,6 +6,8 @@ from collections import deque
 from enum import Enum
 
 from .messages import frozen
+from .stalls import Frame, Stall
+from .steps import OURS
 from .tickets import Ticket
 
 KEPT = 64  # faults, for reports; the count goes on
@@ -34,6 +36,8 @@ class Ending:
     words: str = ""  # what the backend knows beyond the numbers, e.g. a start-up traceback
     refused: bool = False  # there was no life at all: the machine gave no process for it
     told: bool = False  # the user knows why, in other words
+    step: int = OURS  # what it was busy with
+    stack: tuple[Frame, ...] = ()  # of its main thread, innermost first, if it left one
 
 
 @frozen
@@ -47,6 +51,7 @@ class Fault:
     ending: Ending | None = None
     delivered: int = 0  # batches the loop had received when it happened
     seconds: float = 0.0  # how long the wait or the work had lasted
+    stall: Stall | None = None  # what was seen of a life that hung
 
 
 class FaultLog:

@@ -40,6 +40,20 @@ class Limits:
     silent_s: float = 1.0
     # How long a life may work on one ticket. None: as long as it likes.
     ticket_s: float | None = None
+    # How often to look at what lives do, while the loop waits. None: never.
+    look_s: float | None = None
+    # How long one call of the user's code may take, whatever it does. None: as long as it moves.
+    call_s: float | None = None
+    # ... without processor time, I/O or a change of its stack. None: as long as it likes. A slow
+    # server, or a disk that has to spin up, is back by then.
+    still_s: float | None = 300.0
+    # ... using the processor on one unchanged stack. There is code that computes for minutes.
+    spin_s: float | None = 1800.0
+    # A life that holds tickets and takes none up, or whose threads all wait for each other: it
+    # will not get better. Long enough for a machine that swaps.
+    dead_s: float = 6.0
+    # Lives begin at once, as a fork does: `dead_s` holds for those that do not begin, too.
+    forked: bool = False
     # Rest after the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
     rest_max_s: float = 2.0

@@ -98,6 +98,11 @@ class Life:
     brought: int = 0  # parcels
     working_since: float = 0.0  # when it turned to its oldest ticket
 
+    @property
+    def owes(self) -> bool:
+        """Say whether it has tickets, of whatever epoch."""
+        return bool(self.held or self.orphans)
+
     def move(self, cue: LifeCue) -> None:
         self.state = LIFE_TRANSITIONS[self.state, cue]
 

@@ -119,7 +119,7 @@ def _deadlines(sup: Supervisor) -> Iterator[str]:
     waiting = sup._loop is Loop.WAITING and sup.plan.timeout_s > 0
     if waiting != has((DeadlineKind.LOOP, -1, -1)):
         yield "the user's timeout does not run while the loop waits, or runs while it does not"
-    most = 1 + 3 * sup.plan.seats + len(sup._dying)
+    most = 2 + 3 * sup.plan.seats + len(sup._dying)
     if len(sup._deadlines) > most:
         yield f"{len(sup._deadlines)} deadlines, at most {most} make sense"
 
@@ -133,7 +133,7 @@ def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
         case LifeState.CONDEMNED:
             return (DeadlineKind.TERMINATE, DeadlineKind.KILL)
         case LifeState.SERVING if sup.plan.limits.ticket_s is not None:
-            return (DeadlineKind.TICKET,) if life.held or life.orphans else (None,)
+            return (DeadlineKind.TICKET,) if life.owes else (None,)
         case _:
             return (None,)
 

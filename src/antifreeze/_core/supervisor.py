@@ -22,15 +22,17 @@ from .dealing import Dealer
 from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
-from .plan import Plan, Source, Tenure
-from .seats import EMPLOYED, NEVER, Life, LifeState, Seat, SeatCue, SeatState
+from .plan import Plan, Tenure
+from .recovery import Recovery
+from .seats import EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
+from .stalls import Stall, Stalls
 from .states import Loop, Run, Sampling
 from .story import KEPT, Story
-from .tickets import Progress, Ticket
-from .verdicts import Verdict, judge
+from .tickets import Progress
 
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
+LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
 
 
 class Supervisor:
@@ -57,6 +59,8 @@ class Supervisor:
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
         self.faults = FaultLog()
+        self._recovery = Recovery(plan, self._seats, self._ledger, self._pace, self.faults)
+        self._stalls = Stalls(plan.limits)
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
@@ -71,6 +75,8 @@ class Supervisor:
             ev.ProgramForked: self._on_program_forked,
             ev.LifeEnded: self._on_life_ended,
             ev.LifeSilent: self._on_life_silent,
+            ev.LivesSeen: self._on_lives_seen,
+            ev.LifeExamined: self._on_life_examined,
             ev.ClockRang: self._on_clock_rang,
             ev.CloseAsked: self._on_close_asked,
         }
@@ -96,10 +102,6 @@ class Supervisor:
     def at_rest(self) -> bool:
         """Say whether no life is left."""
         return not self._dying and not self._seats.living()
-
-    @property
-    def closed(self) -> bool:
-        return self._run is Run.CLOSED
 
     @property
     def run(self) -> Run:
@@ -149,10 +151,12 @@ class Supervisor:
         self._loop = Loop.WAITING
         self._asked_at = now
         if was_left:
-            for seat in self._seats.all:
-                self._staff(seat, now, out)
+            self._staff_all(now, out)
         if self.plan.timeout_s > 0:
             self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
+        look_s = self.plan.limits.look_s
+        if look_s is not None and not self._deadlines.has(LOOK_KEY):
+            self._deadlines.set(LOOK_KEY, now + look_s)
         self._go_on(now, out)
 
     def _on_loop_left(self, event: ev.LoopLeft, now: float, out: Out) -> None:
@@ -262,8 +266,7 @@ class Supervisor:
 
     def _deal_pending(self, now: float, out: Out) -> None:
         if not any(seat.takes_tickets for seat in self._seats.all):
-            for seat in self._seats.all:
-                self._staff(seat, now, out)
+            self._staff_all(now, out)
         self._dealer.deal_pending(now)
         self._dealer.send(out)
 
@@ -358,6 +361,7 @@ class Supervisor:
 
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:
         seat = self._seats.all[event.seat]
+        self._stalls.forget(event.seat, event.life)
         loss = self._crew.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in EMPLOYED:
@@ -373,46 +377,12 @@ class Supervisor:
     # ---- recovery ---------------------------------------------------------------------------
 
     def _recover(self, loss: Loss) -> None:
-        """Decide about the tickets of a life that will not bring them."""
-        seat, life = loss.seat, loss.life
-        self._losses[seat.number] = loss
-        seat.undelivered -= len(loss.tickets)
-        seat.barren = 0 if life.brought else seat.barren + 1
-        if life.epoch == NEVER:
-            seat.failed_starts += 1
-        if seat.state is not SeatState.OPEN:
-            return
-        if self.plan.source is Source.STREAMS:
-            self._lose_stream(loss)
-            return
-        self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
-        fault = loss.as_fault(loss.kind, loss.suspect, self._delivered)
-        if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
-            self.faults.note(fault)
-        for ticket in loss.tickets:
-            if ticket is loss.suspect:
-                self._judge(fault, ticket)
-            else:
-                self._ledger.reclaim(ticket, attempt=ticket.attempt)
+        self._losses[loss.seat.number] = loss
+        self._recovery.recover(loss, self._delivered)
 
-    def _judge(self, fault: Fault, ticket: Ticket) -> None:
-        match judge(fault.kind, ticket.attempt, self.plan.limits.attempts):
-            case Verdict.RETRY:
-                self._ledger.reclaim(ticket, attempt=ticket.attempt + 1)
-            case Verdict.RAISE:
-                self._ledger.fail(ticket, fault)
-
-    def _lose_stream(self, loss: Loss) -> None:
-        """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""
-        first = loss.tickets[0] if loss.tickets else None
-        fault = loss.as_fault(FaultKind.STREAM_LOST, first, self._delivered)
-        self.faults.note(fault)
-        self._ledger.fail(first, fault)
-        for ticket in loss.tickets[1:]:
-            self._ledger.window.void(ticket.position)
-        self._seats.move(loss.seat, SeatCue.LOSE)
-        if not self._seats.loadable:
-            self._ledger.void_pending()
+    def _staff_all(self, now: float, out: Out) -> None:
+        for seat in self._seats.all:
+            self._staff(seat, now, out)
 
     def _staff(self, seat: Seat, now: float, out: Out) -> None:
         """Give an open seat without a life a new one, if there is work and budget for it."""
@@ -454,11 +424,12 @@ class Supervisor:
     def _on_clock_rang(self, event: ev.ClockRang, now: float, out: Out) -> None:
         while (key := self._deadlines.pop_due(now)) is not None:
             kind, number, _ = key
+            seat = self._seats.all[number]  # of no meaning for the first two
             if kind is DeadlineKind.LOOP:
                 self._time_out(now, out)
-                continue
-            seat = self._seats.all[number]
-            if kind is DeadlineKind.REST:
+            elif kind is DeadlineKind.LOOK:
+                self._look_around(now, out)
+            elif kind is DeadlineKind.REST:
                 self._seats.move(seat, SeatCue.REOPEN)
                 if self._may_start() and self._has_work():
                     self._crew.start(seat, now, out)
@@ -474,14 +445,45 @@ class Supervisor:
     def _has_work(self) -> bool:
         return self._sampling is not Sampling.ENDED or bool(self._ledger.pending)
 
-    def _replace(self, seat: Seat, now: float, out: Out) -> None:
+    def _replace(self, seat: Seat, now: float, out: Out, stall: Stall | None = None) -> None:
         """Condemn the life of a seat and go on without waiting for its end."""
         if seat.life is None or seat.life.state not in EMPLOYED:
             return
-        loss = self._crew.condemn(seat, seat.life, now, out)
+        self._stalls.forget(seat.number, seat.life.number)
+        loss = self._crew.condemn(seat, seat.life, now, out, stall)
         if self._run is Run.RUNNING:
             self._recover(loss)
             self._staff(seat, now, out)
+
+    def _look_around(self, now: float, out: Out) -> None:
+        """Look at those who are waited for; again and again for as long as the loop waits."""
+        if self._loop is Loop.WAITING and self._run is Run.RUNNING:
+            assert self.plan.limits.look_s is not None
+            self._deadlines.set(LOOK_KEY, now + self.plan.limits.look_s)
+            out.append(do.LookAround())
+
+    def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
+        since = self._asked_at if self._loop is Loop.WAITING else None
+        for sight in event.sights:
+            _, life = self._seats.present(sight.seat, sight.life)
+            if life is None or not self._crew.awaits(life):
+                self._stalls.forget(sight.seat, sight.life)
+            elif self._stalls.see(sight, now, since):
+                out.append(do.ExamineLife(sight.seat, sight.life))
+
+    def _on_life_examined(self, event: ev.LifeExamined, now: float, out: Out) -> None:
+        seat, life = self._seats.present(event.seat, event.life)
+        advice = self._stalls.examined(event.seat, event.life, event.activity, now)
+        if life is None or advice is None or self._loop is not Loop.WAITING:
+            return
+        if advice.report:
+            errand = life.held.get(advice.stall.ticket)
+            out.append(do.ReportStall(advice.stall, None if errand is None else errand.ticket))
+        if advice.resume:
+            out.append(do.ResumeLife(event.seat, event.life))
+        if advice.replace:
+            self._replace(seat, now, out, advice.stall)
+            self._go_on(now, out)
 
     def _time_out(self, now: float, out: Out) -> None:
         """Tell the loop that its own patience is over; the work goes on."""

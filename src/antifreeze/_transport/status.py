@@ -1,7 +1,8 @@
 """A few words of memory that the main process and its workers both see, without a message.
 
-One word says that the loop waits; each life has a word that says which ticket it works on. A word
-is written by one side only, in one store, so nobody needs a lock and nobody can be blocked.
+One word says that the loop waits; each life has two: which ticket it works on, and which step of it
+(see `_core/steps.py`). A word is written by one side only, in one store, so nobody needs a lock and
+nobody can be blocked.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from typing import Any
 from .descriptors import Descriptor
 from .memory import Memory, reserve
 
-SIZE = 64 * 1024  # bytes: words for 8,191 lives, then they are used again
+SIZE = 128 * 1024  # bytes: words for 8,191 lives, then they are used again
 WORD = 8
+WORDS = 2  # of a life
 _WAITING = 0
+
+
+Steps = tuple[Any, int]  # something with items, and the place of the one that counts
 
 
 class StatusBoard:
@@ -33,10 +38,11 @@ class StatusBoard:
         self._words[_WAITING] = waiting
 
     def take(self) -> int:
-        """Give the next life a word of its own: its place."""
-        self._taken = self._taken % (SIZE // WORD - 1) + 1
-        self._words[self._taken] = 0
-        return self._taken
+        """Give the next life words of its own: their place."""
+        self._taken = self._taken % (SIZE // WORD // WORDS - 1) + 1
+        place = WORDS * self._taken
+        self._words[place] = self._words[place + 1] = 0
+        return place
 
     def line(self, place: int) -> StatusLine:
         return StatusLine(self._words, place, self._pickled)
@@ -52,7 +58,7 @@ class StatusBoard:
 
 
 class StatusLine:
-    """The word of one life, and its view of whether the loop waits."""
+    """The words of one life, and its view of whether the loop waits."""
 
     def __init__(
         self, words: memoryview, place: int, pickled: Callable[[], Any] | None = None
@@ -67,6 +73,16 @@ class StatusLine:
     @working_on.setter
     def working_on(self, number: int) -> None:
         self._words[self._place] = number
+
+    @property
+    def call(self) -> tuple[int, int]:
+        """Give the ticket and the step."""
+        return int(self._words[self._place]), int(self._words[self._place + 1])
+
+    @property
+    def steps(self) -> Steps:
+        """Give where the step is written: a sample may take less time than a call of a method."""
+        return self._words, self._place + 1
 
     @property
     def loop_waits(self) -> bool:

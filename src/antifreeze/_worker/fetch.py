@@ -6,12 +6,15 @@ The same code runs in a worker and, with no workers, in the main process.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import length_hint
+from itertools import count
 from typing import Any, Protocol
 
 from .._clock import monotonic
+from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import StreamEnded
+from .._transport.status import Steps
 from .._transport.words import shown
+from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
 from .spec import Job
 
@@ -36,8 +39,14 @@ class Fetcher:
     """Load batches; know what was being done when something raised."""
 
     def __init__(
-        self, job: Job, randomness: Randomness | None = None, room: Room | None = None
+        self,
+        job: Job,
+        randomness: Randomness | None = None,
+        room: Room | None = None,
+        steps: Steps | None = None,
     ) -> None:
+        """`steps`: where to write what is being done (see `_core/steps.py`)."""
+        self._steps: Steps = ([OURS], 0) if steps is None else steps
         self._job = job
         self._randomness = randomness
         self._room = room
@@ -47,10 +56,12 @@ class Fetcher:
         self._given = self._dropped = 0  # samples of the stream
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
+        self._odd = ""  # what is unlike the rest in a batch that could not be collated
         self.fetch_s = 0.0
         self.collate_s = 0.0
         if job.streams:
             self._phase = "calling iter() on the dataset"
+            self._at(ITER)
             self._stream = iter(job.dataset)
 
     def load(self, indices: Any, position: int) -> Any:
@@ -102,11 +113,16 @@ class Fetcher:
             self.fetch_s = fetched - began
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
+            self._at(COLLATE)
             if self._randomness is not None and self._randomness.sows:
                 self._randomness.sow(COLLATING)
             if self._room is not None:
                 self._room.open()
-            batch = self._job.collate_fn(samples)
+            try:
+                batch = self._job.collate_fn(samples)
+            except Exception:
+                self._odd = odd_samples(samples, indices)
+                raise
             self.collate_s = monotonic() - fetched
         except StopIteration as error:
             raise RuntimeError(f"StopIteration was raised while {self.doing()}") from error
@@ -116,6 +132,11 @@ class Fetcher:
         """Say in words what the last call of `load` was about when it ended."""
         return self._phase if self._about is None else f"{self._phase} {self._names(self._about)}"
 
+    def notes(self) -> tuple[str, ...]:
+        """Say what else is known of the last batch, which could not be loaded."""
+        odd, self._odd = self._odd, ""
+        return (f"antifreeze: {odd}",) if odd else ()
+
     def _samples(self, indices: Any) -> Any:
         job = self._job
         if self._stream is not None:
@@ -124,31 +145,38 @@ class Fetcher:
         if not job.auto_collation:
             self._phase, self._about = "loading", indices
             self._sow(FIRST)
+            self._at(WHOLE)
             return dataset[indices]
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
             self._sow(FIRST)
+            self._at(WHOLE)
             return dataset.__getitems__(indices)
         if type(indices) is not list:
             self._phase, self._about = "reading the indices", None
             indices = list(indices)
-        left = iter(indices)
+        words, at = self._steps
+        words[at] = OURS
+        numbered = zip(count(SAMPLE), indices)
         try:
             if self._randomness is None or not self._randomness.sows:
-                return [dataset[index] for index in left]
-            return [self._sample(place, index) for place, index in enumerate(left)]
+                # Where a sample is a row of a table, a line more would cost more than it does.
+                return [dataset[index] for words[at], index in numbered]
+            return [self._sample(words[at], index) for words[at], index in numbered]
         except BaseException:
-            # A list's iterator knows how much is left of it; to count costs more than to load,
-            # where a sample is a row of a table.
-            at = len(indices) - length_hint(left) - 1
+            place = words[at] - SAMPLE
             self._phase, self._about = "loading", indices
-            if 0 <= at < len(indices):  # else it changed meanwhile, or nothing was begun
-                self._phase, self._about = f"loading sample {shown(indices[at])}", None
+            if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
+                self._phase, self._about = f"loading sample {shown(indices[place])}", None
             raise
 
-    def _sample(self, place: int, index: Any) -> Any:
-        self._sow(place)
+    def _sample(self, step: int, index: Any) -> Any:
+        self._sow(step - SAMPLE)
         return self._job.dataset[index]
+
+    def _at(self, step: int) -> None:
+        words, at = self._steps
+        words[at] = step
 
     def _sow(self, place: int) -> None:
         if self._randomness is not None and self._randomness.sows:
@@ -175,6 +203,7 @@ class Fetcher:
         samples: list[Any] = []
         try:
             while len(samples) < wanted and not self._over:
+                self._at(SAMPLE + len(samples))
                 samples.append(next(stream))
                 self._error = ""
         except StopIteration:

@@ -13,6 +13,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
+from .._core.steps import HAND_OVER, INIT, ITER, OURS
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
@@ -31,6 +32,7 @@ from .spec import EpochBrief, WorkerSpec
 def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
     outbox = Outbox(channel, spec.status)
+    words, at = spec.status.steps
     desk = Desk(spec, outbox, arena)
     desk.open(spec.brief, first=True)
     channel.say(Kind.EPOCH_BEGUN, spec.brief.epoch)
@@ -56,6 +58,7 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
             if len(tasks) == 1:  # it came alone: batches take their time, and travel alone
                 outbox.flush()
             spec.status.working_on = 0
+            words[at] = OURS
 
 
 class Desk:
@@ -69,6 +72,7 @@ class Desk:
         self._randomness: Randomness | None = None  # of samples; streams have none
         self._broken: BaseException | None = None  # what setting up raised
         self._told = False
+        self._steps = spec.status.steps
         self._is_first = True  # the next batch of a stream
         self._were: Attributes | None = None
 
@@ -78,6 +82,7 @@ class Desk:
         self._fetcher, self._broken, self._told = None, None, False
         self._is_first = spec.job.streams and spec.job.num_workers > 1
         doing = "preparing the dataset"
+        self._at(ITER)
         try:
             if isinstance(spec.job.dataset, IterDataPipe) and shared_seed is not None:
                 apply_random_seed(spec.job.dataset, torch.Generator().manual_seed(shared_seed))
@@ -88,6 +93,7 @@ class Desk:
                     doing = "looking for generators in the dataset"
                     salts = salts_in(*roots)
                 doing = f"calling worker_init_fn({spec.seat})"
+                self._at(INIT)
                 spec.job.init_fn(spec.seat)
             if first and not spec.job.streams:
                 doing = "looking for generators in the dataset"
@@ -96,13 +102,18 @@ class Desk:
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)
             doing = "calling iter() on the dataset"
-            self._fetcher = Fetcher(spec.job, self._randomness, self._arena)
+            self._fetcher = Fetcher(spec.job, self._randomness, self._arena, self._steps)
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
         except Exception as error:
             add_note(error, self._note(doing))
             self._broken = error
+        self._at(OURS)
+
+    def _at(self, step: int) -> None:
+        words, at = self._steps
+        words[at] = step
 
     def serve(self, task: Task) -> bool:
         """Work on one ticket and see to its parcel. Say whether something was sent."""
@@ -130,7 +141,7 @@ class Desk:
             raise  # the user's code ends this process
         except BaseException as error:  # a KeyboardInterrupt of its own making, say
             timings = self._timings(fetcher, begun_at, monotonic())
-            self._fail(task, error, fetcher.doing(), timings)
+            self._fail(task, error, fetcher.doing(), timings, fetcher.notes())
             return True
         try:
             return self._hand_over(task, batch, fetcher, begun_at)
@@ -143,6 +154,7 @@ class Desk:
     def _hand_over(self, task: Task, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
         """Pack the one batch in the list, let go of it, and send it or have it wait."""
         loaded_at = monotonic()
+        self._at(HAND_OVER)
         packed = pack(batch[0], self._arena)
         batch.clear()
         filled = self._arena.filled() if packed.slab_bytes else None
@@ -177,10 +189,17 @@ class Desk:
         packed = pack(pack_exception(self._broken, where, ()))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 
-    def _fail(self, task: Task, error: BaseException, doing: str, timings: Timings) -> None:
+    def _fail(
+        self,
+        task: Task,
+        error: BaseException,
+        doing: str,
+        timings: Timings,
+        more: tuple[str, ...] = (),
+    ) -> None:
         self._arena.abort()
         where = f"in DataLoader worker process {self._spec.seat}"
-        packed = pack(pack_exception(error, where, (self._note(doing, task.position),)))
+        packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 
     def _note(self, doing: str, position: int | None = None) -> str:

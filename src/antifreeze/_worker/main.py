@@ -16,6 +16,7 @@ from .files import own_offsets, positions
 from .loop import serve
 from .observing import Info
 from .pools import cap_pools
+from .progress import Witness
 from .seeding import seed_worker
 from .spec import WorkerSpec
 
@@ -32,6 +33,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     channel = Channel(sock)
     try:
         channel.say(Kind.READY)
+        if spec.trace is not None:
+            Witness(spec.status, spec.trace, spec.job.look_s)
         _settle(spec)
         arena = Arena()
         collate_into(arena)

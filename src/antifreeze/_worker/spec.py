@@ -21,6 +21,7 @@ class Job:
     num_workers: int
     base_seed: int
     init_fn: Callable[[int], None] | None
+    look_s: float = 2.0  # how often a worker looks whether it stands still
 
 
 @frozen
@@ -45,3 +46,4 @@ class WorkerSpec:
     by_kernel: bool = True  # its parent thread lives as long as that process (see `guard`)
     prepared: bool = False  # its parent was prepared for it
     forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
+    trace: int | None = None  # a descriptor of its own, for its stack

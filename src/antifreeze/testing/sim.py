@@ -28,6 +28,8 @@ from .._core.events import (
     ProgramForked,
 )
 from .._core.faults import Ending
+from .._core.stalls import Activity, Sight
+from .._core.steps import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
 from .._worker.fetch import Fetcher, StreamOver
 from .._worker.spec import EpochBrief, Job
@@ -64,7 +66,7 @@ class SimulatedLife:
     fetcher: Fetcher | None = None
     queue: deque[Ticket] = field(default_factory=deque)
     up: bool = False
-    at_work: bool = False
+    works_on: int = 0  # the number of a ticket
     gone: bool = False
 
 
@@ -100,17 +102,30 @@ class SimulatedBackend:
 
     def stop(self, seat: int, life: int) -> None:
         it = self._lives.get((seat, life))
-        if it is not None and not it.at_work:
+        if it is not None and not it.works_on:
             it.queue.clear()
             self._later(self._world.stop_s, lambda: self._end(it, Ending(exit_code=0)))
 
-    def kill(self, seat: int, life: int, force: Force) -> None:
+    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
         it = self._lives.get((seat, life))
         if it is not None:
             self._later(0.0, lambda: self._end(it, KILLED))
 
     def abandon(self, seat: int, life: int) -> None:
         self._lives.pop((seat, life), None)
+
+    def look(self) -> Sequence[Sight]:
+        return [
+            Sight(it.seat, it.number, it.works_on, SAMPLE if it.works_on else OURS)
+            for it in self._lives.values()
+        ]
+
+    def examine(self, seat: int, life: int) -> Activity:
+        """See nothing move: who takes long here hangs."""
+        return Activity()
+
+    def resume(self, seat: int, life: int) -> None:
+        pass
 
     def wait(self, timeout_s: float | None) -> None:
         if self._notices:
@@ -171,7 +186,7 @@ class SimulatedBackend:
 
     def _work(self, life: SimulatedLife) -> None:
         """Begin the oldest ticket of a life that is idle."""
-        if life.gone or life.at_work or not life.queue:
+        if life.gone or life.works_on or not life.queue:
             return
         if life.fetcher is None:
             life.fetcher = Fetcher(self._own_copy())
@@ -179,7 +194,7 @@ class SimulatedBackend:
         if self._world.crashes(life.seat, ticket):
             self._end(life, KILLED)
             return
-        life.at_work = True
+        life.works_on = ticket.number
         if not self._world.hangs(life.seat, ticket):
             self._later(self._world.load_s(life.seat, ticket), lambda: self._finish(life, ticket))
 
@@ -202,7 +217,7 @@ class SimulatedBackend:
 
     def _finish(self, life: SimulatedLife, ticket: Ticket) -> None:
         if life.gone or life.fetcher is None:
-            life.at_work = False
+            life.works_on = 0
             self._work(life)
             return
         content: Any = None
@@ -219,7 +234,7 @@ class SimulatedBackend:
         now = self._world.clock.now()
         timings = Timings(fetch_s=work_s, begun_at=now - work_s, sealed_at=now)
         self._tell(life, Notice(event, (parcel,), timings))
-        life.at_work = False
+        life.works_on = 0
         self._work(life)
 
     def _end(self, life: SimulatedLife, ending: Ending) -> None:

@@ -1,0 +1,277 @@
+"""What the kernel says about a process that does not move: read from /proc, nothing is sent to it.
+
+1. Everything here may be forbidden, or gone between two lines: then it is left out.
+2. Processor time and I/O count all threads, and the processes that it has started: a sample that
+   waits for a program is as busy as the program.
+3. A deadlock is said only where it is proven: the main thread waits without a limit for a lock of
+   its own process, and every other thread waits for a lock, too. Nobody is left to release it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from .._core.messages import frozen
+from .._core.stalls import Activity
+from .._transport.trace import Trace
+
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+FAMILY = 200  # processes that one has started, looked at; a bound, not a wish
+POLLED = 8  # descriptors of one `poll`, named
+PRIVATE = 128  # in the operation of a futex: only this process can release it
+
+# System calls by number, as far as people wait in them.
+_CALLS = {
+    "x86_64": {
+        "futex": 202,
+        "read": 0,
+        "write": 1,
+        "pread64": 17,
+        "readv": 19,
+        "openat": 257,
+        "open": 2,
+        "fsync": 74,
+        "flock": 73,
+        "fcntl": 72,
+        "poll": 7,
+        "ppoll": 271,
+        "select": 23,
+        "epoll_wait": 232,
+        "epoll_pwait": 281,
+        "connect": 42,
+        "accept": 43,
+        "accept4": 288,
+        "recvfrom": 45,
+        "recvmsg": 47,
+        "sendto": 44,
+        "sendmsg": 46,
+        "nanosleep": 35,
+        "clock_nanosleep": 230,
+        "wait4": 61,
+        "waitid": 247,
+        "semtimedop": 220,
+    },
+    "aarch64": {
+        "futex": 98,
+        "read": 63,
+        "write": 64,
+        "pread64": 67,
+        "readv": 65,
+        "openat": 56,
+        "fsync": 82,
+        "flock": 32,
+        "fcntl": 25,
+        "ppoll": 73,
+        "epoll_pwait": 22,
+        "connect": 203,
+        "accept": 202,
+        "accept4": 242,
+        "recvfrom": 207,
+        "recvmsg": 212,
+        "sendto": 206,
+        "sendmsg": 211,
+        "nanosleep": 101,
+        "clock_nanosleep": 115,
+        "wait4": 260,
+        "waitid": 95,
+        "semtimedop": 192,
+    },
+}
+_NAMES = {number: name for name, number in _CALLS.get(os.uname().machine, {}).items()}
+# What waits in a descriptor, in words.
+_ON_DESCRIPTOR = {
+    "read": "reading",
+    "pread64": "reading",
+    "readv": "reading",
+    "write": "writing to",
+    "fsync": "writing out",
+    "flock": "locking",
+    "fcntl": "locking",
+    "connect": "connecting",
+    "accept": "waiting for a connection to",
+    "accept4": "waiting for a connection to",
+    "recvfrom": "receiving from",
+    "recvmsg": "receiving from",
+    "sendto": "sending to",
+    "sendmsg": "sending to",
+}
+_IN_WORDS = {
+    "nanosleep": "sleeping",
+    "clock_nanosleep": "sleeping",
+    "wait4": "waiting for a process it has started",
+    "waitid": "waiting for a process it has started",
+    "open": "opening a file",
+    "openat": "opening a file",
+    "semtimedop": "waiting for a semaphore",
+    "select": "waiting for input",
+    "epoll_wait": "waiting for input",
+    "epoll_pwait": "waiting for input",
+}
+
+
+@frozen
+class _Waiting:
+    """A thread in a system call."""
+
+    call: str
+    arguments: tuple[int, ...]
+
+    @property
+    def on_lock(self) -> bool:
+        return self.call == "futex"
+
+    @property
+    def on_own_lock_for_ever(self) -> bool:
+        return self.on_lock and bool(self.arguments[1] & PRIVATE) and self.arguments[3] == 0
+
+
+def activity(pid: int, trace: Trace) -> Activity:
+    """Look at a process, and at what it left in its trace."""
+    cpu_s, io_bytes = 0.0, -trace.bytes
+    for each in _family(pid):
+        cpu_s += _cpu_s(each)
+        io_bytes += _io_bytes(each)
+    state = _state(pid)
+    return Activity(
+        cpu_s=cpu_s,
+        io_bytes=io_bytes,
+        stack=trace.stack(),
+        waits_for=_waits_for(pid, state),
+        stopped=state == "T",
+        deadlocked=_is_deadlocked(pid),
+    )
+
+
+def _family(pid: int) -> list[int]:
+    """Give a process and those it has started, and so on."""
+    found = [pid]
+    for each in found:
+        if len(found) >= FAMILY:
+            break
+        for task in _tasks(each):
+            found += [int(child) for child in _read(f"/proc/{each}/task/{task}/children").split()]
+    return found[:FAMILY]
+
+
+def _tasks(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace")
+    return ""
+
+
+def _stat(pid: int) -> list[str]:
+    """Give the fields of its line, from the state on."""
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def _state(pid: int) -> str:
+    return next(iter(_stat(pid)), "")
+
+
+def _cpu_s(pid: int) -> float:
+    fields = _stat(pid)
+    return TICK_S * (int(fields[11]) + int(fields[12])) if len(fields) > 12 else 0.0
+
+
+def _io_bytes(pid: int) -> int:
+    found = re.findall(r"^(?:rchar|wchar|read_bytes): (\d+)$", _read(f"/proc/{pid}/io"), re.M)
+    return sum(map(int, found))
+
+
+def _waiting(pid: int, task: str) -> _Waiting | None:
+    """Say which system call a thread is in; None if it runs, or that cannot be known."""
+    fields = _read(f"/proc/{pid}/task/{task}/syscall").split()
+    if len(fields) < 7 or not fields[0].isdigit():
+        return None
+    name = _NAMES.get(int(fields[0]), f"system call {fields[0]}")
+    return _Waiting(name, tuple(int(field, 16) for field in fields[1:7]))
+
+
+def _is_deadlocked(pid: int) -> bool:
+    first = _waiting(pid, str(pid))
+    if first is None or not first.on_own_lock_for_ever:
+        return False
+    others = [_waiting(pid, task) for task in _tasks(pid) if task != str(pid)]
+    return all(other is not None and other.on_lock for other in others)
+
+
+def _waits_for(pid: int, state: str) -> str:
+    """Say in words what the main thread waits for."""
+    if state in ("T", "t"):
+        return "stopped by a signal" if state == "T" else "stopped by a debugger"
+    waiting = _waiting(pid, str(pid))
+    if waiting is None:
+        return "running" if state == "R" else ""
+    if waiting.on_lock:
+        return "waiting for a lock"
+    numbers = _descriptors(pid, waiting)
+    things = [_thing(pid, number) for number in numbers]
+    if waiting.call in _ON_DESCRIPTOR and things:
+        words = f"{_ON_DESCRIPTOR[waiting.call]} {things[0]}"
+    elif things:
+        words = f"waiting for input from {', '.join(things)}"
+    else:
+        words = _IN_WORDS.get(waiting.call, waiting.call)
+    return f"{words} (the disk does not answer)" if state == "D" else words
+
+
+def _descriptors(pid: int, waiting: _Waiting) -> list[int]:
+    if waiting.call in _ON_DESCRIPTOR:
+        return [waiting.arguments[0]]
+    if waiting.call not in ("poll", "ppoll"):
+        return []
+    address, count = waiting.arguments[:2]
+    with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(address)
+            polled = memory.read(8 * min(count, POLLED))
+        return [number for number, _, _ in struct.iter_unpack("ihh", polled)]
+    return []
+
+
+def _thing(pid: int, number: int) -> str:
+    """Name what is open: a path, or the peer of a socket."""
+    try:
+        name = os.readlink(f"/proc/{pid}/fd/{number}")
+    except OSError:
+        return f"descriptor {number}"
+    if name.startswith("socket:["):
+        inode = name[8:-1]
+        return next(_peers(pid, inode), "a socket")
+    return "a pipe" if name.startswith("pipe:[") else name
+
+
+def _peers(pid: int, inode: str) -> Iterator[str]:
+    """Yield who is at the other end of a socket, if it is listed."""
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in _read(f"/proc/{pid}/net/{table}").splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[9] == inode:
+                address, _, port = fields[2].partition(":")
+                yield f"{_address(address)}:{int(port, 16)}"
+    for line in _read(f"/proc/{pid}/net/unix").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 7 and fields[6] == inode:
+            yield f"the socket {fields[7]}"
+
+
+def _address(text: str) -> str:
+    """Read an address as the kernel writes it: words of four bytes, each in the machine's order."""
+    import ipaddress
+
+    raw = bytes.fromhex(text)
+    words = [raw[start : start + 4][::-1] for start in range(0, len(raw), 4)]
+    found = ipaddress.ip_address(b"".join(words))
+    return f"[{found}]" if found.version == 6 else str(found)

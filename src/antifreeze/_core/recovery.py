@@ -1,0 +1,65 @@
+"""What becomes of the tickets of a life that will not bring them."""
+
+from __future__ import annotations
+
+from .crew import Loss
+from .faults import Fault, FaultKind, FaultLog
+from .ledger import Ledger
+from .pace import Pace
+from .plan import Plan, Source
+from .seats import NEVER, SeatCue, Seats, SeatState
+from .tickets import Ticket
+from .verdicts import Verdict, judge
+
+
+class Recovery:
+    """Decide about tickets, one lost life at a time."""
+
+    __slots__ = ("_faults", "_ledger", "_pace", "_plan", "_seats")
+
+    def __init__(
+        self, plan: Plan, seats: Seats, ledger: Ledger, pace: Pace, faults: FaultLog
+    ) -> None:
+        self._plan, self._seats, self._ledger = plan, seats, ledger
+        self._pace, self._faults = pace, faults
+
+    def recover(self, loss: Loss, delivered: int) -> None:
+        """Take back what a life held: what it worked on is judged, the rest is innocent."""
+        seat, life = loss.seat, loss.life
+        seat.undelivered -= len(loss.tickets)
+        seat.barren = 0 if life.brought else seat.barren + 1
+        if life.epoch == NEVER:
+            seat.failed_starts += 1
+        if seat.state is not SeatState.OPEN:
+            return
+        if self._plan.source is Source.STREAMS:
+            self._lose_stream(loss, delivered)
+            return
+        self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
+        fault = loss.as_fault(loss.kind, loss.suspect, delivered)
+        if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
+            self._faults.note(fault)
+        for ticket in loss.tickets:
+            if ticket is loss.suspect:
+                self._judge(fault, ticket)
+            else:
+                self._ledger.reclaim(ticket, attempt=ticket.attempt)
+
+    def _judge(self, fault: Fault, ticket: Ticket) -> None:
+        match judge(fault.kind, ticket.attempt, self._plan.limits.attempts):
+            case Verdict.RETRY:
+                self._ledger.reclaim(ticket, attempt=ticket.attempt + 1)
+            case Verdict.RAISE:
+                self._ledger.fail(ticket, fault)
+
+    def _lose_stream(self, loss: Loss, delivered: int) -> None:
+        """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""
+        first = loss.tickets[0] if loss.tickets else None
+        fault = loss.as_fault(FaultKind.STREAM_LOST, first, delivered)
+        self._faults.note(fault)
+        self._ledger.fail(first, fault)
+        for ticket in loss.tickets[1:]:
+            self._ledger.window.void(ticket.position)
+        self._seats.move(loss.seat, SeatCue.LOSE)
+        if not self._seats.loadable:
+            self._ledger.void_pending()

@@ -1,0 +1,110 @@
+"""A stall in words: one line for people, and the stack behind it."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import PurePath
+from typing import Any
+
+from ._core import steps
+from ._core.plan import Limits
+from ._core.stalls import Frame, Pulse, Stall
+from ._core.tickets import Ticket
+from ._transport.words import shown
+
+
+def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str:
+    """Say in one line what keeps the loop waiting, and what will be done about it."""
+    who = f"worker {stall.seat} ({label})"
+    said = f"antifreeze: waiting {stall.seconds:.0f} s for {who}: {doing(stall, ticket)}"
+    return f"{said} is {state(stall)}. {_outlook(stall, limits)}"
+
+
+def doing(stall: Stall, ticket: Ticket | None) -> str:
+    """Name the call: which sample, or which other code of the user's."""
+    step, indices = stall.step, None if ticket is None else ticket.indices
+    batch = "" if ticket is None else f" (batch {ticket.position})"
+    if step == steps.INIT:
+        return "worker_init_fn"
+    if step == steps.ITER:
+        return "preparing the dataset"
+    if step == steps.OURS:
+        return "a worker that takes no work up"
+    if ticket is None:
+        return "a batch of an earlier epoch"
+    if step == steps.COLLATE:
+        return f"collating samples {shown(indices)}{batch}"
+    if step == steps.HAND_OVER:
+        return f"handing over batch {ticket.position}"
+    if step == steps.WHOLE:
+        return f"loading {_samples(indices)}{batch}"
+    index: Any = steps.index_at(step, indices)
+    if index is None:
+        return f"the next sample of its stream{batch}"
+    return f"sample {shown(index)}{batch}"
+
+
+def _samples(indices: Any) -> str:
+    many = isinstance(indices, list | tuple)
+    return f"{'samples' if many else 'sample'} {shown(indices)}"
+
+
+def state(stall: Stall) -> str:
+    """Say how it stands, where, and by what evidence."""
+    seen = stall.activity
+    where = f" at {_place(frame)}" if (frame := users_frame(seen.stack)) is not None else ""
+    evidence = [seen.waits_for] if seen.waits_for else []
+    if stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED):
+        evidence.append(f"no CPU, no I/O for {stall.still_s:.2g} s")
+    if stall.pulse is Pulse.DEADLOCKED:
+        evidence.append("all its threads wait for each other")
+    if stall.pulse is Pulse.SPINNING:
+        evidence.append("it uses the CPU, its stack does not change")
+    told = f" ({'; '.join(evidence)})" if evidence else ""
+    return f"{stall.pulse.value}{where}{told}"
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    import sysconfig  # 5 ms, which nobody needs before something stalls
+
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib")})
+
+
+def users_frame(stack: tuple[Frame, ...]) -> Frame | None:
+    """Give the innermost line that is not a library's, or else the innermost."""
+    for frame in stack:
+        if not frame.file.startswith(_libraries()) and not frame.file.startswith("<"):
+            return frame
+    return stack[0] if stack else None
+
+
+def lines(stack: tuple[Frame, ...]) -> str:
+    """Lay out a stack, innermost last, as Python does."""
+    return "\n".join(
+        f'  File "{frame.file}", line {frame.line}, in {frame.function}'
+        for frame in reversed(stack)
+    )
+
+
+def _place(frame: Frame) -> str:
+    return f"{PurePath(frame.file).name}:{frame.line}, in {frame.function}"
+
+
+def _outlook(stall: Stall, limits: Limits) -> str:
+    if stall.pulse is Pulse.STOPPED:
+        return "It is told to go on (SIGCONT)."
+    if limits.call_s is not None:
+        return f"It is replaced after {limits.call_s:g} s (sample_timeout)."
+    if limits.still_s is None:
+        return "It is never replaced (sample_timeout=None)."
+    match stall.pulse:
+        case Pulse.MOVING:
+            return "It is left to work; sample_timeout=SECONDS would set a limit."
+        case Pulse.SPINNING:
+            after_s = limits.spin_s
+        case Pulse.DEADLOCKED:
+            after_s = limits.dead_s
+        case _:
+            after_s = limits.dead_s if stall.step == steps.OURS else limits.still_s
+    return f"It is replaced after {after_s:g} s of that; sample_timeout=SECONDS would set a limit."

@@ -1,0 +1,230 @@
+"""Calls that last: when they are looked at, what is made of it, and when somebody is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from antifreeze._core import commands as do
+from antifreeze._core import events as ev
+from antifreeze._core.faults import FaultKind
+from antifreeze._core.plan import Limits, Plan, Source
+from antifreeze._core.stalls import Activity, Frame, Pulse, Sight
+from antifreeze._core.steps import COLLATE, HAND_OVER, INIT, OURS, SAMPLE, index_at, is_of_user
+
+from .script import ASK, RING, Script
+
+LIMITS = Limits(look_s=1.0)
+LINE = (Frame("data.py", 7, "__getitem__"),)
+
+
+class Watched:
+    """A script in which somebody looks once a second, and sees one life."""
+
+    def __init__(
+        self,
+        limits: Limits = LIMITS,
+        sight: Callable[[float], Sight] = lambda now: Sight(0, 1, 1, SAMPLE),
+        activity: Callable[[float], Activity] = lambda now: Activity(),
+        source: Source = Source.INDICES,
+        starting: bool = False,
+    ) -> None:
+        plan = Plan(seats=1, window=1, limits=limits, source=source)
+        self.script = Script(plan, batches=4).begin()
+        if not starting:
+            self.script.ready(0)
+        self.script.perform(ASK)
+        self._sight, self._activity = sight, activity
+        self.done: list[tuple[float, do.Command]] = []
+
+    def run(self, until: float) -> Watched:
+        script = self.script
+        while (at := script.sup.next_wakeup()) is not None and at <= until:
+            at = max(at, script.now)
+            todo = script.at(at).perform(RING)
+            while todo:
+                match todo.pop(0):
+                    case do.LookAround():
+                        todo += script.perform(ev.LivesSeen((self._sight(at),)))
+                    case do.ExamineLife(seat=seat, life=life):
+                        answer = ev.LifeExamined(seat, life, self._activity(at))
+                        todo += script.perform(answer)
+                    case command:
+                        self.done.append((at, command))
+        return self
+
+    def reports(self) -> list[tuple[float, Pulse]]:
+        told = [(at, what) for at, what in self.done if isinstance(what, do.ReportStall)]
+        return [(at, what.stall.pulse) for at, what in told]
+
+    def killed_at(self) -> list[float]:
+        return [at for at, what in self.done if isinstance(what, do.KillLife)]
+
+
+def test_what_is_stuck_is_reported_at_growing_intervals_and_replaced() -> None:
+    it = Watched().run(400.0)
+    assert it.reports() == [(8.0, Pulse.STUCK), (61.0, Pulse.STUCK), (301.0, Pulse.STUCK)]
+    assert it.killed_at() == [301.0]
+    (fault,) = it.script.sup.faults.latest
+    assert fault.kind is FaultKind.HANG
+    assert fault.seconds == 300.0
+    assert fault.stall is not None and fault.stall.pulse is Pulse.STUCK
+    assert fault.ticket is not None and fault.ticket.position == 0
+
+
+def test_a_report_comes_within_ten_seconds_and_names_the_ticket() -> None:
+    it = Watched(activity=lambda now: Activity(stack=LINE, waits_for="sleeping")).run(10.0)
+    ((at, report),) = it.done
+    assert at <= 10.0
+    assert isinstance(report, do.ReportStall)
+    assert report.ticket is not None and report.ticket.indices == [0]
+    assert report.stall.activity.stack == LINE
+
+
+def test_what_uses_the_processor_on_other_lines_moves_and_is_never_ended() -> None:
+    def busy(now: float) -> Activity:
+        return Activity(cpu_s=now, stack=(Frame("data.py", int(now) % 3, "f"),))
+
+    it = Watched(activity=busy).run(2_500.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert len(it.reports()) == 4
+    assert it.killed_at() == []
+
+
+def test_what_reads_moves() -> None:
+    it = Watched(activity=lambda now: Activity(io_bytes=int(now), stack=LINE)).run(2_500.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert it.killed_at() == []
+
+
+def test_what_spins_on_one_stack_is_ended_after_half_an_hour() -> None:
+    it = Watched(activity=lambda now: Activity(cpu_s=now, stack=LINE)).run(2_000.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.SPINNING}
+    assert it.killed_at()[0] == 1801.0
+
+
+def test_processor_time_without_a_stack_is_no_proof_of_spinning() -> None:
+    it = Watched(activity=lambda now: Activity(cpu_s=now)).run(2_500.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert it.killed_at() == []
+
+
+def test_what_moved_and_then_stands_still_has_its_time_from_then_on() -> None:
+    it = Watched(activity=lambda now: Activity(io_bytes=int(min(now, 100.0)))).run(500.0)
+    assert it.killed_at()[0] == 400.0
+
+
+def test_a_first_stack_is_no_movement() -> None:
+    it = Watched(activity=lambda now: Activity(stack=LINE if now > 5 else ())).run(10.0)
+    assert it.reports() == [(8.0, Pulse.STUCK)]
+
+
+def test_another_sample_is_progress() -> None:
+    it = Watched(sight=lambda now: Sight(0, 1, 1, SAMPLE + int(now) // 5)).run(300.0)
+    assert it.done == []
+
+
+def test_a_deadlock_is_not_waited_for_and_where_it_comes_from_is_doubted() -> None:
+    it = Watched(activity=lambda now: Activity(deadlocked=True)).run(20.0)
+    at, kill = next((at, what) for at, what in it.done if isinstance(what, do.KillLife))
+    assert at <= 8.0
+    assert isinstance(kill, do.KillLife) and kill.doubted
+
+
+def test_a_deadlock_of_a_life_that_has_brought_something_is_no_doubt_about_its_origin() -> None:
+    it = Watched(
+        sight=lambda now: Sight(0, 1, 2, SAMPLE), activity=lambda now: Activity(deadlocked=True)
+    )
+    it.script.perform(ev.ParcelsArrived(0, 1, (1,), ev.Outcome.LOADED))
+    it.script.perform(ASK)
+    kills = [what for _, what in it.run(20.0).done if isinstance(what, do.KillLife)]
+    assert kills[0] == do.KillLife(0, 1, do.Force.KILL)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.0, 30.0])
+def test_a_number_ends_a_call_whatever_it_does(seconds: float) -> None:
+    limits = Limits(look_s=min(1.0, seconds / 10), call_s=seconds)
+    it = Watched(limits, activity=lambda now: Activity(cpu_s=now, io_bytes=int(1000 * now)))
+    assert it.run(40.0).killed_at()[0] <= seconds + 2 * min(1.0, seconds / 10)
+
+
+def test_none_ends_nothing_but_reports() -> None:
+    limits = Limits(look_s=1.0, still_s=None, spin_s=None)
+    it = Watched(limits, activity=lambda now: Activity(deadlocked=True)).run(2_500.0)
+    assert [at for at, _ in it.reports()] == [8.0, 61.0, 301.0, 1801.0]
+    assert it.killed_at() == []
+
+
+def test_who_is_stopped_is_told_to_go_on_once_and_replaced_if_that_does_not_help() -> None:
+    it = Watched(activity=lambda now: Activity(stopped=True)).run(400.0)
+    assert [at for at, what in it.done if isinstance(what, do.ResumeLife)] == [8.0]
+    assert {pulse for _, pulse in it.reports()} == {Pulse.STOPPED}
+    assert it.killed_at() == [301.0]
+
+
+def test_a_life_that_takes_no_ticket_up_is_replaced_within_eight_seconds() -> None:
+    it = Watched(sight=lambda now: Sight(0, 1, 0, OURS)).run(20.0)
+    assert it.killed_at()[0] <= 8.0
+
+
+def test_a_fork_that_does_not_begin_is_replaced_within_eight_seconds() -> None:
+    it = Watched(
+        Limits(look_s=1.0, forked=True), sight=lambda now: Sight(0, 1, 0, OURS), starting=True
+    )
+    assert it.run(20.0).killed_at()[0] <= 8.0
+
+
+def test_a_clean_process_may_take_its_time_to_begin() -> None:
+    it = Watched(sight=lambda now: Sight(0, 1, 0, OURS), starting=True).run(100.0)
+    assert it.done == []
+
+
+def test_the_init_function_is_watched_as_well() -> None:
+    it = Watched(sight=lambda now: Sight(0, 1, 0, INIT)).run(400.0)
+    assert it.reports()[0] == (8.0, Pulse.STUCK)
+    assert it.killed_at() == [301.0]
+
+
+def test_while_the_loop_is_away_nobody_is_reported_and_time_still_counts() -> None:
+    it = Watched()
+    script = it.script
+    script.perform(ev.ParcelsArrived(0, 1, (1,), ev.Outcome.LOADED))  # the loop has it, and goes
+    for at in range(1, 31):
+        assert script.at(float(at)).perform(ev.LivesSeen((Sight(0, 1, 2, SAMPLE),))) == []
+    script.perform(ASK)
+    it._sight = lambda now: Sight(0, 1, 2, SAMPLE)
+    assert [at for at, _ in it.run(34.0).reports()] == [30.0]
+
+
+def test_a_life_that_could_not_hand_over_while_the_loop_was_away_is_not_late() -> None:
+    it = Watched(sight=lambda now: Sight(0, 1, 2, HAND_OVER))
+    script = it.script
+    script.perform(ev.ParcelsArrived(0, 1, (1,), ev.Outcome.LOADED))
+    for at in range(1, 31):
+        script.at(float(at)).perform(ev.LivesSeen((Sight(0, 1, 2, HAND_OVER),)))
+    script.perform(ASK)
+    assert it.run(36.0).done == []
+
+
+def test_a_stream_that_hangs_is_lost_with_what_was_seen() -> None:
+    it = Watched(source=Source.STREAMS, activity=lambda now: Activity(stack=LINE)).run(310.0)
+    (raised,) = [what for _, what in it.done if isinstance(what, do.RaiseFault)]
+    assert raised.fault.kind is FaultKind.STREAM_LOST
+    assert raised.fault.stall is not None and raised.fault.stall.activity.stack == LINE
+
+
+def test_what_is_late_or_unknown_is_ignored() -> None:
+    it = Watched()
+    assert it.script.perform(ev.LifeExamined(0, 1, Activity())) == []
+    assert it.script.perform(ev.LivesSeen((Sight(0, 7, 1, SAMPLE),))) == []
+    assert it.script.perform(ev.LifeExamined(0, 7, Activity())) == []
+
+
+def test_steps_name_the_sample() -> None:
+    assert index_at(SAMPLE + 2, [10, 20, 30]) == 30
+    assert index_at(SAMPLE + 3, [10, 20, 30]) is None
+    assert index_at(COLLATE, [10, 20, 30]) is None
+    assert index_at(SAMPLE, 17) is None
+    assert is_of_user(SAMPLE + 5) and is_of_user(INIT)
+    assert not is_of_user(OURS) and not is_of_user(HAND_OVER)

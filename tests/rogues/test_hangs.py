@@ -1,0 +1,319 @@
+"""Samples that do not come back: what is said about them, how soon, and who loads them instead."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import IterableDataset
+
+from antifreeze import DataLoader
+from antifreeze._core import stalls
+from antifreeze.errors import WorkerHung
+
+from .programs import finish, program
+
+HANG_AT = 5
+LONG_S = 1000.0
+
+
+class Rogue:
+    """Loads its index, but for one sample: that does something else first, every time or once."""
+
+    def __init__(self, deed: Callable[[], object], once: Path | None = None) -> None:
+        self.deed, self.once = deed, once
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> int:
+        if index == HANG_AT and (self.once is None or not self.once.exists()):
+            if self.once is not None:
+                self.once.touch()
+            self.deed()  # the line that is waited for
+        return index
+
+
+def line_of(word: str) -> int:
+    """Find a line of this file."""
+    text = Path(__file__).read_text().splitlines()
+    (found,) = [number for number, line in enumerate(text, 1) if line.rstrip().endswith(word)]
+    return found
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have everything happen ten times sooner; forked workers inherit it."""
+    monkeypatch.setattr(stalls, "REPORTED_S", (1.2, 6.0, 30.0, 180.0))
+    monkeypatch.setattr(stalls, "EXAMINED_S", 0.4)
+    monkeypatch.setattr(stalls, "MOVED_S", 0.8)
+    monkeypatch.setattr(stalls, "CPU_S", 0.03)  # a look is 0.15 s, a tick of the kernel 0.01 s
+    monkeypatch.setattr("antifreeze.iteration.LOOK_S", 0.15)
+    monkeypatch.setattr("antifreeze.iteration.WITNESS_S", 0.2)
+
+
+def reported(dataset: Any, caplog: pytest.LogCaptureFixture, within_s: float = 60.0) -> str:
+    """Loop until somebody is reported; give what was said."""
+    caplog.set_level(logging.INFO, "antifreeze")
+    loader = DataLoader(dataset, batch_size=3, num_workers=2)
+    iterator = iter(loader)
+    thread = threading.Thread(target=lambda: list(_until_closed(iterator)), name="loop")
+    thread.start()
+    give_up = time.monotonic() + within_s
+    try:
+        while time.monotonic() < give_up:
+            found = [r.getMessage() for r in caplog.records if "waiting" in r.getMessage()]
+            if found:
+                return found[0]
+            time.sleep(0.05)
+        raise AssertionError(f"nothing was said in {within_s} s")
+    finally:
+        iterator._shutdown_workers()
+        thread.join(30)
+
+
+def _until_closed(iterator: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from iterator
+    except RuntimeError:
+        return
+
+
+def _sleep() -> None:
+    time.sleep(LONG_S)  # sleeps here
+
+
+def _spin() -> None:
+    while True: pass  # spins here  # fmt: skip  # noqa: E701
+
+
+def _compute() -> None:
+    end = time.monotonic() + LONG_S
+    while time.monotonic() < end:
+        sum(number for number in range(300_000))
+        [number for number in range(300_000) if number % 3]
+        for _ in range(300_000):
+            pass
+
+
+def _wait_for_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()  # waits here
+
+
+def _keep_the_interpreter() -> None:
+    ctypes.PyDLL(None).sleep(60)  # keeps the GIL here
+
+
+@pytest.mark.parametrize(
+    ("deed", "pulse", "line", "waits_for"),
+    [
+        (_sleep, "stuck", "# sleeps here", "sleeping"),
+        (_wait_for_lock, "deadlocked", "# waits here", "waiting for a lock"),
+        (_keep_the_interpreter, "stuck", "# keeps the GIL here", "sleeping"),
+        (_spin, "spinning", "# noqa: E701", ""),
+    ],
+    ids=["sleeps", "waits for a lock", "keeps the interpreter's lock", "spins"],
+)
+def test_a_report_names_sample_line_and_what_the_kernel_says(
+    deed: Callable[[], object],
+    pulse: str,
+    line: str,
+    waits_for: str,
+    soon: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = reported(Rogue(deed), caplog)
+    assert f"sample {HANG_AT} (batch 1)" in said
+    assert f"is {pulse}" in said
+    assert f"at test_hangs.py:{line_of(line)}, in {deed.__name__}" in said
+    assert waits_for in said
+    assert re.search(r"worker 1 \(pid \d+\)", said)
+    assert "\n" not in said
+
+
+def test_the_whole_stack_is_told_at_info(soon: None, caplog: pytest.LogCaptureFixture) -> None:
+    reported(Rogue(_sleep), caplog)
+    (told,) = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
+    assert f"line {line_of('# the line that is waited for')}, in __getitem__" in told
+    assert f"line {line_of('# sleeps here')}, in _sleep" in told
+
+
+def test_what_computes_is_slow_but_moving(soon: None, caplog: pytest.LogCaptureFixture) -> None:
+    said = reported(Rogue(_compute), caplog)
+    assert "is slow but moving" in said
+    assert "It is left to work" in said
+
+
+def test_a_sample_that_waits_for_a_program_is_as_busy_as_the_program(
+    soon: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = "while True: [sum(range(n)) for n in range(1000)]"
+    said = reported(Rogue(lambda: subprocess.run([sys.executable, "-c", code])), caplog)
+    assert "stuck" not in said
+    assert "waiting for" in said
+
+
+def test_the_path_of_a_pipe_that_nobody_writes_to(
+    soon: None, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    path = tmp_path / "nobody-writes.fifo"
+    os.mkfifo(path)
+    keep = os.open(path, os.O_RDWR)
+    try:
+        said = reported(Rogue(lambda: path.read_bytes()), caplog)
+    finally:
+        os.close(keep)
+    assert f"reading {path}" in said
+
+
+@pytest.mark.parametrize("timeout_s", [None, LONG_S], ids=["recv", "poll"])
+def test_the_peer_of_a_socket_that_does_not_answer(
+    timeout_s: float | None, soon: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def ask() -> None:
+            with socket.create_connection(("127.0.0.1", port), timeout_s) as asked:
+                asked.recv(10)
+
+        said = reported(Rogue(ask), caplog)
+    assert f"from 127.0.0.1:{port}" in said
+
+
+def test_a_stopped_worker_is_told_to_go_on_and_the_epoch_is_complete(
+    soon: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "antifreeze")
+    deed = lambda: os.kill(os.getpid(), signal.SIGSTOP)  # noqa: E731
+    batches = list(DataLoader(Rogue(deed), num_workers=2))
+    assert [int(batch) for batch in batches] == list(range(12))
+    assert any("is stopped" in r.getMessage() for r in caplog.records)
+    assert not any("replaced" in r.getMessage() for r in caplog.records)
+
+
+def test_with_a_limit_the_sample_is_loaded_again_elsewhere(tmp_path: Path) -> None:
+    loader = DataLoader(
+        Rogue(_sleep, tmp_path / "once"), batch_size=3, num_workers=2, sample_timeout=0.5
+    )
+    began = time.monotonic()
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert time.monotonic() - began < 5 * (0.5 + 0.3)
+
+
+def test_a_sample_that_hangs_again_is_raised_with_what_was_seen_and_the_rest_goes_on() -> None:
+    loader = DataLoader(Rogue(_sleep), batch_size=3, num_workers=2, sample_timeout=0.5)
+    iterator, seen = iter(loader), []
+    with pytest.raises(WorkerHung) as caught:
+        for batch in iterator:
+            seen.append(batch.tolist())
+    seen += [batch.tolist() for batch in iterator]
+    assert seen == [[0, 1, 2], [6, 7, 8], [9, 10, 11]]
+    text = str(caught.value)
+    assert f"sample {HANG_AT}" in text
+    assert "sample_timeout" in text
+
+
+def test_a_limit_is_for_each_sample_not_for_the_batch() -> None:
+    class Slow(Rogue):
+        def __getitem__(self, index: int) -> int:
+            time.sleep(0.2)
+            return index
+
+    loader = DataLoader(Slow(_sleep), batch_size=12, num_workers=1, sample_timeout=1.0)
+    assert [batch.tolist() for batch in loader] == [list(range(12))]
+
+
+@pytest.mark.parametrize("where", ["collate", "init", "__getitems__"])
+def test_a_limit_holds_for_all_calls_of_the_users_code(where: str, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+
+    def hang_once(*ignored: Any) -> Any:
+        if not once.exists():
+            once.touch()
+            time.sleep(LONG_S)
+        return ignored[0] if ignored else None
+
+    class AtOnce(Rogue):
+        def __getitems__(self, indices: list[int]) -> list[int]:
+            return hang_once(indices)  # type: ignore[no-any-return]
+
+    dataset = AtOnce(_sleep) if where == "__getitems__" else range(12)
+    loader: DataLoader[Any] = DataLoader(
+        dataset,  # type: ignore[arg-type]
+        batch_size=4,
+        num_workers=1,
+        sample_timeout=0.5,
+        collate_fn=hang_once if where == "collate" else list,
+        worker_init_fn=hang_once if where == "init" else None,
+    )
+    assert list(loader) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(3)
+        time.sleep(LONG_S)
+        yield 3
+
+
+def test_a_stream_that_hangs_is_an_honest_error() -> None:
+    iterator = iter(DataLoader(Stream(), batch_size=None, num_workers=1, sample_timeout=0.5))
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(WorkerHung, match="after 3 batches"):
+        next(iterator)
+    assert list(iterator) == []
+
+
+def test_a_lock_that_was_held_at_the_fork_does_not_stop_the_epoch(
+    tmp_path: Path,
+) -> None:
+    code = """
+    lock = threading.Lock()
+
+    class Locked:
+        def __len__(self):
+            return 8
+        def __getitem__(self, index):
+            with lock:
+                return index
+
+    if __name__ == "__main__":
+        lock.acquire()
+        began = time.monotonic()
+        print([int(b) for b in DataLoader(Locked(), num_workers=2)])
+        print(time.monotonic() - began)
+    """
+    with program(tmp_path, code) as process:
+        code_of, out, err = finish(process)
+    assert code_of == 0
+    assert out.startswith("[0, 1, 2, 3, 4, 5, 6, 7]")
+    assert float(out.split()[-1]) < 5 * 14
+    assert "deadlocked at program.py" in err
+    assert "no worker got going; trying with a clean process" in err
+
+
+def test_nothing_is_said_about_workers_that_are_slow_for_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Slow(Rogue):
+        def __getitem__(self, index: int) -> int:
+            time.sleep(1.5 if index == HANG_AT else 0)
+            return index
+
+    assert len(list(DataLoader(Slow(_sleep), num_workers=2))) == 12
+    assert caplog.records == []
