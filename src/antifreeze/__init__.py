@@ -1,8 +1,8 @@
 """The PyTorch DataLoader that does not freeze."""
 
-from . import errors
+from . import errors, policies
 from ._version import VERSION as __version__
 from .data import per_worker
 from .loader import DataLoader
 
-__all__ = ["DataLoader", "__version__", "errors", "per_worker"]
+__all__ = ["DataLoader", "__version__", "errors", "per_worker", "policies"]

@@ -31,12 +31,14 @@ from ._core.snapshots import DriverSnapshot
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
-from ._core.traps import Traps
+from ._core.traps import Observation, SampleFailed, Traps
+from ._faults_kept import FaultBook
 from ._remarks import remark
 from ._transport.words import shown
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief
 from .errors import InternalError, LoaderClosed, TransportFailed, error_for
+from .policies import raising
 
 logger = logging.getLogger("antifreeze")
 
@@ -44,13 +46,6 @@ SNAPSHOT_TRIES = 8
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
 LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
-
-# What is said of a fault that does not stop the loop.
-GOES_ON = {
-    FaultKind.CRASH: "The worker is replaced.",
-    FaultKind.HANG: "The worker is replaced.",
-    FaultKind.REFUSED: "The others go on without it; the next epoch tries again.",
-}
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -77,6 +72,7 @@ class Driver:
         clock: Clock,
         *,
         traps: Traps | None = None,
+        book: FaultBook | None = None,
         story_limit: int | None = KEPT,
     ) -> None:
         self._supervisor = Supervisor(plan, story_limit=story_limit)
@@ -102,6 +98,7 @@ class Driver:
         self.loop = LoopAccount()
         self.work = WorkAccount()
         self.traps = Traps(plan.seats) if traps is None else traps
+        self.book = FaultBook(raising()) if book is None else book
 
     @property
     def supervisor(self) -> Supervisor:
@@ -328,7 +325,7 @@ class Driver:
             if notice.parcels:
                 self._take(notice)
             if notice.seen is not None:
-                self.traps.notice(*notice.seen)
+                self._notice(*notice.seen)
             if notice.event is not None:
                 self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
@@ -337,16 +334,18 @@ class Driver:
         if self._supervisor.faults.seen != self._faults_told:
             self._tell_faults()
 
+    def _notice(self, seat: int, seen: Observation) -> None:
+        if isinstance(seen, SampleFailed):
+            self.book.note_sample(seen, seat)
+        else:
+            self.traps.notice(seat, seen)
+
     def _tell_faults(self) -> None:
-        """Log each worker that was lost: the run goes on, but nobody should have to guess."""
+        """Have each worker that was lost kept and logged: nobody should have to guess."""
         new = self._supervisor.faults.seen - self._faults_told
         self._faults_told = self._supervisor.faults.seen
         for fault in list(self._supervisor.faults.latest)[-new:]:
-            told = fault.ending is not None and fault.ending.told
-            if fault.kind in GOES_ON and not (told or self.closed):
-                error = error_for(fault, self._label(fault))
-                said = str(error).splitlines()[0]
-                logger.warning("antifreeze: %s %s", said, GOES_ON[fault.kind])
+            self.book.note_core(fault, self._label(fault), quiet=self.closed)
 
     def _label(self, fault: Fault) -> str:
         if fault.seat is None or fault.life is None:
@@ -477,6 +476,9 @@ class Driver:
                 return parcel.open()
             except StopIteration as error:  # it would end the caller's loop without a word
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
+            except Exception as error:
+                self.book.note_raised(error, self._supervisor.story.sent(parcel.number))
+                raise
         try:
             batch = parcel.open()
         except Exception as error:
@@ -487,15 +489,9 @@ class Driver:
 
     def _sent_as(self, number: int) -> str:
         """Say from the story which samples a ticket's batch holds, and who loaded it."""
-        for entry in self._supervisor.story:
-            for command in entry.commands:
-                if not isinstance(command, do.SendTickets):
-                    continue
-                for ticket in (errand.ticket for errand in command.errands):
-                    if ticket.number == number:
-                        label = self._backend.label(command.seat, command.life)
-                        return (
-                            f"batch {ticket.position} (samples {shown(ticket.indices)}),"
-                            f" loaded by worker {command.seat} ({label})"
-                        )
-        return "a batch"
+        sent = self._supervisor.story.sent(number)
+        if sent is None:
+            return "a batch"
+        seat, life, ticket = sent
+        batch = f"batch {ticket.position} (samples {shown(ticket.indices)})"
+        return f"{batch}, loaded by worker {seat} ({self._backend.label(seat, life)})"

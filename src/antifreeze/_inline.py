@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ._clock import Clock
@@ -17,11 +18,13 @@ from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
 from ._core.states import Loop, Run
 from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
+from ._faults_kept import FaultBook
 from ._transport.exceptions import add_note
 from ._worker.fetch import Fetcher, StreamOver
 from ._worker.randomness import Randomness
 from ._worker.spec import Job
 from .errors import LoaderClosed
+from .policies import raising
 
 
 class InlineDriver:
@@ -36,7 +39,9 @@ class InlineDriver:
         clock: Clock,
         finish: Callable[[Any], Any] | None = None,
         traps: Traps | None = None,
+        book: FaultBook | None = None,
     ) -> None:
+        self.book = FaultBook(raising()) if book is None else book
         self.traps = Traps(1) if traps is None else traps
         self._randomness: Randomness | None = None
         if not job.streams:
@@ -80,6 +85,8 @@ class InlineDriver:
             self._drawn += 1
             try:
                 batch = fetcher.load(indices, self._drawn - 1)
+                for failed in fetcher.failed():
+                    self.book.note_sample(replace(failed, position=self._drawn - 1))
                 if self._finish is not None:
                     batch = self._finish(batch)
             except StreamOver:
@@ -104,6 +111,8 @@ class InlineDriver:
         ):
             add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)
+        if isinstance(error, Exception):
+            self.book.note_raised(error, (0, 1, ticket))
         self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 
     def close(self) -> None:

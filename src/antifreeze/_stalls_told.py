@@ -8,7 +8,7 @@ from typing import Any
 
 from ._core import steps
 from ._core.plan import Limits
-from ._core.stalls import Frame, Pulse, Stall
+from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
 from ._transport.words import shown
 
@@ -30,8 +30,12 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
         return "preparing the dataset"
     if step == steps.OURS:
         return "a worker that takes no work up"
+    if step == steps.CLEAN:
+        return "a new worker, which is being made in a clean process,"
     if ticket is None:
         return "a batch of an earlier epoch"
+    if step == steps.INDICES:
+        return f"reading the indices of batch {ticket.position}"
     if step == steps.COLLATE:
         return f"collating samples {shown(indices)}{batch}"
     if step == steps.HAND_OVER:
@@ -71,7 +75,7 @@ def _libraries() -> tuple[str, ...]:
     return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib")})
 
 
-def users_frame(stack: tuple[Frame, ...]) -> Frame | None:
+def users_frame(stack: tuple[StackLine, ...]) -> StackLine | None:
     """Give the innermost line that is not a library's, or else the innermost."""
     for frame in stack:
         if not frame.file.startswith(_libraries()) and not frame.file.startswith("<"):
@@ -79,7 +83,7 @@ def users_frame(stack: tuple[Frame, ...]) -> Frame | None:
     return stack[0] if stack else None
 
 
-def lines(stack: tuple[Frame, ...]) -> str:
+def lines(stack: tuple[StackLine, ...]) -> str:
     """Lay out a stack, innermost last, as Python does."""
     return "\n".join(
         f'  File "{frame.file}", line {frame.line}, in {frame.function}'
@@ -87,14 +91,16 @@ def lines(stack: tuple[Frame, ...]) -> str:
     )
 
 
-def _place(frame: Frame) -> str:
+def _place(frame: StackLine) -> str:
     return f"{PurePath(frame.file).name}:{frame.line}, in {frame.function}"
 
 
 def _outlook(stall: Stall, limits: Limits) -> str:
     if stall.pulse is Pulse.STOPPED:
-        return "It is told to go on (SIGCONT)."
-    if limits.call_s is not None:
+        return "It was told to go on (SIGCONT)."
+    if stall.step == steps.CLEAN:
+        return f"It has {limits.start_s:g} s to begin."
+    if limits.call_s is not None and steps.is_of_user(stall.step):
         return f"It is replaced after {limits.call_s:g} s (sample_timeout)."
     if limits.still_s is None:
         return "It is never replaced (sample_timeout=None)."

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
-from ._core.steps import COLLATE, OURS, index_at
+from ._core.steps import COLLATE, index_at
 from ._transport.available import Available, in_words
 from ._transport.words import shown
 
@@ -194,6 +194,9 @@ def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
         case FaultKind.REFUSED:
             what = f"DataLoader worker {fault.seat} could not be started: {_words(fault)}."
             return WorkerNeverStarted(report(what, remedy=FEWER))
+        case FaultKind.NEVER_STARTED | FaultKind.BUDGET_SPENT if fault.stall is not None:
+            did = "replaced it several times, then stopped: nothing was brought in between"
+            return WorkerHung(_hung(fault, label, did))
         case FaultKind.NEVER_STARTED:
             return WorkerNeverStarted(_never_started(fault, label))
         case FaultKind.BUDGET_SPENT:
@@ -264,14 +267,14 @@ def _was_loading(fault: Fault) -> str:
     if fault.ticket is None:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
-    step = fault.ending.step if fault.ending is not None else OURS
     if isinstance(indices, list | tuple) and indices and indices[0] is None:
         what = f"batch {fault.ticket.position} of the epoch, from its stream"
     elif indices is None:
         what = "the next sample of its stream"
-    elif (index := index_at(step, indices)) is not None:
-        what = f"sample {shown(index)} of batch {fault.ticket.position}: {shown(indices)}"
-    elif step == COLLATE:
+    elif (index := index_at(fault.step, indices)) is not None:
+        batch = f"batch {fault.ticket.position}: samples {shown(indices)}"
+        what = f"sample {shown(index)} ({batch})"
+    elif fault.step == COLLATE:
         return f"{worker} was collating batch {fault.ticket.position}: samples {shown(indices)}."
     else:
         what = f"batch {fault.ticket.position}: samples {shown(indices)}"

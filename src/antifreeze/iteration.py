@@ -41,6 +41,7 @@ from ._driver import Driver
 from ._remarks import remark
 from ._worker.observing import Attributes
 from ._worker.spec import Job
+from .policies import policy_of
 
 if TYPE_CHECKING:
     from ._backends.pinned import Pinner
@@ -82,18 +83,26 @@ class LoaderIterator(_BaseDataLoaderIter):
             # torch draws a seed once more here; later draws of the program must not move.
             _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
         clock = loader._clock()
+        self._batch_samples = loader.batch_size or 1
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
+        self._book = loader._book
+        self._book.begin_epoch()
         self._driver: Driver | InlineDriver
         if self._num_workers == 0:
             from ._inline import InlineDriver
 
             pinner = self._pinner()
             finish = None if pinner is None else pinner.pin
-            self._driver = InlineDriver(self._job(loader), clock, finish, self._traps)
+            self._driver = InlineDriver(self._job(loader), clock, finish, self._traps, self._book)
         else:
             backend = self._with_pinning(loader._backend(self._job(loader)))
             self._driver = Driver(
-                _plan(loader), backend, clock, traps=self._traps, story_limit=STORY_LIMIT
+                _plan(loader),
+                backend,
+                clock,
+                traps=self._traps,
+                book=self._book,
+                story_limit=STORY_LIMIT,
             )
         self._were = Attributes(self._dataset) if self._persistent_workers else None
         self._finished = False
@@ -117,15 +126,21 @@ class LoaderIterator(_BaseDataLoaderIter):
             raise StopIteration
         if self._traps.due or self._traps.in_passing:
             self._warn_of_traps()  # now, while no batch would be lost if that is an error
+        if self._book.broke is not None:
+            self._shutdown_workers()
+            raise self._book.broke
         try:
             data = self._driver.next()
         except StopIteration:
+            if line := self._book.summary():
+                logger.warning("%s", line)
             if not self._persistent_workers:
                 self._finished = True
                 self._shutdown_workers()
             self._warn_of_traps()
             raise
         self._num_yielded += 1
+        self._book.samples += self._batch_samples
         said: int | None = self._IterableDataset_len_called
         if said is not None and self._num_yielded > said:
             self._warn_of_length(said)
@@ -134,6 +149,7 @@ class LoaderIterator(_BaseDataLoaderIter):
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
         super()._reset(loader, first_iter)
+        self._book.begin_epoch()
         if self._were is not None and not first_iter:
             self._traps.changed_here(self._were.changes(self._dataset))
             self._warn_of_traps()
@@ -187,6 +203,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             num_workers=self._num_workers,
             base_seed=int(self._base_seed),
             init_fn=init_fn,
+            policy=policy_of(loader.on_error),
             look_s=_often(loader.sample_timeout, WITNESS_S),
         )
 
@@ -246,7 +263,8 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
-        limits=_limits(loader.sample_timeout, start_s, forked=choice.descent is Descent.MAIN),
+        spares=policy_of(loader.on_error).action != "raise",
+        limits=_limits(loader.sample_timeout, start_s),
     )
 
 
@@ -257,13 +275,13 @@ def _often(sample_timeout: float | str | None, usual_s: float) -> float:
     return min(usual_s, max(SHORTEST_LOOK_S, sample_timeout / 10))
 
 
-def _limits(sample_timeout: float | str | None, start_s: float, *, forked: bool) -> Limits:
+def _limits(sample_timeout: float | str | None, start_s: float) -> Limits:
     if sample_timeout is None:
-        return Limits(start_s=start_s, look_s=LOOK_S, still_s=None, spin_s=None, forked=forked)
+        return Limits(start_s=start_s, look_s=LOOK_S, still_s=None, spin_s=None)
     if isinstance(sample_timeout, str):
-        return Limits(start_s=start_s, look_s=LOOK_S, forked=forked)
+        return Limits(start_s=start_s, look_s=LOOK_S)
     look_s = _often(sample_timeout, LOOK_S)
-    return Limits(start_s=start_s, look_s=look_s, call_s=float(sample_timeout), forked=forked)
+    return Limits(start_s=start_s, look_s=look_s, call_s=float(sample_timeout))
 
 
 def _may_bundle(loader: DataLoader[Any]) -> bool:

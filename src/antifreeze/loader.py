@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -23,11 +24,13 @@ from ._core.messages import frozen
 from ._holders import is_asked_again, is_for_loop
 from ._ranks import Ranks, ranks
 from ._remarks import remark
+from .policies import Fault, Policy, policy_of
 
 if TYPE_CHECKING:
     from ._backends.base import Backend
     from ._backends.lineage import Lineage
     from ._core.snapshots import DriverSnapshot
+    from ._faults_kept import FaultBook
     from ._worker.spec import Job
 
 T = TypeVar("T", covariant=True)
@@ -56,6 +59,10 @@ class DataLoader(torch_data.DataLoader[T]):
     `sample_timeout`: how long one call of your code in a worker (a sample, a collate, the init
     function) may take. "auto": a worker that is stuck is replaced, one that is slow but moves is
     left alone. A number of seconds: replaced then, whatever it does. None: never.
+
+    `on_error`: what to do about samples that fail: "raise", "replace" by another, "skip", or a
+    policy of `antifreeze.policies`. `faults` lists them; `fault_log` names a file that gets each
+    as a line of JSON.
     """
 
     def __init__(
@@ -79,9 +86,11 @@ class DataLoader(torch_data.DataLoader[T]):
         pin_memory_device: str = "",
         in_order: bool = True,
         sample_timeout: float | Literal["auto"] | None = "auto",
+        on_error: Literal["raise", "replace", "skip"] | Policy = "raise",
+        fault_log: str | os.PathLike[str] | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
-        self.sample_timeout = sample_timeout
+        self.sample_timeout, self.on_error, self.fault_log = sample_timeout, on_error, fault_log
         strict = not _platform.switched_off()
         if strict:
             options.check_types(arguments)
@@ -93,10 +102,27 @@ class DataLoader(torch_data.DataLoader[T]):
             raise
         if strict:
             options.check_together(arguments)
+            options.check_policy(policy_of(on_error), self)
             if self.num_workers > 0 and not _platform.missing():
                 from ._backends.lineage import foresee
 
                 foresee(self.multiprocessing_context)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Give what went wrong so far, the latest last; the last 1,000 are kept."""
+        return list(self._book.latest)
+
+    @property
+    def _book(self) -> FaultBook:
+        book: FaultBook | None = self.__dict__.get("_fault_book")
+        if book is None:
+            from ._faults_kept import FaultBook
+
+            book = self.__dict__["_fault_book"] = FaultBook(
+                policy_of(self.on_error), self.fault_log
+            )
+        return book
 
     def __iter__(self) -> _BaseDataLoaderIter:
         if not getattr(self._iterator, "can_go_on", True):

@@ -8,8 +8,11 @@ from numbers import Integral, Real
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 
 from ._core.messages import frozen
+from ._ranks import ranks
+from .policies import Policy
 
 SHOWN = 80  # characters of a value in a message
 
@@ -57,6 +60,23 @@ def check_sample_timeout(value: Any) -> None:
         raise ValueError(
             "sample_timeout option should be a positive number of seconds (None: no limit), but got"
             f" {_shown('sample_timeout', {'sample_timeout': value})}"
+        )
+
+
+def check_policy(policy: Policy, loader: Any) -> None:
+    """Refuse a policy that cannot be kept."""
+    if not policy.watches:
+        return
+    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+        what = "batches of a map-style dataset: the stream of an iterable one goes on after an"
+        raise ValueError(
+            f"on_error={policy.action!r} is for {what} error or is over, and without batches"
+            " (batch_size=None) there is nothing to be shorter or filled up"
+        )
+    if policy.action == "skip" and (size := ranks().world_size) > 1:
+        raise ValueError(
+            f'on_error="skip" in a run of {size} processes would make their batches differ in'
+            ' number or size, and one of them wait for ever; on_error="replace" keeps both'
         )
 
 

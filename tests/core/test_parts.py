@@ -321,16 +321,17 @@ JUDGED = [FaultKind.CRASH, FaultKind.HANG]
 
 
 def test_every_way_a_life_can_fail_a_ticket_has_a_verdict() -> None:
-    assert set(VERDICTS) == {(kind, left) for kind in JUDGED for left in (True, False)}
+    both = (True, False)
+    assert set(VERDICTS) == {(k, left, spares) for k in JUDGED for left in both for spares in both}
     assert set(VERDICTS.values()) == set(Verdict)
 
 
 @pytest.mark.parametrize("kind", JUDGED)
 def test_what_ended_a_life_is_tried_again_and_never_beyond_its_attempts(kind: FaultKind) -> None:
-    assert judge(kind, 1, 2) is Verdict.RETRY
-    assert judge(kind, 2, 2) is not Verdict.RETRY
-    assert judge(kind, 3, 2) is not Verdict.RETRY
-    assert judge(kind, 1, 1) is judge(kind, 2, 2)
+    for spares in (True, False):
+        assert judge(kind, left=True, spares=spares) is Verdict.RETRY
+    assert judge(kind, left=False, spares=True) is Verdict.SPARE
+    assert judge(kind, left=False, spares=False) is Verdict.RAISE
 
 
 # ---- story, accounts, plan ------------------------------------------------------------------

@@ -164,7 +164,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
-OURS = {"sample_timeout"}  # beyond torch's, by keyword only
+OURS = {"sample_timeout", "on_error", "fault_log"}  # beyond torch's, by keyword only
 
 
 @pytest.mark.parametrize("value", ["auto", None, 1, 0.5, 3600])

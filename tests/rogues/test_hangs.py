@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -58,7 +59,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything happen ten times sooner; forked workers inherit it."""
     monkeypatch.setattr(stalls, "REPORTED_S", (1.2, 6.0, 30.0, 180.0))
     monkeypatch.setattr(stalls, "EXAMINED_S", 0.4)
-    monkeypatch.setattr(stalls, "MOVED_S", 0.8)
+    monkeypatch.setattr(stalls, "MOVED_S", 0.5)
     monkeypatch.setattr(stalls, "CPU_S", 0.03)  # a look is 0.15 s, a tick of the kernel 0.01 s
     monkeypatch.setattr("antifreeze.iteration.LOOK_S", 0.15)
     monkeypatch.setattr("antifreeze.iteration.WITNESS_S", 0.2)
@@ -115,7 +116,10 @@ def _wait_for_lock() -> None:
 
 
 def _keep_the_interpreter() -> None:
-    ctypes.PyDLL(None).sleep(60)  # keeps the GIL here
+    mutex = ctypes.create_string_buffer(64)
+    library = ctypes.PyDLL(None)  # calls keep the interpreter's lock
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)  # keeps the GIL here
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def _keep_the_interpreter() -> None:
     [
         (_sleep, "stuck", "# sleeps here", "sleeping"),
         (_wait_for_lock, "deadlocked", "# waits here", "waiting for a lock"),
-        (_keep_the_interpreter, "stuck", "# keeps the GIL here", "sleeping"),
+        (_keep_the_interpreter, "deadlocked", "# keeps the GIL here", "waiting for a lock"),
         (_spin, "spinning", "# noqa: E701", ""),
     ],
     ids=["sleeps", "waits for a lock", "keeps the interpreter's lock", "spins"],
@@ -161,7 +165,7 @@ def test_what_computes_is_slow_but_moving(soon: None, caplog: pytest.LogCaptureF
 def test_a_sample_that_waits_for_a_program_is_as_busy_as_the_program(
     soon: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code = "while True: [sum(range(n)) for n in range(1000)]"
+    code = "import time; end = time.time() + 4\nwhile time.time() < end: sum(range(10_000))"
     said = reported(Rogue(lambda: subprocess.run([sys.executable, "-c", code])), caplog)
     assert "stuck" not in said
     assert "waiting for" in said
@@ -304,7 +308,7 @@ def test_a_lock_that_was_held_at_the_fork_does_not_stop_the_epoch(
     assert out.startswith("[0, 1, 2, 3, 4, 5, 6, 7]")
     assert float(out.split()[-1]) < 5 * 14
     assert "deadlocked at program.py" in err
-    assert "no worker got going; trying with a clean process" in err
+    assert "no worker got going; all are made anew, in a clean process" in err
 
 
 def test_nothing_is_said_about_workers_that_are_slow_for_a_while(
@@ -317,3 +321,80 @@ def test_nothing_is_said_about_workers_that_are_slow_for_a_while(
 
     assert len(list(DataLoader(Slow(_sleep), num_workers=2))) == 12
     assert caplog.records == []
+
+
+def _event_that_a_timer_sets() -> None:
+    event = threading.Event()
+    threading.Timer(8.0, event.set).start()
+    event.wait()
+
+
+def _alarm_that_raises() -> None:
+    def wake(*ignored: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, wake)
+    signal.alarm(8)
+    lock = threading.Lock()
+    lock.acquire()
+    with contextlib.suppress(TimeoutError):
+        lock.acquire()
+
+
+@pytest.mark.parametrize("deed", [_event_that_a_timer_sets, _alarm_that_raises])
+def test_what_somebody_will_wake_is_no_deadlock(
+    deed: Callable[[], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = [int(batch) for batch in DataLoader(Rogue(deed), num_workers=2)]
+    assert batches == list(range(12))
+    assert not any("deadlocked" in r.getMessage() for r in caplog.records)
+    assert not any("replaced." in r.getMessage() for r in caplog.records)
+
+
+def test_several_samples_that_hang_in_a_row_are_raised_one_by_one() -> None:
+    class Server(Rogue):
+        def __getitem__(self, index: int) -> int:
+            if 2 <= index < 8:
+                time.sleep(LONG_S)
+            return index
+
+    iterator, seen, hung = (
+        iter(DataLoader(Server(_sleep), num_workers=1, sample_timeout=0.2)),
+        [],
+        0,
+    )
+    while True:
+        try:
+            seen.append(int(next(iterator)))
+        except StopIteration:
+            break
+        except WorkerHung:
+            hung += 1
+    assert seen == [0, 1, 8, 9, 10, 11]
+    assert hung == 6
+
+
+def test_an_init_function_that_hangs_is_named() -> None:
+    loader = DataLoader(
+        range(4),  # type: ignore[arg-type]
+        num_workers=1,
+        sample_timeout=0.3,
+        worker_init_fn=lambda worker: time.sleep(LONG_S),
+    )
+    with pytest.raises(WorkerHung, match="worker_init_fn was stuck"):
+        list(loader)
+
+
+def test_healthy_workers_survive_being_watched_very_often() -> None:
+    """A stack that is read while its frames change has crashed interpreters."""
+
+    class Busy(Rogue):
+        def __len__(self) -> int:
+            return 400
+
+        def __getitem__(self, index: int) -> int:
+            return sum(sum(range(n)) for n in range(100)) * 0 + index
+
+    loader = DataLoader(Busy(_sleep), num_workers=6, sample_timeout=0.2)
+    assert [int(batch) for batch in loader] == list(range(400))
+    assert loader.faults == []

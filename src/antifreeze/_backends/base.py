@@ -126,8 +126,8 @@ class Backend(Protocol):
     def look(self) -> Sequence[Sight]:
         """Tell what all lives say they do. Cheap, and never waits."""
 
-    def examine(self, seat: int, life: int) -> Activity:
-        """Look at a life from outside. Never waits, and never disturbs it."""
+    def examine(self, seat: int, life: int) -> Activity | None:
+        """Look at a life from outside, and leave it alone; None if nothing can be seen of it."""
 
     def resume(self, seat: int, life: int) -> None:
         """Have a life go on that was stopped by a signal."""

@@ -3,8 +3,8 @@
 1. Everything here may be forbidden, or gone between two lines: then it is left out.
 2. Processor time and I/O count all threads, and the processes that it has started: a sample that
    waits for a program is as busy as the program.
-3. A deadlock is said only where it is proven: the main thread waits without a limit for a lock of
-   its own process, and every other thread waits for a lock, too. Nobody is left to release it.
+3. A deadlock is said only where it is proven: every thread but ours waits, without a limit, for a
+   lock of its own process, and no signal could wake one. Nobody is left to release it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from .._core.messages import frozen
-from .._core.stalls import Activity
-from .._transport.trace import Trace
+from .._core.stalls import Activity, StackLine
+from .._worker.guard import THREAD_NAME
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 FAMILY = 200  # processes that one has started, looked at; a bound, not a wish
@@ -114,6 +115,13 @@ _IN_WORDS = {
 }
 
 
+_ON_NETWORK = frozenset(
+    {"recvfrom", "recvmsg", "poll", "ppoll", "select", "epoll_wait", "epoll_pwait"}
+)
+# A handler for one of these could release a lock, or raise.
+_WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2)
+
+
 @frozen
 class _Waiting:
     """A thread in a system call."""
@@ -130,20 +138,22 @@ class _Waiting:
         return self.on_lock and bool(self.arguments[1] & PRIVATE) and self.arguments[3] == 0
 
 
-def activity(pid: int, trace: Trace) -> Activity:
-    """Look at a process, and at what it left in its trace."""
-    cpu_s, io_bytes = 0.0, -trace.bytes
+def activity(pid: int, stack: tuple[StackLine, ...], own_bytes: int) -> Activity | None:
+    """Look at a process; None if it cannot be seen. `own_bytes`: that we had it write."""
+    state = _state(pid)
+    if not state:
+        return None
+    cpu_s, io_bytes = 0.0, _received(pid) - own_bytes
     for each in _family(pid):
         cpu_s += _cpu_s(each)
         io_bytes += _io_bytes(each)
-    state = _state(pid)
     return Activity(
         cpu_s=cpu_s,
         io_bytes=io_bytes,
-        stack=trace.stack(),
+        stack=stack,
         waits_for=_waits_for(pid, state),
         stopped=state == "T",
-        deadlocked=_is_deadlocked(pid),
+        deadlock=_deadlock(pid),
     )
 
 
@@ -171,18 +181,27 @@ def _read(path: str) -> str:
     return ""
 
 
-def _stat(pid: int) -> list[str]:
-    """Give the fields of its line, from the state on."""
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+def _stat(process: str) -> list[str]:
+    """Give the fields of the line of a process or thread, from the state on."""
+    return _read(f"/proc/{process}/stat").rpartition(")")[2].split()
 
 
 def _state(pid: int) -> str:
-    return next(iter(_stat(pid)), "")
+    return next(iter(_stat(f"{pid}")), "")
 
 
 def _cpu_s(pid: int) -> float:
-    fields = _stat(pid)
-    return TICK_S * (int(fields[11]) + int(fields[12])) if len(fields) > 12 else 0.0
+    """Count its processor time, and that of its children that have ended; but not our threads'."""
+    fields = _stat(f"{pid}")
+    if len(fields) < 15:
+        return 0.0
+    ours = [_stat(f"{pid}/task/{task}") for task in _tasks(pid) if _is_ours(pid, task)]
+    ticks = sum(map(int, fields[11:15])) - sum(int(f[11]) + int(f[12]) for f in ours if len(f) > 12)
+    return TICK_S * ticks
+
+
+def _is_ours(pid: int, task: str) -> bool:
+    return _read(f"/proc/{pid}/task/{task}/comm").strip() == THREAD_NAME.decode()
 
 
 def _io_bytes(pid: int) -> int:
@@ -199,12 +218,30 @@ def _waiting(pid: int, task: str) -> _Waiting | None:
     return _Waiting(name, tuple(int(field, 16) for field in fields[1:7]))
 
 
-def _is_deadlocked(pid: int) -> bool:
-    first = _waiting(pid, str(pid))
-    if first is None or not first.on_own_lock_for_ever:
-        return False
-    others = [_waiting(pid, task) for task in _tasks(pid) if task != str(pid)]
-    return all(other is not None and other.on_lock for other in others)
+def _received(pid: int) -> int:
+    """Count how often the main thread was woken, if it waits for a network: the kernel does not
+    count what comes by `recv` as read."""
+    waiting = _waiting(pid, str(pid))
+    if waiting is None or waiting.call not in _ON_NETWORK:
+        return 0
+    status = _read(f"/proc/{pid}/task/{pid}/status")
+    return sum(map(int, re.findall(r"^voluntary_ctxt_switches:\s+(\d+)$", status, re.M)))
+
+
+def _deadlock(pid: int) -> str:
+    """Name the locks of a deadlock, if there is one."""
+    caught = re.search(r"^SigCgt:\s+([0-9a-f]+)$", _read(f"/proc/{pid}/status"), re.M)
+    if caught is None or any(int(caught[1], 16) >> (number - 1) & 1 for number in _WAKING):
+        return ""
+    locks = []
+    for task in _tasks(pid):
+        if task != str(pid) and _is_ours(pid, task):
+            continue
+        waiting = _waiting(pid, task)
+        if waiting is None or not waiting.on_own_lock_for_ever:
+            return ""
+        locks.append(f"{task}:{waiting.arguments[0]:x}")
+    return " ".join(sorted(locks))
 
 
 def _waits_for(pid: int, state: str) -> str:

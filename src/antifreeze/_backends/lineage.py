@@ -70,7 +70,7 @@ class Lineage:
         if choice is None:
             return False
         logger.warning(
-            "antifreeze: no worker got going; trying with %s.",
+            "antifreeze: no worker got going; all are made anew, in %s.",
             "a clean process" if choice.descent is Descent.NURSERY else "a fork of this process",
         )
         self.choice = choice

@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from .._clock import monotonic
 from .._core.faults import Ending
+from .._core.stalls import StackLine
 from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
 from .._transport.shelf import Shelf
 from .._transport.status import StatusLine
-from .._transport.trace import Trace
+from .._transport.trace import ASKED_BY, Trace
 from .handles import WorkerHandle
 
 _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carry
+OVERDUE_LOOKS = 2.2  # a life that can look at itself has, twice, by then
 
 
 class Line:
@@ -38,6 +42,9 @@ class Line:
         self.ending: Ending | None = None  # when its parent has told it
         self.orphaned: Ending | None = None  # its parent is gone itself
         self.told_to_leave = False
+        self._looked_at = (0, 0)  # which call it was in
+        self._since = 0.0  # ... and from when on
+        self._asked_from: int | None = None  # where in the trace the answer begins
         sock.setblocking(False)
         keep_from_children(self)
 
@@ -102,6 +109,22 @@ class Line:
         elif lease.slot in self.shelf.lacking:
             return Errand(errand.ticket, replace(lease, renewed=True))
         return errand
+
+    def stack(self, look_s: float) -> tuple[StackLine, ...]:
+        """Give the stack of the present call. If the life, which looks at itself so often, has left
+        none, it keeps the interpreter's lock: it is asked for one, once a call."""
+        call, now = self.status.call, monotonic()
+        if call != self._looked_at:
+            self._looked_at, self._since, self._asked_from = call, now, None
+        if found := self.trace.stack(call):
+            return found
+        if self._asked_from is not None:
+            return self.trace.stack_since(self._asked_from)
+        if any(call) and now - self._since > OVERDUE_LOOKS * look_s and self.pidfd is not None:
+            self._asked_from = self.trace.bytes
+            with contextlib.suppress(OSError):  # it is gone
+                signal.pidfd_send_signal(self.pidfd.number, ASKED_BY)
+        return ()
 
     def born(self, pid: int, pidfd: Descriptor) -> None:
         self.pidfd = pidfd

@@ -99,6 +99,10 @@ class Origin(Protocol):
     def hear(self) -> Sequence[News]: ...
 
     @property
+    def forks(self) -> bool:
+        """Say whether lives begin at once: nothing has to be imported first."""
+
+    @property
     def pid(self) -> int | None:
         """Give whoever brings lives into the world, if it is another process."""
 
@@ -155,6 +159,7 @@ class Children:
 
     descriptor = None  # news come when they are asked for
     pid = None
+    forks = False
 
     def __init__(self, job: Job, status: StatusBoard, context: Any) -> None:
         self._context, self._status = context, status

@@ -93,9 +93,10 @@ class PinnedBackend:
         self._inner.kill(seat, life, force, doubted=doubted)
 
     def look(self) -> Sequence[Sight]:
-        return self._inner.look()
+        """See nobody while something is being pinned: who brought it is not late."""
+        return () if self._under_way else self._inner.look()
 
-    def examine(self, seat: int, life: int) -> Activity:
+    def examine(self, seat: int, life: int) -> Activity | None:
         return self._inner.examine(seat, life)
 
     def resume(self, seat: int, life: int) -> None:

@@ -38,7 +38,7 @@ from .._core.events import (
 )
 from .._core.faults import Ending
 from .._core.stalls import Activity, Sight
-from .._core.steps import OURS
+from .._core.steps import CLEAN, OURS
 from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
@@ -69,6 +69,10 @@ from .origins import (
 from .riders import OriginGone
 from .template import Templates
 
+# Signals by which a crash in native code ends a process.
+FATAL = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS}
+)
 BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first
 
 
@@ -89,6 +93,8 @@ class ProcessBackend:
         self._waker_lock = threading.Lock()  # held for a write or a close, never longer
         self._closed = False
         self._one_got_going = False  # of the present parent of all lives
+        self._one_delivered = False  # likewise
+        self._look_s = job.look_s  # how often a life looks at itself
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
         self._returns = Returns()
@@ -111,12 +117,17 @@ class ProcessBackend:
         ours, theirs = socket.socketpair()
         keep_from_children(ours)  # before the fork, so that the worker itself does not hold it
         place = self._status.take()
-        line = Line(
-            WorkerHandle(worker_name(seat)),
-            ours,
-            self._status.line(place),
-            Shelf(seat, life, self._returns),
-        )
+        try:
+            line = Line(
+                WorkerHandle(worker_name(seat)),
+                ours,
+                self._status.line(place),
+                Shelf(seat, life, self._returns),
+            )
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
         try:
             self._ask(Wanted(seat, life, place, brief), theirs, line.trace)
         except BaseException:
@@ -163,24 +174,33 @@ class ProcessBackend:
             return
         line.worker.end(force)  # or when it is born
         silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
-        if doubted or silent:
+        if silent or (doubted and not self._one_delivered):
             self._origin.doubt()
 
     def look(self) -> Sequence[Sight]:
-        return [Sight(seat, life, *line.status.call) for (seat, life), line in self._lines.items()]
+        return [self._sight(line) for line in self._lines.values()]
 
-    def examine(self, seat: int, life: int) -> Activity:
+    def _sight(self, line: Line) -> Sight:
+        if line.worker.pid is None and not self._origin.forks:
+            return Sight(line.seat, line.life, 0, CLEAN)
+        return Sight(line.seat, line.life, *line.status.call)
+
+    def examine(self, seat: int, life: int) -> Activity | None:
         line = self._lines.get((seat, life))
         if line is None:
-            return Activity()
+            return None
         pid = line.worker.pid or self._origin.pid  # not born: who is to bear it?
-        return Activity() if pid is None else evidence.activity(pid, line.trace)
+        if pid is None:
+            return None
+        stack, own_bytes = line.stack(self._look_s), line.trace.bytes
+        return evidence.activity(pid, stack, own_bytes)
 
     def resume(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
-        if line is not None and line.pidfd is not None:
+        pid = None if line is None else line.worker.pid or self._origin.pid
+        if pid is not None:
             with contextlib.suppress(OSError):  # it is gone
-                signal.pidfd_send_signal(line.pidfd.number, signal.SIGCONT)
+                os.kill(pid, signal.SIGCONT)
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
@@ -344,6 +364,7 @@ class ProcessBackend:
         return Notice(LifeReady(seat, life))
 
     def _parcels(self, line: Line, frame: Frame) -> Notice:
+        self._one_delivered = True
         bundle = Bundle.decode(frame.body)
         outcome, timings, shelf = bundle.outcome, bundle.timings, line.shelf
         if frame.descriptor is not None or frame.lost:
@@ -393,7 +414,7 @@ class ProcessBackend:
                 os.waitid(os.P_PIDFD, line.pidfd.number, os.WEXITED | os.WNOHANG)
         # Who goes with its parent is not to blame, nor is what it worked on.
         working_on, step = (0, OURS) if ending is line.orphaned else line.status.call
-        stack = line.trace.stack() if line.trace.is_fatal() else ()
+        stack = line.trace.last_words() if ending.signal in FATAL else ()
         self._forget(line)
         ending = replace(ending, step=step, stack=stack)
         event = LifeEnded(line.seat, line.life, ending, working_on)
@@ -431,7 +452,7 @@ class ProcessBackend:
 
     def _orphan(self, ending: Ending) -> None:
         """Take note that the parent of all present lives is gone: they are, or will be."""
-        self._one_got_going = False
+        self._one_got_going = self._one_delivered = False
         for line in list(self._lines.values()):
             if line.ending is not None:
                 continue

@@ -39,7 +39,10 @@ def send_many(sock: socket.socket, riders: Sequence[int]) -> None:
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Wait for a message, and what rides with it; no data: nobody can send one any more."""
-    data, riders, _, _ = socket.recv_fds(sock, LARGEST, 253, socket.MSG_CMSG_CLOEXEC)
+    try:
+        data, riders, _, _ = socket.recv_fds(sock, LARGEST, 253, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        return b"", []
     return data, riders
 
 

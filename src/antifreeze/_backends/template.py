@@ -120,6 +120,7 @@ class Template:
         home = nursery.present()
         known = home.known()
         ours, theirs = _channel()
+        ours.setblocking(False)
         try:
             home.bring(theirs)  # it is forked while we pack; if we fail, it leaves
             theirs.close()
@@ -141,6 +142,11 @@ class Template:
         template._home = home
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
+
+    @property
+    def home_pid(self) -> int | None:
+        """Give the nursery that it comes from, if it does."""
+        return None if self._home is None else self._home.pid
 
     def send(self, message: object, channel: socket.socket, trace: Trace) -> None:
         """Send a message; with it go the end of a channel, and a trace. Raises OriginGone."""
@@ -298,8 +304,12 @@ class Templates:
         return self._waiting.descriptor
 
     @property
+    def forks(self) -> bool:
+        return self._lineage.choice.descent is Descent.MAIN
+
+    @property
     def pid(self) -> int | None:
-        return None if self._present is None else self._present.pid
+        return None if self._present is None else self._present.pid or self._present.home_pid
 
     def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         try:

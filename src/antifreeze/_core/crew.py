@@ -96,9 +96,7 @@ class Crew:
 
     def awaits(self, life: Life) -> bool:
         """Say whether a life should be doing something."""
-        if life.state is LifeState.STARTING:
-            return self._limits.forked
-        return life.state is LifeState.SERVING and life.owes
+        return life.state is LifeState.STARTING or (life.state is LifeState.SERVING and life.owes)
 
     def orphan_tickets(self, life: Life) -> None:
         """Stop counting on what a life holds; the room stays its own until it lets go."""

@@ -56,8 +56,8 @@ def _machine(name: str, table: Table) -> str:
 
 def _verdicts() -> str:
     rows = [
-        f"| {kind.value} | {'yes' if left else 'no'} | {verdict.value} |"
-        for (kind, left), verdict in verdicts.VERDICTS.items()
+        f"| {kind.value} | {_yes(left)} | {_yes(spares)} | {verdict.value} |"
+        for (kind, left, spares), verdict in verdicts.VERDICTS.items()
     ]
     return "\n".join(
         [
@@ -65,9 +65,13 @@ def _verdicts() -> str:
             "",
             "Generated from the table in the code; `make docs` writes it anew.",
             "",
-            "| what happened | an attempt is left | verdict |",
+            "| what happened | an attempt is left | its sample can be spared | verdict |",
             "|---|---|---|",
             *rows,
             "",
         ]
     )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

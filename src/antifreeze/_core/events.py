@@ -134,7 +134,7 @@ class LifeExamined:
 
     seat: int
     life: int
-    activity: Activity
+    activity: Activity | None  # None: nothing could be seen
 
 
 @message

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from typing import Any
 
 from .messages import frozen
-from .stalls import Frame, Stall
-from .steps import OURS
+from .stalls import StackLine, Stall
+from .steps import OURS, SAMPLE, index_at
 from .tickets import Ticket
 
 KEPT = 64  # faults, for reports; the count goes on
@@ -37,7 +38,7 @@ class Ending:
     refused: bool = False  # there was no life at all: the machine gave no process for it
     told: bool = False  # the user knows why, in other words
     step: int = OURS  # what it was busy with
-    stack: tuple[Frame, ...] = ()  # of its main thread, innermost first, if it left one
+    stack: tuple[StackLine, ...] = ()  # of its main thread, innermost first, if it left one
 
 
 @frozen
@@ -52,6 +53,20 @@ class Fault:
     delivered: int = 0  # batches the loop had received when it happened
     seconds: float = 0.0  # how long the wait or the work had lasted
     stall: Stall | None = None  # what was seen of a life that hung
+    verdict: str = ""  # about its ticket, if one was needed
+
+    @property
+    def step(self) -> int:
+        """Say what the life was busy with."""
+        if self.stall is not None:
+            return self.stall.step
+        return OURS if self.ending is None else self.ending.step
+
+    @property
+    def place(self) -> int | None:
+        """Give the place of the sample in its batch, if it was one of several."""
+        indices: Any = None if self.ticket is None else self.ticket.indices
+        return None if index_at(self.step, indices) is None else self.step - SAMPLE
 
 
 class FaultLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable
+from dataclasses import replace
 
 from .faults import Fault
 from .leases import Lease, LeaseKey
@@ -43,11 +44,19 @@ class Ledger:
         self._numbers += 1
         return Ticket(self._numbers, epoch, self.window.draw(), indices)
 
-    def reclaim(self, ticket: Ticket, *, attempt: int) -> None:
-        """Take a ticket back under a new number, so that no late parcel of it can count."""
+    def reclaim(self, ticket: Ticket, *, attempt: int, spare: tuple[int, ...] = ()) -> None:
+        """Take a ticket back under a new number, so that no late parcel of it can count.
+
+        `spare`: places of samples that are not to be loaded any more.
+        """
         self._numbers += 1
-        again = Ticket(self._numbers, ticket.epoch, ticket.position, ticket.indices, attempt)
+        again = replace(ticket, number=self._numbers, attempt=attempt, spared=ticket.spared + spare)
         insort(self.pending, again, key=lambda t: t.position)
+
+    def is_waited_for(self, held: dict[int, Errand]) -> bool:
+        """Say whether the loop waits for one of these, or for whoever has none yet."""
+        due = self.window.due()
+        return due is None or not held or any(e.ticket.position == due for e in held.values())
 
     def arrive(self, errand: Errand, seat: Seat, life: Life, in_slab: bool) -> None:
         life.leases.seal(errand.lease)

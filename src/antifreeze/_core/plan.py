@@ -30,6 +30,8 @@ class Limits:
     # A ticket whose worker dies is tried once more: an out-of-memory kill or a cosmic ray does
     # not come back, a poisonous sample does, and a third try would only cost another worker.
     attempts: int = 2
+    # Samples of one batch that may so be left to the policy. Where more fail, all will.
+    spared: int = 16
     # Lives of a seat, in a row, that end before they have begun an epoch. Twice can be bad luck.
     failed_starts: int = 3
     # Lives of a seat, in a row, that bring no batch. Stops a restart loop that makes no progress.
@@ -51,9 +53,7 @@ class Limits:
     spin_s: float | None = 1800.0
     # A life that holds tickets and takes none up, or whose threads all wait for each other: it
     # will not get better. Long enough for a machine that swaps.
-    dead_s: float = 6.0
-    # Lives begin at once, as a fork does: `dead_s` holds for those that do not begin, too.
-    forked: bool = False
+    dead_s: float = 5.0
     # Rest after the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
     rest_max_s: float = 2.0
@@ -77,6 +77,7 @@ class Plan:
     longest_bundle: int = LONGEST  # tickets; 1 takes the window literally
     tenure: Tenure = Tenure.EPOCH
     timeout_s: float = 0.0  # the user's `timeout` for one batch; 0 means none
+    spares: bool = False  # a sample that ends or hangs its worker again is left to the policy
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:

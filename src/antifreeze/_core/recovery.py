@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .crew import Loss
 from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
@@ -37,20 +39,31 @@ class Recovery:
             return
         self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
         fault = loss.as_fault(loss.kind, loss.suspect, delivered)
-        if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
-            self._faults.note(fault)
         for ticket in loss.tickets:
             if ticket is loss.suspect:
-                self._judge(fault, ticket)
+                verdict = self._judge(fault, ticket)
+                fault = replace(fault, verdict=verdict.value)
+                if verdict is not Verdict.RETRY:  # one more is done with
+                    seat.barren = 0
             else:
                 self._ledger.reclaim(ticket, attempt=ticket.attempt)
+        if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
+            self._faults.note(fault)
 
-    def _judge(self, fault: Fault, ticket: Ticket) -> None:
-        match judge(fault.kind, ticket.attempt, self._plan.limits.attempts):
+    def _judge(self, fault: Fault, ticket: Ticket) -> Verdict:
+        limits, place = self._plan.limits, fault.place
+        left = ticket.attempt < limits.attempts
+        spares = self._plan.spares and place is not None and len(ticket.spared) < limits.spared
+        verdict = judge(fault.kind, left=left, spares=spares)
+        match verdict:
             case Verdict.RETRY:
                 self._ledger.reclaim(ticket, attempt=ticket.attempt + 1)
+            case Verdict.SPARE:
+                assert place is not None
+                self._ledger.reclaim(ticket, attempt=1, spare=(place,))
             case Verdict.RAISE:
                 self._ledger.fail(ticket, fault)
+        return verdict
 
     def _lose_stream(self, loss: Loss, delivered: int) -> None:
         """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""

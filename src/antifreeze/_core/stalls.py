@@ -6,22 +6,31 @@
    nothing at all is stuck, processor time on one unchanged stack is spinning, anything else moves.
 3. It is reported at growing intervals. What moves is never ended; what is stuck or spins is, when
    its time is over; who gave a number of seconds wants it ended then, whatever it does.
-4. Nothing is counted as time of a call that passed while the loop was away and the life may have
-   waited for the loop.
+4. Standing still counts from the first close look on. Nothing is counted as time of a call that
+   passed while the life may have waited for the loop, or while the program was stopped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .messages import frozen, message, record
 from .plan import Limits
 from .states import State
-from .steps import OURS, is_of_user
+from .steps import CLEAN, OURS, is_of_user
 
-EXAMINED_S = 3.0  # a call that lasts longer is looked at closely
+EXAMINED_S = 1.0  # a call that lasts longer is looked at closely
+RESUMED_S = 3.0  # who is stopped is told to go on
 # When it is reported. The first comes early enough to be seen within ten seconds of the hang.
 REPORTED_S = (7.0, 60.0, 300.0, 1800.0)
+# Between first reports of calls that move: where every sample is slow, one line is enough. Doubles.
+QUIET_S = 60.0
+PAUSE_S = 10.0  # without a look: the whole program stood still, and nobody is to blame for that
 CPU_S = 0.02  # a thread that sleeps and looks, as our own do, uses less between two looks
 MOVED_S = 5.0  # what moves does something in this time; stacks come every two seconds
+
+
+LONG_S = 3600.0
 
 
 class Pulse(State):
@@ -43,7 +52,7 @@ class Sight:
 
 
 @frozen
-class Frame:
+class StackLine:
     """One line of a stack."""
 
     file: str
@@ -57,10 +66,11 @@ class Activity:
 
     cpu_s: float = 0.0  # all its threads, and the processes it has started
     io_bytes: int = 0  # likewise
-    stack: tuple[Frame, ...] = ()  # of its main thread, innermost first; may be some seconds old
+    stack: tuple[StackLine, ...] = ()  # of its main thread, innermost first, seconds old
     waits_for: str = ""  # what the kernel says: "a lock", "reading /data/17.jpg"
     stopped: bool = False  # by a signal
-    deadlocked: bool = False  # all its threads wait for each other, and for nobody else
+    # The locks, if all its threads wait for each other, and for nobody else.
+    deadlock: str = ""
 
 
 @frozen
@@ -93,8 +103,10 @@ class _Call:
     step: int
     since: float
     activity: Activity | None = None
-    moved_at: float = 0.0  # processor time, I/O or the stack changed
+    moved_at: float = 0.0  # processor time, I/O or the stack changed; or it was first examined
     turned_at: float = 0.0  # the stack changed
+    locked_at: float = 0.0  # it was first seen in its present deadlock
+    moves: bool = False  # it was seen to
     spins: bool = False
     reports: int = 0
     resumed: bool = False
@@ -106,6 +118,21 @@ class Stalls:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._calls: dict[tuple[int, int], _Call] = {}
+        self._looked_at = 0.0
+        self._quiet_s, self._quiet_until = QUIET_S, 0.0
+
+    def begin(self, now: float, lives: Collection[tuple[int, int]]) -> None:
+        """Begin a look at these lives."""
+        paused_s = now - self._looked_at
+        self._looked_at = now
+        for key in self._calls.keys() - lives:
+            del self._calls[key]
+        if paused_s > PAUSE_S:
+            for call in self._calls.values():
+                call.since += paused_s
+                call.moved_at += paused_s
+                call.turned_at += paused_s
+                call.locked_at += paused_s
 
     def see(self, sight: Sight, now: float, waiting_since: float | None) -> bool:
         """Take note of what a life says. Say whether it should be examined.
@@ -115,61 +142,82 @@ class Stalls:
         key = sight.seat, sight.life
         call = self._calls.get(key)
         if call is None or (call.ticket, call.step) != (sight.ticket, sight.step):
-            call = self._calls[key] = _Call(sight.ticket, sight.step, now, None, now, now)
+            call = self._calls[key] = _Call(sight.ticket, sight.step, since=now)
         if waiting_since is None:
             return False
-        if not is_of_user(sight.step) and call.since < waiting_since:
-            call.since = call.moved_at = call.turned_at = waiting_since
-        return now - call.since >= min(EXAMINED_S, self._limits.call_s or EXAMINED_S)
+        if not is_of_user(sight.step):
+            call.since = max(call.since, waiting_since)
+        return now - call.since >= min(EXAMINED_S, (self._limits.call_s or LONG_S) / 2)
 
-    def examined(self, seat: int, life: int, activity: Activity, now: float) -> Advice | None:
-        """Judge by what was seen, and by what was seen before."""
-        call = self._calls.get((seat, life))
+    def examined(
+        self, sight: tuple[int, int], activity: Activity, now: float, waiting_since: float
+    ) -> Advice | None:
+        """Judge a life by what was seen of it, now and before."""
+        call = self._calls.get(sight)
         if call is None:
             return None
         self._compare(call, activity, now)
         pulse = self._pulse(call, activity, now)
         lasts_s, still_s = now - call.since, now - call.moved_at
-        stall = Stall(seat, life, call.ticket, call.step, lasts_s, still_s, pulse, activity)
-        due = sum(lasts_s >= at for at in REPORTED_S)
-        report, call.reports = due > call.reports, max(due, call.reports)
-        resume = pulse is Pulse.STOPPED and report and not call.resumed
+        stall = Stall(*sight, call.ticket, call.step, lasts_s, still_s, pulse, activity)
+        resume = pulse is Pulse.STOPPED and lasts_s >= RESUMED_S and not call.resumed
         call.resumed = call.resumed or resume
+        report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
         return Advice(stall, report, resume, self._must_go(call, stall, now))
 
     def forget(self, seat: int, life: int) -> None:
         self._calls.pop((seat, life), None)
 
+    def _is_due(self, call: _Call, pulse: Pulse, now: float, waited_s: float) -> bool:
+        """Say whether it is time for a report, the first or a further one."""
+        due = sum(waited_s >= at for at in REPORTED_S)
+        if due <= call.reports:
+            return False
+        first, call.reports = call.reports == 0, due
+        if not first or pulse not in (Pulse.MOVING, Pulse.SPINNING):
+            return True
+        if now < self._quiet_until:
+            return False
+        self._quiet_until = now + self._quiet_s
+        self._quiet_s *= 2
+        return True
+
     def _compare(self, call: _Call, activity: Activity, now: float) -> None:
         before, call.activity = call.activity, activity
         if before is None:
+            call.moved_at = call.turned_at = call.locked_at = now
             return
+        if activity.deadlock != before.deadlock:
+            call.locked_at = now
         turned = activity.stack != before.stack and bool(before.stack)
         call.spins = activity.cpu_s - before.cpu_s >= CPU_S
         if turned:
             call.turned_at = now
         if turned or call.spins or activity.io_bytes != before.io_bytes:
-            call.moved_at = now
+            call.moved_at, call.moves = now, True
         if activity.io_bytes != before.io_bytes:
             call.turned_at = now
 
     def _pulse(self, call: _Call, activity: Activity, now: float) -> Pulse:
         if activity.stopped:
             return Pulse.STOPPED
-        if call.moved_at == call.since or now - call.moved_at >= MOVED_S:
-            return Pulse.DEADLOCKED if activity.deadlocked else Pulse.STUCK
+        if not call.moves or now - call.moved_at >= MOVED_S:
+            locked = activity.deadlock and now > call.locked_at
+            return Pulse.DEADLOCKED if locked else Pulse.STUCK
         if call.spins and activity.stack and now - call.turned_at >= MOVED_S:
             return Pulse.SPINNING
         return Pulse.MOVING
 
     def _must_go(self, call: _Call, stall: Stall, now: float) -> bool:
         limits = self._limits
-        if limits.call_s is not None and stall.seconds >= limits.call_s:
+        if limits.call_s is not None and is_of_user(call.step) and stall.seconds >= limits.call_s:
             return True
-        if limits.still_s is None:
+        if limits.still_s is None or call.step == CLEAN:
             return False
-        if call.step == OURS or stall.pulse is Pulse.DEADLOCKED:
+        if call.step == OURS:
             return stall.still_s >= limits.dead_s
+        if stall.pulse is Pulse.DEADLOCKED:
+            return now - max(call.locked_at, call.moved_at) >= limits.dead_s
         if stall.still_s >= limits.still_s:
             return True
         spun_s = now - call.turned_at if stall.pulse is Pulse.SPINNING else 0.0

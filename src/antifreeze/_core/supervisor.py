@@ -21,18 +21,19 @@ from .deadlines import DeadlineKind, Key
 from .dealing import Dealer
 from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
+from .lookout import Lookout
 from .pace import Pace
 from .plan import Plan, Tenure
 from .recovery import Recovery
 from .seats import EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
-from .stalls import Stall, Stalls
+from .stalls import Stall
 from .states import Loop, Run, Sampling
 from .story import KEPT, Story
 from .tickets import Progress
 
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
-LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
+LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
 
 
 class Supervisor:
@@ -60,7 +61,7 @@ class Supervisor:
         self._asked_at = 0.0
         self.faults = FaultLog()
         self._recovery = Recovery(plan, self._seats, self._ledger, self._pace, self.faults)
-        self._stalls = Stalls(plan.limits)
+        self._lookout = Lookout(plan.limits, self._crew, self._ledger)
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
@@ -87,7 +88,8 @@ class Supervisor:
         """Take one event; give the commands it leads to, in order (the story's own list)."""
         out: Out = []
         self._on[type(event)](event, now, out)
-        self._record((now, event, out))
+        if out or type(event) not in LOOKS or self.story.is_whole:
+            self._record((now, event, out))
         return out
 
     def next_wakeup(self) -> float | None:
@@ -154,9 +156,7 @@ class Supervisor:
             self._staff_all(now, out)
         if self.plan.timeout_s > 0:
             self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
-        look_s = self.plan.limits.look_s
-        if look_s is not None and not self._deadlines.has(LOOK_KEY):
-            self._deadlines.set(LOOK_KEY, now + look_s)
+        self._lookout.arm(now)
         self._go_on(now, out)
 
     def _on_loop_left(self, event: ev.LoopLeft, now: float, out: Out) -> None:
@@ -361,7 +361,7 @@ class Supervisor:
 
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:
         seat = self._seats.all[event.seat]
-        self._stalls.forget(event.seat, event.life)
+        self._lookout.stalls.forget(event.seat, event.life)
         loss = self._crew.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in EMPLOYED:
@@ -428,7 +428,8 @@ class Supervisor:
             if kind is DeadlineKind.LOOP:
                 self._time_out(now, out)
             elif kind is DeadlineKind.LOOK:
-                self._look_around(now, out)
+                if self._loop is Loop.WAITING and self._run is Run.RUNNING:
+                    self._lookout.look(now, out)
             elif kind is DeadlineKind.REST:
                 self._seats.move(seat, SeatCue.REOPEN)
                 if self._may_start() and self._has_work():
@@ -449,41 +450,22 @@ class Supervisor:
         """Condemn the life of a seat and go on without waiting for its end."""
         if seat.life is None or seat.life.state not in EMPLOYED:
             return
-        self._stalls.forget(seat.number, seat.life.number)
+        self._lookout.stalls.forget(seat.number, seat.life.number)
         loss = self._crew.condemn(seat, seat.life, now, out, stall)
         if self._run is Run.RUNNING:
             self._recover(loss)
             self._staff(seat, now, out)
 
-    def _look_around(self, now: float, out: Out) -> None:
-        """Look at those who are waited for; again and again for as long as the loop waits."""
-        if self._loop is Loop.WAITING and self._run is Run.RUNNING:
-            assert self.plan.limits.look_s is not None
-            self._deadlines.set(LOOK_KEY, now + self.plan.limits.look_s)
-            out.append(do.LookAround())
-
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
         since = self._asked_at if self._loop is Loop.WAITING else None
-        for sight in event.sights:
-            _, life = self._seats.present(sight.seat, sight.life)
-            if life is None or not self._crew.awaits(life):
-                self._stalls.forget(sight.seat, sight.life)
-            elif self._stalls.see(sight, now, since):
-                out.append(do.ExamineLife(sight.seat, sight.life))
+        self._lookout.seen(event, now, since, out)
 
     def _on_life_examined(self, event: ev.LifeExamined, now: float, out: Out) -> None:
-        seat, life = self._seats.present(event.seat, event.life)
-        advice = self._stalls.examined(event.seat, event.life, event.activity, now)
-        if life is None or advice is None or self._loop is not Loop.WAITING:
-            return
-        if advice.report:
-            errand = life.held.get(advice.stall.ticket)
-            out.append(do.ReportStall(advice.stall, None if errand is None else errand.ticket))
-        if advice.resume:
-            out.append(do.ResumeLife(event.seat, event.life))
-        if advice.replace:
-            self._replace(seat, now, out, advice.stall)
-            self._go_on(now, out)
+        if self._loop is Loop.WAITING:
+            stall = self._lookout.examined(event, now, self._asked_at, out)
+            if stall is not None:
+                self._replace(self._seats.all[event.seat], now, out, stall)
+                self._go_on(now, out)
 
     def _time_out(self, now: float, out: Out) -> None:
         """Tell the loop that its own patience is over; the work goes on."""

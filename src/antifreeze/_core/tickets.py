@@ -42,6 +42,7 @@ class Ticket:
     position: int
     indices: Any  # what the sampler gave; opaque here
     attempt: int = 1
+    spared: tuple[int, ...] = ()  # places of samples that count as failed, as often as they did
 
 
 @message

@@ -9,6 +9,8 @@ Workers and shell tell what they noticed; what of it is worth a word is decided 
 
 from __future__ import annotations
 
+from typing import Any
+
 from .messages import frozen
 
 
@@ -35,7 +37,21 @@ class Changed:
     attributes: tuple[str, ...]
 
 
-Observation = FirstBatch | StreamEnded | Changed
+@frozen
+class SampleFailed:
+    """A sample failed, and a policy says what becomes of it."""
+
+    kind: str
+    verdict: str
+    index: Any
+    attempt: int
+    seconds: float
+    exception: str
+    traceback: str
+    position: int | None = None
+
+
+Observation = FirstBatch | StreamEnded | Changed | SampleFailed
 
 SHOWN = 3  # attributes in one warning
 
@@ -71,6 +87,8 @@ class Traps:
                 self._look_at_dropped()
             case Changed(attributes=attributes):
                 self._tell("changed there", changed_in_workers(attributes))
+            case SampleFailed():
+                pass  # no trap: kept elsewhere
 
     def changed_here(self, attributes: tuple[str, ...]) -> None:
         """Take note of what the main process changed after its workers had been made."""

@@ -20,6 +20,7 @@ class Task:
     generation: int
     renewed: bool  # the slab of this slot must not be used again
     pickled: bytes  # the indices
+    spared: tuple[int, ...] = ()  # places of samples that count as failed
 
     def indices(self) -> Any:
         """Give the indices; raises what their unpickling raises."""
@@ -37,6 +38,7 @@ def encode_tickets(errands: Sequence[Errand]) -> bytes:
                 errand.lease.generation,
                 errand.lease.renewed,
                 pickle.dumps(errand.ticket.indices, protocol=5),
+                errand.ticket.spared,
             )
             for errand in errands
         ],

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 
-from .._core.stalls import Frame
+from .._core.stalls import StackLine
 from .descriptors import Descriptor
 
 NAME = "antifreeze-trace"
-READ = 256 * 1024  # bytes from its end: room for the last stacks of some hundred threads
-_BLOCK = re.compile(r"^(?:Current thread|Thread|Stack) ?.*\(most recent call first\):$", re.M)
-_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.M)
-_OURS = re.compile(r"[/\\]antifreeze[/\\]_worker[/\\](\w+)\.py$")
-_ENDS = ("loop", "main")  # modules of ours that call the user's code, in the end
+ASKED_BY = signal.SIGRTMIN + 11  # by this signal a worker that keeps the interpreter's lock
+READ = 256 * 1024  # bytes from its end
+FATAL = "Fatal Python error"
+_BLOCK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_OURS = re.compile(r"[/\\]antifreeze[/\\](?:_worker|_transport)[/\\]\w+\.py$")
+
+
+def header(call: tuple[int, int]) -> str:
+    """Say of which call the stack is that follows."""
+    return f"Worker in step {call[1]} of ticket {call[0]} (most recent call first):"
 
 
 class Trace:
@@ -30,33 +37,47 @@ class Trace:
     def number(self) -> int:
         return self._descriptor.number
 
-    def stack(self) -> tuple[Frame, ...]:
-        """Give the newest stack of the life's main thread, innermost first, as far as it is the
-        user's or a library's; nothing if none was written."""
-        return newest_stack(self._read())
-
-    def is_fatal(self) -> bool:
-        """Say whether the interpreter left word of a crash."""
-        return "Fatal Python error" in self._read()
-
     @property
     def bytes(self) -> int:
         """Count what was written to it: that is no work of the life's own."""
         return os.fstat(self.number).st_size
 
+    def stack(self, call: tuple[int, int]) -> tuple[StackLine, ...]:
+        """Give the newest stack of a call, innermost first, as far as it is the user's or a
+        library's; nothing if none was written."""
+        return stack_after(self._read(), header(call))
+
+    def stack_since(self, start: int) -> tuple[StackLine, ...]:
+        """Give the newest stack that was written from a place on, of whatever call."""
+        return stack_after(self._read(start), "")
+
+    def last_words(self) -> tuple[StackLine, ...]:
+        """Give the stack of a crash, if the interpreter left one."""
+        _, found, after = self._read().rpartition(FATAL)
+        return stack_after(after, "") if found else ()
+
     def close(self) -> None:
         self._descriptor.close()
 
-    def _read(self) -> str:
-        return os.pread(self.number, READ, max(0, self.bytes - READ)).decode(errors="replace")
+    def __repr__(self) -> str:
+        return f"<Trace, {self.bytes} bytes>"
+
+    def _read(self, start: int = 0) -> str:
+        start = max(start, self.bytes - READ)
+        return os.pread(self.number, READ, start).decode(errors="replace")
 
 
-def newest_stack(text: str) -> tuple[Frame, ...]:
-    blocks = _BLOCK.split(text)[1:]
-    for block in reversed(blocks):
-        frames = [Frame(file, int(line), name) for file, line, name in _FRAME.findall(block)]
-        ours = [_OURS.search(frame.file) for frame in frames]
-        if any(match is not None and match[1] in _ENDS for match in ours):
-            first = next(place for place, match in enumerate(ours) if match is not None)
-            return tuple(frames[:first])
-    return ()
+def stack_after(text: str, head: str) -> tuple[StackLine, ...]:
+    """Read the last stack with this head; without one, the last of all."""
+    blocks = [match for match in _BLOCK.finditer(text) if not head or match[0] == head]
+    if not blocks:
+        return ()
+    rest = text[blocks[-1].end() :]
+    following = _BLOCK.search(rest)
+    block = rest if following is None else rest[: following.start()]
+    frames = []
+    for file, line, name in _FRAME.findall(block):
+        if _OURS.search(file):  # from here on outwards it is we who call
+            break
+        frames.append(StackLine(file, int(line), name))
+    return tuple(frames)

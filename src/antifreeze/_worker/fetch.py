@@ -5,15 +5,18 @@ The same code runs in a worker and, with no workers, in the main process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
 
+from torch.utils.data import default_collate
+
 from .._clock import monotonic
 from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
-from .._core.traps import StreamEnded
+from .._core.traps import SampleFailed, StreamEnded
 from .._transport.status import Steps
 from .._transport.words import shown
+from .careful import Careful
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
 from .spec import Job
@@ -51,6 +54,11 @@ class Fetcher:
         self._randomness = randomness
         self._room = room
         self._stream: Iterator[Any] | None = None
+        self._careful: Careful | None = None
+        if not job.streams and job.auto_collation and job.policy.watches:
+            none_fails = job.collate_fn is default_collate
+            self._careful = Careful(job.dataset, job.policy, none_fails=none_fails)
+        self._spared: Sequence[int] = ()
         self._over = False
         self._error = ""  # of the stream, the last time it was asked
         self._given = self._dropped = 0  # samples of the stream
@@ -64,11 +72,12 @@ class Fetcher:
             self._at(ITER)
             self._stream = iter(job.dataset)
 
-    def load(self, indices: Any, position: int) -> Any:
+    def load(self, indices: Any, position: int, spared: Sequence[int] = ()) -> Any:
         """Load the batch of a position, so that nothing but its position decides what it draws.
 
-        If it drew from a generator that had been quiet, it is loaded again.
+        If it drew from a generator that had been quiet, it is loaded again. `spared`: see tickets.
         """
+        self._spared = spared
         chance = self._randomness
         if chance is None:
             return self._load(indices)
@@ -147,6 +156,8 @@ class Fetcher:
             self._sow(FIRST)
             self._at(WHOLE)
             return dataset[indices]
+        if self._careful is not None:
+            return self._careful.load(list(indices), self._spared, self._begin_sample)
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
             self._sow(FIRST)
@@ -169,6 +180,14 @@ class Fetcher:
             if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
                 self._phase, self._about = f"loading sample {shown(indices[place])}", None
             raise
+
+    def _begin_sample(self, place: int) -> None:
+        self._at(SAMPLE + place)
+        self._sow(place)
+
+    def failed(self) -> Sequence[SampleFailed]:
+        """Give the samples of the last batch that failed and were seen to by the policy."""
+        return () if self._careful is None else self._careful.failed
 
     def _sample(self, step: int, index: Any) -> Any:
         self._sow(step - SAMPLE)

@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from .._transport.descriptors import Descriptor
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+THREAD_NAME = b"antifreeze"  # as the kernel shows it
 _libc = ctypes.CDLL(None)
 # Of 1,000: enough to be taken before the main process, which may hold gigabytes of its own.
 _OOM_SCORE = 500
@@ -112,6 +114,11 @@ def outlive_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, 0)
 
 
+def name_thread() -> None:
+    """Let others see that this thread is ours: what it waits for is of no interest."""
+    _libc.prctl(_PR_SET_NAME, THREAD_NAME, 0, 0, 0)
+
+
 def _ask_kernel() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -130,5 +137,6 @@ def _is_gone(pid: int, *, wait: bool = False) -> bool:
 
 
 def _watch(main_pid: int) -> None:
+    name_thread()
     _is_gone(main_pid, wait=True)  # bounded by the life of the main process
     os._exit(1)

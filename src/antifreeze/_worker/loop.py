@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .._core.steps import HAND_OVER, INIT, ITER, OURS
+from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
@@ -122,6 +123,7 @@ class Desk:
         if fetcher is None:
             self._refuse(task, begun_at)
             return True
+        self._at(INDICES)
         try:
             indices = task.indices()
         except Exception as error:  # they pickle in the main process and fail to unpickle here
@@ -130,9 +132,10 @@ class Desk:
         self._arena.begin(task.slot, task.renewed)
         try:
             batch = [
-                fetcher.load(indices, task.position)
+                fetcher.load(indices, task.position, task.spared)
             ]  # in a list, so that it can be let go of below
         except StreamOver:
+            self._at(HAND_OVER)
             self._outbox.tell(fetcher.ending)
             timings = Timings(begun_at=begun_at, sealed_at=monotonic())
             self._outbox.send(task.number, Outcome.ENDED, None, timings)
@@ -143,6 +146,8 @@ class Desk:
             timings = self._timings(fetcher, begun_at, monotonic())
             self._fail(task, error, fetcher.doing(), timings, fetcher.notes())
             return True
+        for failed in fetcher.failed():
+            self._outbox.tell(replace(failed, position=task.position))
         try:
             return self._hand_over(task, batch, fetcher, begun_at)
         except (Unpackable, MemoryShort) as error:
@@ -198,6 +203,7 @@ class Desk:
         more: tuple[str, ...] = (),
     ) -> None:
         self._arena.abort()
+        self._at(HAND_OVER)
         where = f"in DataLoader worker process {self._spec.seat}"
         packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)

@@ -11,6 +11,7 @@ from .._transport.words import shown
 
 NAMED = 3  # odd samples in one sentence
 DEEPEST = 20  # containers in containers
+MOST = 100_000  # parts looked at, of all samples together
 
 
 def odd_samples(samples: Any, indices: Any) -> str:
@@ -18,25 +19,37 @@ def odd_samples(samples: Any, indices: Any) -> str:
     cannot be told. Never raises."""
     with contextlib.suppress(Exception):  # samples are objects of the user's own making
         if len(samples) == len(indices) > 0:
-            return _compare(list(samples), [f"sample {shown(index)}" for index in indices], "")
+            names = [_name(place, index) for place, index in enumerate(indices)]
+            return _Comparing().compare(list(samples), names, "")
     return ""
 
 
-def _compare(parts: list[Any], names: list[str], path: str, depth: int = 0) -> str:
-    said = _differ([_describe(part) for part in parts], names, path)
-    if said or depth > DEEPEST:
-        return said
-    first = parts[0]
-    steps: list[Any] = []
-    if isinstance(first, Mapping):
-        steps = list(first)
-    elif isinstance(first, list | tuple):
-        steps = list(range(len(first)))
-    for step in steps:
-        inner = [part[step] for part in parts]
-        if said := _compare(inner, names, f"{path}[{step!r}]", depth + 1):
+def _name(place: int, index: Any) -> str:
+    return f"sample {place} of the batch" if index is None else f"sample {shown(index)}"
+
+
+class _Comparing:
+    def __init__(self) -> None:
+        self._left = MOST
+
+    def compare(self, parts: list[Any], names: list[str], path: str, depth: int = 0) -> str:
+        self._left -= len(parts)
+        said = _differ([_describe(part) for part in parts], names, path)
+        if said or depth > DEEPEST or self._left < 0:
             return said
-    return ""
+        first = parts[0]
+        keys: Any = ()
+        if isinstance(first, Mapping):
+            keys = first
+        elif isinstance(first, list | tuple):
+            keys = range(len(first))
+        for key in keys:
+            inner = [part[key] for part in parts]
+            if said := self.compare(inner, names, f"{path}[{key!r}]", depth + 1):
+                return said
+            if self._left < 0:
+                break
+        return ""
 
 
 def _describe(part: Any) -> str:
@@ -47,7 +60,7 @@ def _describe(part: Any) -> str:
     if isinstance(shape, Sequence):
         return f"has shape {list(shape)}"
     if isinstance(part, Mapping):
-        return f"has the keys {', '.join(map(repr, part))}"
+        return f"has the keys {', '.join(sorted(map(repr, part)))}"
     if isinstance(part, list | tuple):
         return f"has {len(part)} items"
     return "is a number" if isinstance(part, int | float) else f"is a {type(part).__name__}"

@@ -22,6 +22,7 @@ from .._transport.packing import Packed
 from .._transport.parcels import Bundle
 from .._transport.status import StatusLine
 from .._transport.tickets import Task
+from . import guard
 from .channel import Channel, MainGone
 
 FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
@@ -125,6 +126,7 @@ class Outbox:
 
     def _look(self) -> None:
         """Send what has waited too long, whatever the worker is busy with. In the thread."""
+        guard.name_thread()
         looks = 0
         while True:  # bounded by the life of the worker
             if looks >= IDLE_LOOKS:

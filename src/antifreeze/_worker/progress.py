@@ -3,9 +3,10 @@
 1. Every two seconds, or sooner if calls may not last that long, it looks at the words that say
    which call the worker is in (`steps`). If that has not changed, it writes the worker's stack into
    the life's trace, if that is another than before. In a healthy run it writes nothing.
-2. It needs the interpreter's lock for that. Should the worker hold the lock and not give it back,
-   `faulthandler` writes instead, from a thread that needs no lock; each look puts that off.
-3. It sends no signal: one would cut a sleep or a read of the user's code short.
+2. It needs the interpreter's lock for that. If the worker holds the lock and does not give it back,
+   the main process, which sees no stack, may ask for one by a signal that `faulthandler` answers.
+   It does so only then: a signal would cut a sleep or a read of healthy code short. (A dump by
+   `faulthandler`'s own timer reads frames that are in use, and has crashed healthy workers.)
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import threading
 from types import FrameType
 
 from .._transport.status import StatusLine
+from .._transport.trace import ASKED_BY, header
+from . import guard
 
-LOCKED_LOOKS = 1.5  # after so many times without a look somebody keeps the interpreter's lock
-DEEPEST = 100  # frames of a stack
+DEEPEST = 200  # frames of a stack
 LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
 
 
@@ -32,26 +34,27 @@ class Witness:
         self._worker = threading.get_ident()
         self._never = threading.Event()  # to sleep on
         self._written = b""  # the last stack
-        # A crash in native code leaves its stack as well.
-        faulthandler.enable(trace, all_threads=False)
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # then there is no such stack
+            faulthandler.register(ASKED_BY, trace, all_threads=False)
+            if not faulthandler.is_enabled():  # else the program has its own place for crashes
+                faulthandler.enable(trace, all_threads=False)
+                os.register_at_fork(after_in_child=faulthandler.disable)
         with contextlib.suppress(RuntimeError):  # the machine gives no thread
             threading.Thread(target=self._watch, name="antifreeze-witness", daemon=True).start()
 
     def _watch(self) -> None:
+        guard.name_thread()
         before: tuple[int, int] | None = None
         while True:  # bounded by the life of the worker
-            faulthandler.dump_traceback_later(
-                LOCKED_LOOKS * self._look_s, repeat=True, file=self._trace
-            )
             self._never.wait(self._look_s)
             call = self._status.call
             if call == before and any(call):
-                self._write()
+                self._write(call)
             before = call
 
-    def _write(self) -> None:
+    def _write(self, call: tuple[int, int]) -> None:
         frame = sys._current_frames().get(self._worker)
-        lines = ["Thread of the worker (most recent call first):"]
+        lines = [header(call)]
         while frame is not None and len(lines) <= DEEPEST:
             lines.append(_line(frame))
             frame = frame.f_back

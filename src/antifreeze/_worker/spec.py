@@ -7,6 +7,9 @@ from typing import Any
 
 from .._core.messages import frozen
 from .._transport.status import StatusLine
+from ..policies import Policy, raising
+
+RAISE = raising()
 
 
 @frozen
@@ -21,6 +24,7 @@ class Job:
     num_workers: int
     base_seed: int
     init_fn: Callable[[int], None] | None
+    policy: Policy = RAISE
     look_s: float = 2.0  # how often a worker looks whether it stands still
 
 

@@ -120,7 +120,7 @@ class SimulatedBackend:
             for it in self._lives.values()
         ]
 
-    def examine(self, seat: int, life: int) -> Activity:
+    def examine(self, seat: int, life: int) -> Activity | None:
         """See nothing move: who takes long here hangs."""
         return Activity()
 

@@ -1,0 +1,59 @@
+"""Looking at those the loop waits for: when, at whom, and what follows."""
+
+from __future__ import annotations
+
+from . import commands as do
+from . import events as ev
+from .crew import Crew, Out
+from .deadlines import DeadlineKind, Key
+from .ledger import Ledger
+from .plan import Limits
+from .stalls import Stall, Stalls
+
+LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
+
+
+class Lookout:
+    """Ask for looks while the loop waits; report what they show. Decides nothing about tickets."""
+
+    __slots__ = ("_crew", "_ledger", "_look_s", "stalls")
+
+    def __init__(self, limits: Limits, crew: Crew, ledger: Ledger) -> None:
+        self._look_s, self._crew, self._ledger = limits.look_s, crew, ledger
+        self.stalls = Stalls(limits)
+
+    def arm(self, now: float) -> None:
+        """Have a look asked for in time; called when the loop begins to wait."""
+        if self._look_s is not None and not self._crew.deadlines.has(LOOK_KEY):
+            self._crew.deadlines.set(LOOK_KEY, now + self._look_s)
+
+    def look(self, now: float, out: Out) -> None:
+        """Ask for a look now, and for the next one in time."""
+        self.arm(now)
+        out.append(do.LookAround())
+
+    def seen(self, event: ev.LivesSeen, now: float, since: float | None, out: Out) -> None:
+        """Take what lives say they do. `since`: when the loop began to wait; None: it is away."""
+        self.stalls.begin(now, {(sight.seat, sight.life) for sight in event.sights})
+        for sight in event.sights:
+            _, life = self._crew.seats.present(sight.seat, sight.life)
+            if life is None or not self._crew.awaits(life):
+                self.stalls.forget(sight.seat, sight.life)
+            elif self.stalls.see(sight, now, since):
+                out.append(do.ExamineLife(sight.seat, sight.life))
+
+    def examined(self, event: ev.LifeExamined, now: float, since: float, out: Out) -> Stall | None:
+        """Report what was seen of a life, if it is time. Gives what it must be replaced for."""
+        _, life = self._crew.seats.present(event.seat, event.life)
+        if life is None or event.activity is None:
+            return None
+        who = event.seat, event.life
+        advice = self.stalls.examined(who, event.activity, now, since)
+        if advice is None:
+            return None
+        if advice.report and self._ledger.is_waited_for(life.held):
+            errand = life.held.get(advice.stall.ticket)
+            out.append(do.ReportStall(advice.stall, None if errand is None else errand.ticket))
+        if advice.resume:
+            out.append(do.ResumeLife(*who))
+        return advice.stall if advice.replace else None

@@ -1,0 +1,179 @@
+"""All faults of a loader: kept for `loader.faults`, written to a file, held against a budget."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import traceback
+from collections import Counter, deque
+from typing import Any
+
+from ._core import faults as core
+from ._core.steps import index_at
+from ._core.tickets import Ticket
+from ._core.traps import SampleFailed
+from ._transport.words import said
+from .errors import BudgetSpent, error_for, report
+from .policies import Fault, Policy
+
+logger = logging.getLogger("antifreeze")
+
+# What is said of a fault that does not stop the loop.
+GOES_ON = {
+    core.FaultKind.CRASH: "The worker is replaced.",
+    core.FaultKind.HANG: "The worker is replaced.",
+    core.FaultKind.REFUSED: "The others go on without it; the next epoch tries again.",
+}
+# Kept where they are raised, with more; or no fault of a sample or worker.
+_TOLD_ELSEWHERE = frozenset({core.FaultKind.EXCEPTION, core.FaultKind.SAMPLER})
+_RAISED = frozenset(
+    {
+        core.FaultKind.STREAM_LOST,
+        core.FaultKind.NEVER_STARTED,
+        core.FaultKind.BUDGET_SPENT,
+        core.FaultKind.TIMEOUT,
+    }
+)
+
+KEPT = 1_000  # of the latest; the counts go on
+COUNTED = ("replaced", "skipped")  # verdicts that are held against the budget
+NAMED = 5  # indices in one line
+
+
+class FaultBook:
+    """What went wrong with one loader. Used by one thread at a time."""
+
+    def __init__(self, policy: Policy, path: str | os.PathLike[str] | None = None) -> None:
+        self._policy, self._path = policy, path
+        self.latest: deque[Fault] = deque(maxlen=KEPT)
+        self.samples = 0  # delivered, of all epochs
+        self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
+        self._count = 0
+        self._of_epoch: list[Fault] = []
+        self.broke: BudgetSpent | None = None
+
+    def begin_epoch(self) -> None:
+        self._of_epoch.clear()
+
+    def note(self, fault: Fault) -> None:
+        """Keep a fault. The run breaks if there are too many."""
+        self.latest.append(fault)
+        if fault.verdict in COUNTED:
+            if len(self._of_epoch) < KEPT:
+                self._of_epoch.append(fault)
+            self._hold_against_budget(fault)
+        if self._path is not None:
+            with open(self._path, "a") as file:
+                file.write(json.dumps(as_data(fault)) + "\n")
+
+    def note_sample(self, failed: SampleFailed, worker: int | None = None) -> None:
+        """Keep a sample that a policy has seen to."""
+        self.note(
+            Fault(
+                kind=failed.kind,
+                verdict=failed.verdict,
+                index=failed.index,
+                position=failed.position,
+                worker=worker,
+                attempt=failed.attempt,
+                seconds=failed.seconds,
+                exception=failed.exception,
+                traceback=failed.traceback,
+            )
+        )
+
+    def note_core(self, fault: core.Fault, label: str, *, quiet: bool) -> None:
+        """Keep what the core has decided about a worker; say it, if the loop goes on without a
+        word of it."""
+        if fault.kind in _TOLD_ELSEWHERE:
+            return
+        what = str(error_for(fault, label)).splitlines()[0]
+        told = fault.ending is not None and fault.ending.told
+        if fault.kind in GOES_ON and not (told or quiet):
+            logger.warning("antifreeze: %s %s", what, GOES_ON[fault.kind])
+        ticket, index = fault.ticket, None
+        if ticket is not None:
+            index = index_at(fault.step, ticket.indices)
+        spared = {"replace": "replaced", "skip": "skipped"}.get(self._policy.action, "")
+        verdict = {"retry": "retried", "spare": spared, "raise": "raised"}.get(fault.verdict, "")
+        self.note(
+            Fault(
+                kind=fault.kind.value,
+                verdict=verdict or ("raised" if fault.kind in _RAISED else "retried"),
+                index=index if ticket is None or index is not None else ticket.indices,
+                position=None if ticket is None else ticket.position,
+                worker=fault.seat,
+                attempt=1 if ticket is None else ticket.attempt,
+                seconds=fault.seconds,
+                exception=what,
+            )
+        )
+
+    def note_raised(self, error: Exception, sent: tuple[int, int, Ticket] | None) -> None:
+        """Keep what the loop receives instead of a batch."""
+        seat, _, ticket = (None, None, None) if sent is None else sent
+        self.note(
+            Fault(
+                kind="exception",
+                verdict="raised",
+                index=None if ticket is None else ticket.indices,
+                position=None if ticket is None else ticket.position,
+                worker=seat,
+                exception=f"{type(error).__name__}: {said(error)}",
+                traceback="".join(traceback.format_exception(error)),
+            )
+        )
+
+    def summary(self) -> str:
+        """Sum up what an epoch went without, in one line; nothing if it was whole."""
+        if not self._of_epoch:
+            return ""
+        counts = Counter((fault.verdict, fault.kind) for fault in self._of_epoch)
+        parts = [f"{count} {verdict} ({kind})" for (verdict, kind), count in counts.items()]
+        named = ", ".join(repr(fault.index) for fault in self._of_epoch[:NAMED])
+        more = len(self._of_epoch) - NAMED
+        tail = f" and {more} more" if more > 0 else ""
+        return f"antifreeze: samples of this epoch: {', '.join(parts)}: {named}{tail}."
+
+    def _hold_against_budget(self, fault: Fault) -> None:
+        budget = self._policy.budget
+        self._count += 1
+        self._recent.append(self.samples)
+        while self._recent[0] < self.samples - budget.window:
+            self._recent.popleft()
+        allowed = budget.share * budget.window
+        if budget.most is not None and self._count > budget.most:
+            self._break(f"{self._count} samples have failed, {budget.most} are allowed", fault)
+        elif len(self._recent) > allowed:
+            share = f"{100 * budget.share:g} %"
+            words = f"{len(self._recent)} of the last {budget.window} samples have failed"
+            self._break(f"{words}, {share} are allowed", fault)
+
+    def _break(self, words: str, fault: Fault) -> None:
+        if self.broke is not None:
+            return
+        last = f"sample {fault.index!r}: {fault.exception}"
+        self.broke = BudgetSpent(
+            report(
+                f"too many samples fail: {words}. The last one was {last}",
+                did="stopped the run; loader.faults has them all",
+                remedy="look at what they have in common; or another antifreeze.policies.Budget",
+            )
+        )
+
+
+def as_data(fault: Fault) -> dict[str, Any]:
+    """Give a fault as plain data; an index that is none is written as it looks."""
+    index = fault.index if isinstance(fault.index, int | str | float | None) else repr(fault.index)
+    return {
+        "kind": fault.kind,
+        "verdict": fault.verdict,
+        "index": index,
+        "position": fault.position,
+        "worker": fault.worker,
+        "attempt": fault.attempt,
+        "seconds": round(fault.seconds, 6),
+        "exception": fault.exception,
+        "traceback": fault.traceback,
+    }
