@@ -27,7 +27,8 @@ from ._core import events as ev
 from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.plan import Plan
-from ._core.snapshots import DriverSnapshot
+from ._core.snapshots import DriverSnapshot, snapshot_in_passing
+from ._core.stalls import Stall
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
@@ -37,12 +38,11 @@ from ._remarks import remark
 from ._transport.words import shown
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief
-from .errors import InternalError, LoaderClosed, TransportFailed, error_for
+from .errors import InternalError, LoaderClosed, TransportFailed, error_for, timed_out
 from .policies import raising
 
 logger = logging.getLogger("antifreeze")
 
-SNAPSHOT_TRIES = 8
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
 LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
@@ -266,14 +266,7 @@ class Driver:
 
     def snapshot(self) -> DriverSnapshot:
         """Give the state as frozen data; from any thread, without waiting for the loop."""
-        for _ in range(SNAPSHOT_TRIES):
-            try:
-                supervisor = self._supervisor.snapshot()
-                break
-            except RuntimeError:  # a collection changed while it was copied
-                continue
-        else:
-            supervisor = self._supervisor.snapshot()
+        supervisor = snapshot_in_passing(self._supervisor)
         progress = supervisor.progress  # of the loop: what waits here it has yet to receive
         received = replace(progress, delivered=progress.delivered - len(self._ready))
         supervisor = replace(supervisor, progress=received)
@@ -413,10 +406,7 @@ class Driver:
     def _report(self, command: do.ReportStall) -> None:
         stall, limits = command.stall, self._supervisor.plan.limits
         label = self._backend.label(stall.seat, stall.life)
-        logger.warning("%s", _stalls_told.line(stall, command.ticket, label, limits))
-        if stall.activity.stack:
-            stack = _stalls_told.lines(stall.activity.stack)
-            logger.info("antifreeze: worker %s is at\n%s", stall.seat, stack)
+        _stalls_told.tell(stall, command.ticket, label, limits)
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
@@ -467,8 +457,21 @@ class Driver:
             raise StopIteration
         if answer.kind is FaultKind.SAMPLER:
             raise self._sampler_errors.popleft()
-        timeout_s = self._supervisor.plan.timeout_s
-        raise error_for(answer, self._label(answer), timeout_s=timeout_s)
+        if answer.kind is FaultKind.TIMEOUT:
+            raise timed_out(
+                answer, self._label(answer), self._supervisor.plan.timeout_s, self._see(answer)
+            )
+        raise error_for(answer, self._label(answer))
+
+    def _see(self, fault: Fault) -> Stall | None:
+        """Look at the worker of a fault, now."""
+        seat, life, ticket = fault.seat, fault.life, fault.ticket
+        for sight in self._backend.look():
+            if ticket is None or (sight.seat, sight.life) != (seat, life):
+                continue
+            if (activity := self._backend.examine(sight.seat, sight.life)) is not None:
+                return Stall.at_once(sight, fault.seconds, activity)
+        return None
 
     def _open(self, parcel: Parcel) -> Any:
         if parcel.outcome is ev.Outcome.FAILED:

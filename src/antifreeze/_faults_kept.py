@@ -89,7 +89,10 @@ class FaultBook:
         if fault.kind in _TOLD_ELSEWHERE:
             return
         what = str(error_for(fault, label)).splitlines()[0]
-        told = fault.ending is not None and fault.ending.told
+        ending = fault.ending or core.Ending()
+        if ending.signal is not None and ending.words:
+            what += f" Likely cause: {ending.words}."
+        told = ending.told
         if fault.kind in GOES_ON and not (told or quiet):
             logger.warning("antifreeze: %s %s", what, GOES_ON[fault.kind])
         ticket, index = fault.ticket, None

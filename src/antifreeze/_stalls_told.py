@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from pathlib import PurePath
 from typing import Any
 
@@ -11,6 +12,13 @@ from ._core.plan import Limits
 from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
 from ._transport.words import shown
+
+
+def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> None:
+    """Log who keeps the loop waiting; the whole stack for those who want to know more."""
+    logger.warning("%s", line(stall, ticket, label, limits))
+    if stall.activity.stack:
+        logger.info("antifreeze: worker %s is at\n%s", stall.seat, lines(stall.activity.stack))
 
 
 def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str:
@@ -66,6 +74,9 @@ def state(stall: Stall) -> str:
         evidence.append("it uses the CPU, its stack does not change")
     told = f" ({'; '.join(evidence)})" if evidence else ""
     return f"{stall.pulse.value}{where}{told}"
+
+
+logger = logging.getLogger("antifreeze")
 
 
 @functools.cache

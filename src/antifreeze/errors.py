@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
+from ._core.stalls import Stall
 from ._core.steps import COLLATE, index_at
 from ._transport.available import Available, in_words
 from ._transport.words import shown
@@ -174,7 +175,7 @@ def report(what: str, *, did: str = "", cause: str = "", stack: str = "", remedy
     return "\n".join(lines)
 
 
-def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
+def error_for(fault: Fault, label: str) -> Exception:
     """Turn a fault into the exception the loop receives. `label` names the worker: "pid 41207"."""
     match fault.kind:
         case FaultKind.CRASH:
@@ -190,7 +191,7 @@ def error_for(fault: Fault, label: str, *, timeout_s: float = 0) -> Exception:
         case FaultKind.HANG:
             return WorkerHung(_hung(fault, label, "replaced it and tried once more"))
         case FaultKind.TIMEOUT:
-            return WorkerHung(_timeout(fault, label, timeout_s))
+            return timed_out(fault, label, fault.seconds, None)
         case FaultKind.REFUSED:
             what = f"DataLoader worker {fault.seat} could not be started: {_words(fault)}."
             return WorkerNeverStarted(report(what, remedy=FEWER))
@@ -255,7 +256,7 @@ def _why(ending: Ending) -> str:
         return "" if ending.signal is None and ending.exit_code is None else ending.words
     match ending.signal:
         case signal.SIGKILL:
-            return "someone sent SIGKILL; usually the kernel, because memory ran out (see dmesg)"
+            return "someone sent SIGKILL, or the kernel, because memory ran out (see dmesg)"
         case signal.SIGSEGV | signal.SIGBUS | signal.SIGFPE | signal.SIGILL | signal.SIGABRT:
             return "native code called by the dataset crashed"
         case _:
@@ -281,15 +282,25 @@ def _was_loading(fault: Fault) -> str:
     return f"{worker} was loading {what}."
 
 
-def _timeout(fault: Fault, label: str, timeout_s: float) -> str:
+def timed_out(fault: Fault, label: str, timeout_s: float, seen: Stall | None) -> WorkerHung:
+    """Say that the loop's own `timeout` is over, and what it waited for, as it is `seen` now."""
+    stack = ""
     if fault.ticket is None:
-        awaited = "no worker had begun the batch that was due"
-    else:
+        awaited = "no worker had begun the batch that was due."
+    elif seen is None:
         awaited = f"waited for worker {fault.seat} ({label}). {_was_loading(fault)}"
-    return report(
-        f"DataLoader timed out after {timeout_s:g} seconds",
-        did=f"{awaited} The worker goes on; next() waits for the same batch again",
-        remedy="a larger timeout, if samples can be this slow; else look at the sample named above",
+    else:
+        doing, state = _stalls_told.doing(seen, fault.ticket), _stalls_told.state(seen)
+        stack = _stalls_told.lines(seen.activity.stack)
+        batch = f"batch {fault.ticket.position}: samples {shown(fault.ticket.indices)}"
+        awaited = f"waited for worker {fault.seat} ({label}), {batch}; {doing} is {state}."
+    return WorkerHung(
+        report(
+            f"DataLoader timed out after {timeout_s:g} seconds",
+            stack=stack,
+            did=f"{awaited} The worker goes on; next() waits for the same batch again",
+            remedy="a larger timeout, if samples can be this slow; else look at that sample",
+        )
     )
 
 

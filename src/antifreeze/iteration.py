@@ -204,7 +204,9 @@ class LoaderIterator(_BaseDataLoaderIter):
             base_seed=int(self._base_seed),
             init_fn=init_fn,
             policy=policy_of(loader.on_error),
-            look_s=_often(loader.sample_timeout, WITNESS_S),
+            look_s=min(
+                _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
+            ),
         )
 
     def _with_pinning(self, backend: Backend) -> Backend:

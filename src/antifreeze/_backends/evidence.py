@@ -138,12 +138,12 @@ class _Waiting:
         return self.on_lock and bool(self.arguments[1] & PRIVATE) and self.arguments[3] == 0
 
 
-def activity(pid: int, stack: tuple[StackLine, ...], own_bytes: int) -> Activity | None:
-    """Look at a process; None if it cannot be seen. `own_bytes`: that we had it write."""
+def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
+    """Look at a process; None if it cannot be seen."""
     state = _state(pid)
     if not state:
         return None
-    cpu_s, io_bytes = 0.0, _received(pid) - own_bytes
+    cpu_s, io_bytes = 0.0, _received(pid)
     for each in _family(pid):
         cpu_s += _cpu_s(each)
         io_bytes += _io_bytes(each)

@@ -78,6 +78,7 @@ class Exited:
     seat: int
     life: int
     code: int | None  # None: somebody else in this program took it
+    peak_bytes: int = 0  # of memory that it held, as far as that is known
 
 
 @message

@@ -67,6 +67,7 @@ from .origins import (
     worker_name,
 )
 from .riders import OriginGone
+from .shortage import Shortage
 from .template import Templates
 
 # Signals by which a crash in native code ends a process.
@@ -95,6 +96,7 @@ class ProcessBackend:
         self._one_got_going = False  # of the present parent of all lives
         self._one_delivered = False  # likewise
         self._look_s = job.look_s  # how often a life looks at itself
+        self._shortage = Shortage()
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
         self._returns = Returns()
@@ -192,8 +194,11 @@ class ProcessBackend:
         pid = line.worker.pid or self._origin.pid  # not born: who is to bear it?
         if pid is None:
             return None
-        stack, own_bytes = line.stack(self._look_s), line.trace.bytes
-        return evidence.activity(pid, stack, own_bytes)
+        before = line.trace.bytes
+        seen = evidence.activity(pid, line.stack(self._look_s))
+        after = line.trace.bytes
+        own_bytes = after if after == before else -after  # it wrote meanwhile: like no other look
+        return None if seen is None else replace(seen, own_bytes=own_bytes)
 
     def resume(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
@@ -442,9 +447,9 @@ class ProcessBackend:
                 self._watch.add(pidfd.number)
             case Refused(words=words) if line is not None:
                 self._explain(line, Ending(words=words, refused=True))
-            case Exited(code=code) if line is not None:
+            case Exited(code=code, peak_bytes=peak_bytes) if line is not None:
                 line.worker.exitcode = code
-                line.ending = _ending(code)
+                line.ending = self._shortage.explain(_ending(code), peak_bytes)
                 if line in self._unexplained:
                     self._explain(line, line.ending)
             case _:

@@ -41,6 +41,7 @@ from .lineage import Lineage
 from .origins import (
     REAP_S,
     Born,
+    Exited,
     News,
     Orphaned,
     Refused,
@@ -170,7 +171,9 @@ class Template:
                 self._take(said, came)
                 continue
             kind, seat, life, said = said
-            if kind is not Born:
+            if kind is Exited:
+                yield Exited(seat, life, *said)
+            elif kind is not Born:
                 yield kind(seat, life, said)
             elif came:
                 yield Born(seat, life, said, came[0])

@@ -169,7 +169,12 @@ class _Nest:
         self._poller.unregister(fd)
         pidfd.close()
         # It has ended. (Not `join`, which waits for all who inherited a pipe of the process.)
-        self._say(Exited, wanted, process.exitcode)
+        peak_bytes = 0
+        with contextlib.suppress(ChildProcessError):  # somebody else took it
+            _, status, usage = os.wait4(process.pid or 0, 0)
+            process._popen.returncode = os.waitstatus_to_exitcode(status)  # type: ignore[attr-defined]
+            peak_bytes = 1024 * usage.ru_maxrss
+        self._say(Exited, wanted, (process.exitcode, peak_bytes))
         disown(process)
 
     def _say(

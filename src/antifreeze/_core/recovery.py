@@ -43,7 +43,8 @@ class Recovery:
             if ticket is loss.suspect:
                 verdict = self._judge(fault, ticket)
                 fault = replace(fault, verdict=verdict.value)
-                if verdict is not Verdict.RETRY:  # one more is done with
+                hung = fault.kind is FaultKind.HANG  # and lasted: no loop without an end
+                if verdict is Verdict.SPARE or (verdict is Verdict.RAISE and hung):
                     seat.barren = 0
             else:
                 self._ledger.reclaim(ticket, attempt=ticket.attempt)

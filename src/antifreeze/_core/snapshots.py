@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from .supervisor import Supervisor
 
 
+TRIES = 8  # to copy what another thread changes
+
+
 @frozen
 class SeatSnapshot:
     seat: int
@@ -97,3 +100,13 @@ def snapshot_supervisor(sup: Supervisor) -> SupervisorSnapshot:
         faults=tuple(sup.faults.latest),
         faults_seen=sup.faults.seen,
     )
+
+
+def snapshot_in_passing(sup: Supervisor) -> SupervisorSnapshot:
+    """Take a snapshot in another thread than the supervisor's."""
+    for _ in range(TRIES):
+        try:
+            return sup.snapshot()
+        except RuntimeError:  # a collection changed while it was copied
+            continue
+    return sup.snapshot()

@@ -34,6 +34,7 @@ LONG_S = 3600.0
 
 
 class Pulse(State):
+    SLOW = "slow"  # nobody has looked twice
     MOVING = "slow but moving"
     STUCK = "stuck"
     SPINNING = "spinning"
@@ -65,7 +66,8 @@ class Activity:
     """What can be seen of a life from outside, at one moment."""
 
     cpu_s: float = 0.0  # all its threads, and the processes it has started
-    io_bytes: int = 0  # likewise
+    io_bytes: int = 0  # likewise, with what we had it write
+    own_bytes: int = 0  # that we had it write: its stacks
     stack: tuple[StackLine, ...] = ()  # of its main thread, innermost first, seconds old
     waits_for: str = ""  # what the kernel says: "a lock", "reading /data/17.jpg"
     stopped: bool = False  # by a signal
@@ -85,6 +87,12 @@ class Stall:
     still_s: float  # since anything has changed
     pulse: Pulse
     activity: Activity
+
+    @classmethod
+    def at_once(cls, sight: Sight, seconds: float, activity: Activity) -> Stall:
+        """Tell of a life at which nobody has looked before: nothing is known of how it moves."""
+        pulse = Pulse.STOPPED if activity.stopped else Pulse.SLOW
+        return cls(sight.seat, sight.life, sight.ticket, sight.step, seconds, 0.0, pulse, activity)
 
 
 @message
@@ -193,9 +201,12 @@ class Stalls:
         call.spins = activity.cpu_s - before.cpu_s >= CPU_S
         if turned:
             call.turned_at = now
-        if turned or call.spins or activity.io_bytes != before.io_bytes:
+        # What we had it write may be counted a moment later, or earlier, than we see it.
+        same = activity.own_bytes == before.own_bytes
+        read = same and activity.io_bytes != before.io_bytes
+        if turned or call.spins or read:
             call.moved_at, call.moves = now, True
-        if activity.io_bytes != before.io_bytes:
+        if read:
             call.turned_at = now
 
     def _pulse(self, call: _Call, activity: Activity, now: float) -> Pulse:
