@@ -124,7 +124,9 @@ def test_one_that_does_not_answer_is_left_for_a_fork(
     os.kill(pid, signal.SIGSTOP)
     assert numbers(loop(num_workers=2)) == list(range(200))
     said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
-    assert any("no worker got going; trying with a fork of this process" in text for text in said)
+    assert any(
+        "no worker got going; all are made anew, in a fork of this process" in text for text in said
+    )
     assert all_gone([pid])
 
 
