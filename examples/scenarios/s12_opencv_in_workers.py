@@ -85,7 +85,7 @@ class Pictures(Dataset[tuple[int, np.ndarray, int]]):
 
 
 def threads_here() -> int:
-    """Count the threads of this process that work: not the one that watches a worker, and sleeps."""
+    """Count the threads of this process that work: not the one that watches a worker."""
     count = 0
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended
