@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from . import _stalls_told
 from ._backends.base import Backend, Notice, Parcel
 from ._clock import Clock
 from ._core import commands as do
@@ -32,10 +31,10 @@ from ._core.stalls import Stall
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
-from ._core.traps import Observation, SampleFailed, Traps
+from ._core.traps import Traps
 from ._faults_kept import FaultBook
+from ._herald import Herald, Sift
 from ._remarks import remark
-from ._transport.words import shown
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief
 from .errors import InternalError, LoaderClosed, TransportFailed, error_for, timed_out
@@ -73,6 +72,7 @@ class Driver:
         *,
         traps: Traps | None = None,
         book: FaultBook | None = None,
+        sift: Sift = lambda found: found,
         story_limit: int | None = KEPT,
     ) -> None:
         self._supervisor = Supervisor(plan, story_limit=story_limit)
@@ -90,7 +90,6 @@ class Driver:
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
         self._broke_while_away: Exception | None = None
-        self._faults_told = 0
         self._answer: Answer | None = None
         self._epochs = 0
         self._phase = Phase.OPEN
@@ -99,6 +98,7 @@ class Driver:
         self.work = WorkAccount()
         self.traps = Traps(plan.seats) if traps is None else traps
         self.book = FaultBook(raising()) if book is None else book
+        self._herald = Herald(self._supervisor, backend, self.traps, self.book, sift)
 
     @property
     def supervisor(self) -> Supervisor:
@@ -205,7 +205,8 @@ class Driver:
                     self._step(_LOOP_LEFT, self._now())
                     self._tell(notices, self._now())
                 if self._supervisor.plan.limits.look_s is not None:
-                    self._step(ev.LivesSeen(tuple(self._backend.look())), self._now())
+                    seen = ev.LivesSeen(tuple(self._backend.look()), self._backend.room())
+                    self._step(seen, self._now())
                 self._whole = True
         except Exception as error:  # `next` raises it: nobody looks at what a thread writes
             self._broke_while_away = error
@@ -318,32 +319,13 @@ class Driver:
             if notice.parcels:
                 self._take(notice)
             if notice.seen is not None:
-                self._notice(*notice.seen)
+                self._herald.noticed(*notice.seen)
             if notice.event is not None:
                 self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
         self._whole = True
-        if self._supervisor.faults.seen != self._faults_told:
-            self._tell_faults()
-
-    def _notice(self, seat: int, seen: Observation) -> None:
-        if isinstance(seen, SampleFailed):
-            self.book.note_sample(seen, seat)
-        else:
-            self.traps.notice(seat, seen)
-
-    def _tell_faults(self) -> None:
-        """Have each worker that was lost kept and logged: nobody should have to guess."""
-        new = self._supervisor.faults.seen - self._faults_told
-        self._faults_told = self._supervisor.faults.seen
-        for fault in list(self._supervisor.faults.latest)[-new:]:
-            self.book.note_core(fault, self._label(fault), quiet=self.closed)
-
-    def _label(self, fault: Fault) -> str:
-        if fault.seat is None or fault.life is None:
-            return "pid unknown"
-        return self._backend.label(fault.seat, fault.life)
+        self._herald.tell_faults(quiet=self.closed)
 
     def _take(self, notice: Notice) -> None:
         if notice.timings is not None:
@@ -387,13 +369,16 @@ class Driver:
             case do.KillLife(seat=seat, life=life):
                 self._backend.kill(seat, life, command.force, doubted=command.doubted)
             case do.LookAround():
-                self._hear(ev.LivesSeen(tuple(self._backend.look())))
+                self._hear(ev.LivesSeen(tuple(self._backend.look()), self._backend.room()))
             case do.ExamineLife(seat=seat, life=life):
                 self._hear(ev.LifeExamined(seat, life, self._backend.examine(seat, life)))
             case do.ResumeLife():
                 self._backend.resume(command.seat, command.life)
             case do.ReportStall():
-                self._report(command)
+                self._herald.tell_stall(command)
+            case do.ReportGrowth(growth=growth):
+                self._herald.expect_suspects(growth)
+                self._backend.explain(growth.seat, growth.life)
             case do.AbandonLife():
                 self._backend.abandon(command.seat, command.life)
             case _:
@@ -402,11 +387,6 @@ class Driver:
     def _hear(self, answer: ev.Event) -> None:
         """Tell the core the answer to a command; what follows from it is done in its turn."""
         self._todo.extend(self._supervisor.handle(answer, self._now()))
-
-    def _report(self, command: do.ReportStall) -> None:
-        stall, limits = command.stall, self._supervisor.plan.limits
-        label = self._backend.label(stall.seat, stall.life)
-        _stalls_told.tell(stall, command.ticket, label, limits)
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
@@ -457,11 +437,10 @@ class Driver:
             raise StopIteration
         if answer.kind is FaultKind.SAMPLER:
             raise self._sampler_errors.popleft()
+        label = self._herald.label(answer)
         if answer.kind is FaultKind.TIMEOUT:
-            raise timed_out(
-                answer, self._label(answer), self._supervisor.plan.timeout_s, self._see(answer)
-            )
-        raise error_for(answer, self._label(answer))
+            raise timed_out(answer, label, self._supervisor.plan.timeout_s, self._see(answer))
+        raise error_for(answer, label)
 
     def _see(self, fault: Fault) -> Stall | None:
         """Look at the worker of a fault, now."""
@@ -485,16 +464,9 @@ class Driver:
         try:
             batch = parcel.open()
         except Exception as error:
-            raise TransportFailed.cannot_unpack(error, self._sent_as(parcel.number)) from error
+            raise TransportFailed.cannot_unpack(
+                error, self._herald.sent_as(parcel.number)
+            ) from error
         if (text := parcel.remark(batch)) is not None:
             remark(text)
         return batch
-
-    def _sent_as(self, number: int) -> str:
-        """Say from the story which samples a ticket's batch holds, and who loaded it."""
-        sent = self._supervisor.story.sent(number)
-        if sent is None:
-            return "a batch"
-        seat, life, ticket = sent
-        batch = f"batch {ticket.position} (samples {shown(ticket.indices)})"
-        return f"{batch}, loaded by worker {seat} ({self._backend.label(seat, life)})"

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from typing import Any
 
 from ._core import faults as core
+from ._core.growth import Growth
 from ._core.steps import index_at
 from ._core.tickets import Ticket
 from ._core.traps import SampleFailed
@@ -50,6 +51,7 @@ class FaultBook:
         self.samples = 0  # delivered, of all epochs
         self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
         self._count = 0
+        self._growths = 0
         self._of_epoch: list[Fault] = []
         self.broke: BudgetSpent | None = None
 
@@ -112,6 +114,14 @@ class FaultBook:
                 exception=what,
             )
         )
+
+    def note_growth(self, growth: Growth, line: str) -> None:
+        """Keep and say that a worker has grown too much; every time, while that is news."""
+        self._growths += 1
+        is_news = self._growths & (self._growths - 1) == 0  # the 1st, 2nd, 4th, 8th ...
+        logger.log(logging.WARNING if is_news else logging.INFO, "%s", line)
+        verdict = "recycled" if growth.goes else "left"
+        self.note(Fault(kind="growth", verdict=verdict, worker=growth.seat, exception=line))
 
     def note_raised(self, error: Exception, sent: tuple[int, int, Ticket] | None) -> None:
         """Keep what the loop receives instead of a batch."""

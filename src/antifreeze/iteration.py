@@ -17,6 +17,7 @@ import os
 import signal
 import threading
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +37,7 @@ from ._core.plan import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
 from ._core.snapshots import DriverSnapshot
 from ._core.story import KEPT
-from ._core.traps import Traps
+from ._core.traps import Suspect, Traps
 from ._driver import Driver
 from ._remarks import remark
 from ._worker.observing import Attributes
@@ -102,6 +103,7 @@ class LoaderIterator(_BaseDataLoaderIter):
                 clock,
                 traps=self._traps,
                 book=self._book,
+                sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
                 story_limit=STORY_LIMIT,
             )
         self._were = Attributes(self._dataset) if self._persistent_workers else None
@@ -266,7 +268,7 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
         spares=policy_of(loader.on_error).action != "raise",
-        limits=_limits(loader.sample_timeout, start_s),
+        limits=_limits(loader.sample_timeout, loader.worker_memory, start_s),
     )
 
 
@@ -277,13 +279,27 @@ def _often(sample_timeout: float | str | None, usual_s: float) -> float:
     return min(usual_s, max(SHORTEST_LOOK_S, sample_timeout / 10))
 
 
-def _limits(sample_timeout: float | str | None, start_s: float) -> Limits:
+def _limits(
+    sample_timeout: float | str | None, worker_memory: float | str | None, start_s: float
+) -> Limits:
+    limits = Limits(start_s=start_s, look_s=LOOK_S)
+    if worker_memory is None:
+        limits = replace(limits, short=0.0)
+    elif not isinstance(worker_memory, str):
+        limits = replace(limits, life_bytes=int(worker_memory))
     if sample_timeout is None:
-        return Limits(start_s=start_s, look_s=LOOK_S, still_s=None, spin_s=None)
+        return replace(limits, still_s=None, spin_s=None)
     if isinstance(sample_timeout, str):
-        return Limits(start_s=start_s, look_s=LOOK_S)
+        return limits
     look_s = _often(sample_timeout, LOOK_S)
-    return Limits(start_s=start_s, look_s=look_s, call_s=float(sample_timeout))
+    return replace(limits, look_s=look_s, call_s=float(sample_timeout))
+
+
+def _grown(dataset: Any, collate_fn: Any, found: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
+    """Leave of what a worker holds what it has not held from the beginning."""
+    from ._worker.suspects import grown
+
+    return grown(found, ("dataset", dataset), ("collate_fn", collate_fn))
 
 
 def _may_bundle(loader: DataLoader[Any]) -> bool:

@@ -63,6 +63,10 @@ class DataLoader(torch_data.DataLoader[T]):
     `on_error`: what to do about samples that fail: "raise", "replace" by another, "skip", or a
     policy of `antifreeze.policies`. `faults` lists them; `fault_log` names a file that gets each
     as a line of JSON.
+
+    `worker_memory`: bytes that a worker may hold of its own. One that has grown beyond them is
+    replaced between two batches, and what has grown is named. "auto": when little is left of what
+    the machine or the container has, the one that has grown most. None: never.
     """
 
     def __init__(
@@ -88,13 +92,16 @@ class DataLoader(torch_data.DataLoader[T]):
         sample_timeout: float | Literal["auto"] | None = "auto",
         on_error: Literal["raise", "replace", "skip"] | Policy = "raise",
         fault_log: str | os.PathLike[str] | None = None,
+        worker_memory: float | Literal["auto"] | None = "auto",
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
         self.sample_timeout, self.on_error, self.fault_log = sample_timeout, on_error, fault_log
+        self.worker_memory = worker_memory
         strict = not _platform.switched_off()
         if strict:
             options.check_types(arguments)
             options.check_sample_timeout(sample_timeout)
+            options.check_worker_memory(worker_memory)
         try:
             super().__init__(**arguments)
         except (TypeError, ValueError) as error:

@@ -63,6 +63,22 @@ def check_sample_timeout(value: Any) -> None:
         )
 
 
+def check_worker_memory(value: Any) -> None:
+    """Refuse what is neither "auto", nor None, nor a size."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            'worker_memory option should be "auto", a number of bytes or None, but got'
+            f" {_shown('worker_memory', {'worker_memory': value})}"
+        )
+    if not 0 < float(value) < float("inf"):
+        raise ValueError(
+            "worker_memory option should be a positive number of bytes (None: no limit), but got"
+            f" {_shown('worker_memory', {'worker_memory': value})}"
+        )
+
+
 def check_policy(policy: Policy, loader: Any) -> None:
     """Refuse a policy that cannot be kept."""
     if not policy.watches:

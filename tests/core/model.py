@@ -131,6 +131,8 @@ class Model:
                 assert worker.killed is do.Force.KILL, f"{command}: it was not killed"
                 del self.workers[worker.key]
                 self.departed.append(worker.key)
+            case do.ReportGrowth():
+                pass  # words
             case do.DropParcel():
                 if command.number in self.sealed:
                     stale = self.closed or self.sent[command.number].epoch < self.epoch

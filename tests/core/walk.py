@@ -36,6 +36,7 @@ STEPS = {  # how often, relative to each other
     "leave_alone": 1.5,
     "ring": 3,
     "lie": 3,
+    "grow": 4,
     "give_back": 4,
     "fork": 2,
     "change_habits": 0.5,
@@ -58,6 +59,7 @@ def random_plan(rng: random.Random) -> Plan:
             barren_lives=rng.randint(1, 5),
             start_s=10.0,
             ticket_s=rng.choice([None, 5.0]),
+            life_bytes=1_000,
         ),
     )
 
@@ -202,6 +204,10 @@ class Walk:
             world.lie_about_lease(seat_of, life_of, lease)
         world.lie_about_epoch(seat, life, world.epoch - rng.randint(0, 2))
         world.lie_about_life(seat, life)
+
+    def _grow(self) -> None:
+        for worker in self._pick(ready=True, busy=True):
+            self.world.grow(worker)
 
     def _give_back(self) -> None:
         kept = list(self.world.slabs.kept)

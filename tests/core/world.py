@@ -14,6 +14,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.leases import Lease
 from antifreeze._core.plan import Plan, Source
+from antifreeze._core.stalls import Sight
 from antifreeze._core.tickets import Errand
 
 from .model import Model
@@ -143,6 +144,11 @@ class World(Model):
         assert wakeup is None or wakeup > self.now, "a deadline that has passed was left behind"
 
     # ---- lies -------------------------------------------------------------------------------
+
+    def grow(self, worker: Worker) -> None:
+        """Have it seen that a life holds ever more memory."""
+        for own_bytes in (100, 10_000):
+            self._feed(ev.LivesSeen((Sight(worker.seat, worker.life, 0, 0, own_bytes),)))
 
     def lie_about_parcels(self, seat: int, life: int, numbers: Iterable[int]) -> None:
         """Tell of parcels that this life was never asked for, or has brought before."""

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from .groups import group_of, run_in
 
-GROUPS = Path("/sys/fs/cgroup")
 LIMIT = 600 * 1024 * 1024
 
 CODE = """
@@ -34,32 +28,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def group() -> Iterator[Path]:
-    """Make a group of processes that may use little memory."""
-    old = GROUPS / "memory"
-    parent = old if old.is_dir() else GROUPS
-    made = parent / f"antifreeze-test-{os.getpid()}"
-    try:
-        made.mkdir()
-        limit = made / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")
-        limit.write_text(str(LIMIT))
-    except OSError as error:
-        pytest.skip(f"no group with a limit can be made here: {error}")
-    yield made
-    made.rmdir()
-
-
-def test_the_verdict_names_the_sample_and_the_figures(group: Path, tmp_path: Path) -> None:
-    script = tmp_path / "grows.py"
-    script.write_text(textwrap.dedent(CODE))
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "once")],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
-    )
+def test_the_verdict_names_the_sample_and_the_figures(tmp_path: Path) -> None:
+    with group_of(LIMIT) as group:
+        done = run_in(group, CODE, tmp_path / "grows.py", str(tmp_path / "once"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("[0, 1, 2, 3, 4, 5, 6, 7]")
     assert "was loading sample 5" in done.stderr

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from .._core.accounts import Timings
 from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
+from .._core.growth import Room
 from .._core.messages import message, record
 from .._core.stalls import Activity, Sight
 from .._core.tickets import Errand
@@ -128,6 +129,12 @@ class Backend(Protocol):
 
     def examine(self, seat: int, life: int) -> Activity | None:
         """Look at a life from outside, and leave it alone; None if nothing can be seen of it."""
+
+    def room(self) -> Room | None:
+        """Say how much memory is left, for us and everybody."""
+
+    def explain(self, seat: int, life: int) -> None:
+        """Have a life tell, when it comes to it, what may have grown in it (`Suspects`)."""
 
     def resume(self, seat: int, life: int) -> None:
         """Have a life go on that was stopped by a signal."""

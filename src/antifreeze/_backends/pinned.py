@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
+from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.tickets import Errand
 from .._transport.exceptions import pack_exception, rebuild_exception
@@ -98,6 +99,12 @@ class PinnedBackend:
 
     def examine(self, seat: int, life: int) -> Activity | None:
         return self._inner.examine(seat, life)
+
+    def room(self) -> Room | None:
+        return self._inner.room()
+
+    def explain(self, seat: int, life: int) -> None:
+        self._inner.explain(seat, life)
 
     def resume(self, seat: int, life: int) -> None:
         self._inner.resume(seat, life)

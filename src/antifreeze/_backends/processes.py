@@ -37,8 +37,9 @@ from .._core.events import (
     ProgramForked,
 )
 from .._core.faults import Ending
+from .._core.growth import Room
 from .._core.stalls import Activity, Sight
-from .._core.steps import CLEAN, OURS
+from .._core.steps import OURS
 from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
@@ -50,11 +51,11 @@ from .._transport.tickets import encode_tickets
 from .._transport.trace import Trace
 from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
-from . import evidence
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
 from .lineage import Lineage, is_ours, wish_of
 from .lines import AwayWatch, Line
+from .onlooker import Onlooker
 from .origins import (
     REAP_S,
     Born,
@@ -95,7 +96,6 @@ class ProcessBackend:
         self._closed = False
         self._one_got_going = False  # of the present parent of all lives
         self._one_delivered = False  # likewise
-        self._look_s = job.look_s  # how often a life looks at itself
         self._shortage = Shortage()
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
@@ -110,6 +110,7 @@ class ProcessBackend:
             self._origin = Templates(job, self._status, lineage)
         else:
             self._origin = Children(job, self._status, context)
+        self._onlooker = Onlooker(self._lines, self._origin, job.look_s)
         self._news_fd = self._origin.descriptor
         if self._news_fd is not None:
             self._poller.register(self._news_fd, select.POLLIN)
@@ -180,32 +181,19 @@ class ProcessBackend:
             self._origin.doubt()
 
     def look(self) -> Sequence[Sight]:
-        return [self._sight(line) for line in self._lines.values()]
+        return self._onlooker.look()
 
-    def _sight(self, line: Line) -> Sight:
-        if line.worker.pid is None and not self._origin.forks:
-            return Sight(line.seat, line.life, 0, CLEAN)
-        return Sight(line.seat, line.life, *line.status.call)
+    def room(self) -> Room | None:
+        return self._onlooker.room()
 
     def examine(self, seat: int, life: int) -> Activity | None:
-        line = self._lines.get((seat, life))
-        if line is None:
-            return None
-        pid = line.worker.pid or self._origin.pid  # not born: who is to bear it?
-        if pid is None:
-            return None
-        before = line.trace.bytes
-        seen = evidence.activity(pid, line.stack(self._look_s))
-        after = line.trace.bytes
-        own_bytes = after if after == before else -after  # it wrote meanwhile: like no other look
-        return None if seen is None else replace(seen, own_bytes=own_bytes)
+        return self._onlooker.examine(seat, life)
+
+    def explain(self, seat: int, life: int) -> None:
+        self._put(seat, life, Kind.EXPLAIN, b"")
 
     def resume(self, seat: int, life: int) -> None:
-        line = self._lines.get((seat, life))
-        pid = None if line is None else line.worker.pid or self._origin.pid
-        if pid is not None:
-            with contextlib.suppress(OSError):  # it is gone
-                os.kill(pid, signal.SIGCONT)
+        self._onlooker.resume(seat, life)
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))

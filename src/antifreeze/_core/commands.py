@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from .faults import Fault
+from .growth import Growth
 from .messages import message
 from .stalls import Stall
 from .tickets import Errand, Ticket
@@ -99,6 +100,13 @@ class ReportStall:
 
 
 @message
+class ReportGrowth:
+    """Have a life say what has grown in it, and tell the user."""
+
+    growth: Growth
+
+
+@message
 class AbandonLife:
     """Stop waiting for a life that cannot be killed; the kernel owns it now."""
 
@@ -144,6 +152,7 @@ Command = (
     | ExamineLife
     | ResumeLife
     | ReportStall
+    | ReportGrowth
     | AbandonLife
     | DropParcel
     | Deliver

@@ -9,7 +9,7 @@ from .faults import Ending, Fault, FaultKind
 from .leases import LeaseTable
 from .messages import message
 from .plan import Limits
-from .seats import EMPLOYED, Life, LifeCue, LifeState, Seat, Seats, SeatState
+from .seats import AT_WORK, Life, LifeCue, LifeState, Seat, Seats, SeatState
 from .stalls import Pulse, Stall
 from .tickets import Ticket
 
@@ -81,7 +81,7 @@ class Crew:
 
     def silent(self, seat: Seat, life: Life, now: float) -> None:
         """Give a life that closed its channel a moment to end by itself."""
-        if life.state in EMPLOYED:
+        if life.state in AT_WORK:
             self._set(DeadlineKind.SILENT, seat, life, now + self._limits.silent_s)
 
     def begin_work(self, seat: Seat, life: Life, now: float) -> None:
@@ -89,14 +89,14 @@ class Crew:
         life.working_since = now
         if self._limits.ticket_s is None:
             return
-        if life.owes and life.state is LifeState.SERVING:
+        if life.owes and life.state in AT_WORK - {LifeState.STARTING}:
             self._set(DeadlineKind.TICKET, seat, life, now + self._limits.ticket_s)
         else:
             self._clear(DeadlineKind.TICKET, seat, life)
 
     def awaits(self, life: Life) -> bool:
         """Say whether a life should be doing something."""
-        return life.state is LifeState.STARTING or (life.state is LifeState.SERVING and life.owes)
+        return life.state is LifeState.STARTING or (life.state in AT_WORK and life.owes)
 
     def orphan_tickets(self, life: Life) -> None:
         """Stop counting on what a life holds; the room stays its own until it lets go."""
@@ -106,11 +106,11 @@ class Crew:
     def stop(self, seat: Seat, now: float, out: Out) -> None:
         """Ask a life to leave; `press` gets harder if it does not."""
         life = seat.life
-        if life is None or life.state not in EMPLOYED:
+        if life is None or life.state not in AT_WORK:
             return
         # A seat whose stream is over has nothing left to do, whatever it still owes.
         idle = seat.state is SeatState.SPENT or not life.owes
-        patient = idle and life.state is LifeState.SERVING
+        patient = idle and life.state is not LifeState.STARTING
         stop_s = self._limits.stop_idle_s if patient else self._limits.stop_s
         life.move(LifeCue.STOP)
         self._clear(DeadlineKind.START, seat, life)
@@ -118,6 +118,13 @@ class Crew:
         self._clear(DeadlineKind.SILENT, seat, life)
         self._set(DeadlineKind.STOP, seat, life, now + stop_s)
         out.append(do.StopLife(seat.number, life.number))
+
+    def retire(self, seat: Seat, life: Life, now: float, out: Out) -> None:
+        """Let a life go when it has brought what it holds."""
+        if life.state is LifeState.SERVING:
+            life.move(LifeCue.RETIRE)
+        if life.state is LifeState.RETIRING and not life.owes:
+            self.stop(seat, now, out)
 
     def stop_all(self, now: float, out: Out) -> None:
         for seat in self.seats.all:

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from .faults import Ending
+from .growth import Room
 from .leases import LeaseKey
 from .messages import message
 from .stalls import Activity, Sight
@@ -126,6 +127,7 @@ class LivesSeen:
     """The answer to `LookAround`; or somebody looked by himself, while the loop was away."""
 
     sights: tuple[Sight, ...]
+    room: Room | None = None
 
 
 @message

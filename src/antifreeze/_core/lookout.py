@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import commands as do
 from . import events as ev
 from .crew import Crew, Out
 from .deadlines import DeadlineKind, Key
+from .growth import Growth, Growths
 from .ledger import Ledger
-from .plan import Limits
+from .plan import Plan, Source
 from .stalls import Stall, Stalls
 
 LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
@@ -16,11 +19,14 @@ LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
 class Lookout:
     """Ask for looks while the loop waits; report what they show. Decides nothing about tickets."""
 
-    __slots__ = ("_crew", "_ledger", "_look_s", "stalls")
+    __slots__ = ("_crew", "_ledger", "_look_s", "_may_go", "growths", "stalls")
 
-    def __init__(self, limits: Limits, crew: Crew, ledger: Ledger) -> None:
+    def __init__(self, plan: Plan, crew: Crew, ledger: Ledger) -> None:
+        limits = plan.limits
         self._look_s, self._crew, self._ledger = limits.look_s, crew, ledger
+        self._may_go = plan.source is Source.INDICES
         self.stalls = Stalls(limits)
+        self.growths = Growths(limits)
 
     def arm(self, now: float) -> None:
         """Have a look asked for in time; called when the loop begins to wait."""
@@ -41,6 +47,15 @@ class Lookout:
                 self.stalls.forget(sight.seat, sight.life)
             elif self.stalls.see(sight, now, since):
                 out.append(do.ExamineLife(sight.seat, sight.life))
+
+    def grown(self, event: ev.LivesSeen) -> list[Growth]:
+        """Give the lives that have grown too much since they began."""
+        present = [
+            (sight, self._crew.seats.present(sight.seat, sight.life)[1]) for sight in event.sights
+        ]
+        seen = [(sight, life) for sight, life in present if life is not None]
+        grown = self.growths.see(seen, event.room)
+        return grown if self._may_go else [replace(each, goes=False) for each in grown]
 
     def examined(self, event: ev.LifeExamined, now: float, since: float, out: Out) -> Stall | None:
         """Report what was seen of a life, if it is time. Gives what it must be replaced for."""

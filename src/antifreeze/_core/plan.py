@@ -54,6 +54,12 @@ class Limits:
     # A life that holds tickets and takes none up, or whose threads all wait for each other: it
     # will not get better. Long enough for a machine that swaps.
     dead_s: float = 5.0
+    # Memory of its own that a life may hold. None: what the machine has.
+    life_bytes: int | None = None
+    # When less than this share of the memory there is is left, who has grown most is let go, if by
+    # this much at least. 0: nobody is.
+    short: float = 0.1
+    grown_bytes: int = 64 * 1024 * 1024
     # Rest after the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
     rest_max_s: float = 2.0

@@ -18,6 +18,7 @@ from .tickets import Errand, Ticket
 class LifeState(State):
     STARTING = "starting"
     SERVING = "serving"
+    RETIRING = "retiring"  # brings what it holds and gets no more
     STOPPING = "stopping"  # asked to leave
     CONDEMNED = "condemned"  # being ended by force
     GONE = "gone"
@@ -25,6 +26,7 @@ class LifeState(State):
 
 class LifeCue(State):
     READY = "ready"
+    RETIRE = "retire"
     STOP = "stop"
     CONDEMN = "condemn"
     END = "end"
@@ -35,9 +37,14 @@ LIFE_TRANSITIONS: dict[tuple[LifeState, LifeCue], LifeState] = {
     (LifeState.STARTING, LifeCue.STOP): LifeState.STOPPING,
     (LifeState.STARTING, LifeCue.CONDEMN): LifeState.CONDEMNED,
     (LifeState.STARTING, LifeCue.END): LifeState.GONE,
+    (LifeState.SERVING, LifeCue.RETIRE): LifeState.RETIRING,
     (LifeState.SERVING, LifeCue.STOP): LifeState.STOPPING,
     (LifeState.SERVING, LifeCue.CONDEMN): LifeState.CONDEMNED,
     (LifeState.SERVING, LifeCue.END): LifeState.GONE,
+    (LifeState.RETIRING, LifeCue.READY): LifeState.RETIRING,
+    (LifeState.RETIRING, LifeCue.STOP): LifeState.STOPPING,
+    (LifeState.RETIRING, LifeCue.CONDEMN): LifeState.CONDEMNED,
+    (LifeState.RETIRING, LifeCue.END): LifeState.GONE,
     (LifeState.STOPPING, LifeCue.READY): LifeState.STOPPING,  # the two crossed on their way
     (LifeState.STOPPING, LifeCue.CONDEMN): LifeState.CONDEMNED,
     (LifeState.STOPPING, LifeCue.END): LifeState.GONE,
@@ -80,8 +87,9 @@ SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
 
 NEVER = -1  # epochs are counted from 0
 MAY_LOAD = frozenset({SeatState.OPEN, SeatState.RESTING})
-LIVE = frozenset({LifeState.STARTING, LifeState.SERVING, LifeState.STOPPING, LifeState.CONDEMNED})
 EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
+AT_WORK = EMPLOYED | {LifeState.RETIRING}  # are counted on for the tickets they hold
+LIVE = AT_WORK | {LifeState.STOPPING, LifeState.CONDEMNED}
 
 
 @record

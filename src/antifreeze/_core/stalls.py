@@ -50,6 +50,7 @@ class Sight:
     life: int
     ticket: int  # its number; 0: none
     step: int
+    own_bytes: int = 0  # of memory that is its own; 0: nobody knows
 
 
 @frozen

@@ -25,7 +25,7 @@ from .lookout import Lookout
 from .pace import Pace
 from .plan import Plan, Tenure
 from .recovery import Recovery
-from .seats import EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
+from .seats import AT_WORK, EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
 from .stalls import Stall
 from .states import Loop, Run, Sampling
@@ -61,7 +61,7 @@ class Supervisor:
         self._asked_at = 0.0
         self.faults = FaultLog()
         self._recovery = Recovery(plan, self._seats, self._ledger, self._pace, self.faults)
-        self._lookout = Lookout(plan.limits, self._crew, self._ledger)
+        self._lookout = Lookout(plan, self._crew, self._ledger)
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
@@ -146,6 +146,8 @@ class Supervisor:
                 self._crew.start(seat, now, out)
             elif life.state in EMPLOYED:
                 out.append(do.BeginEpoch(seat.number, life.number, event.epoch))
+            elif life.state is LifeState.RETIRING:
+                self._crew.stop(seat, now, out)
         self._go_on(now, out)
 
     def _on_loop_asked(self, event: ev.LoopAsked, now: float, out: Out) -> None:
@@ -289,8 +291,10 @@ class Supervisor:
         self, seat: Seat, life: Life, event: ev.ParcelsArrived, now: float, out: Out
     ) -> None:
         """See to it that a life that brought something has its next task, and the right pace."""
-        if life.state in EMPLOYED:
+        if life.state in AT_WORK:
             self._crew.begin_work(seat, life, now)
+        if life.state is LifeState.RETIRING:
+            self._crew.retire(seat, life, now, out)
         if seat.state is SeatState.SPENT and self.plan.tenure is Tenure.EPOCH:
             self._crew.stop(seat, now, out)
         if event.outcome is not ev.Outcome.LOADED:
@@ -350,7 +354,7 @@ class Supervisor:
 
     def _on_epoch_begun(self, event: ev.EpochBegun, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
-        if life is None or life.state not in EMPLOYED or event.epoch != self._epoch:
+        if life is None or life.state not in AT_WORK or event.epoch != self._epoch:
             return
         life.epoch = event.epoch
         seat.failed_starts = 0
@@ -364,7 +368,7 @@ class Supervisor:
         self._lookout.stalls.forget(event.seat, event.life)
         loss = self._crew.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
-            if loss.was in EMPLOYED:
+            if loss.was in AT_WORK:
                 self._recover(loss)
             self._staff(seat, now, out)
         self._go_on(now, out)
@@ -448,7 +452,7 @@ class Supervisor:
 
     def _replace(self, seat: Seat, now: float, out: Out, stall: Stall | None = None) -> None:
         """Condemn the life of a seat and go on without waiting for its end."""
-        if seat.life is None or seat.life.state not in EMPLOYED:
+        if seat.life is None or seat.life.state not in AT_WORK:
             return
         self._lookout.stalls.forget(seat.number, seat.life.number)
         loss = self._crew.condemn(seat, seat.life, now, out, stall)
@@ -459,6 +463,11 @@ class Supervisor:
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
         since = self._asked_at if self._loop is Loop.WAITING else None
         self._lookout.seen(event, now, since, out)
+        for growth in self._lookout.grown(event):
+            out.append(do.ReportGrowth(growth))
+            seat = self._seats.all[growth.seat]
+            if growth.goes and seat.life is not None:
+                self._crew.retire(seat, seat.life, now, out)
 
     def _on_life_examined(self, event: ev.LifeExamined, now: float, out: Out) -> None:
         if self._loop is Loop.WAITING:

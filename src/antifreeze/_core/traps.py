@@ -38,6 +38,22 @@ class Changed:
 
 
 @frozen
+class Suspect:
+    """Something of the user's in a worker that holds much."""
+
+    path: str  # "dataset.cache"
+    items: int
+    bytes: int = 0  # about; 0: nobody knows
+
+
+@frozen
+class Suspects:
+    """What may have grown in a worker: the largest first."""
+
+    found: tuple[Suspect, ...]
+
+
+@frozen
 class SampleFailed:
     """A sample failed, and a policy says what becomes of it."""
 
@@ -51,7 +67,7 @@ class SampleFailed:
     position: int | None = None
 
 
-Observation = FirstBatch | StreamEnded | Changed | SampleFailed
+Observation = FirstBatch | StreamEnded | Changed | Suspects | SampleFailed
 
 SHOWN = 3  # attributes in one warning
 
@@ -87,7 +103,7 @@ class Traps:
                 self._look_at_dropped()
             case Changed(attributes=attributes):
                 self._tell("changed there", changed_in_workers(attributes))
-            case SampleFailed():
+            case SampleFailed() | Suspects():
                 pass  # no trap: kept elsewhere
 
     def changed_here(self, attributes: tuple[str, ...]) -> None:

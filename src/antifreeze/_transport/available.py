@@ -18,6 +18,7 @@ class Available:
 
     bytes: int
     source: str  # "free in this machine", "left of the 64 MB this container may use"
+    of: int = 0  # bytes in all; 0: nobody knows
 
 
 def available() -> Available:
@@ -36,9 +37,12 @@ def in_words(size: float) -> str:
 
 def _limits() -> Iterator[Available]:
     yield Available(_UNLIMITED, "without any limit known")
+    total = 0
     for line in _read(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemTotal:"):
+            total = int(line.split()[1]) * 1024
         if line.startswith("MemAvailable:"):
-            yield Available(int(line.split()[1]) * 1024, "available in this machine")
+            yield Available(int(line.split()[1]) * 1024, "available in this machine", total)
     largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if largest != resource.RLIM_INFINITY:
         yield Available(largest, "available to one file of this process (RLIMIT_FSIZE)")
@@ -84,7 +88,7 @@ def _group(limit: Path, usage: Path, stat: Path) -> Iterator[Available]:
         if line.startswith(("inactive_file ", "active_file ")):  # the kernel gives these back
             reclaimable += int(line.split()[1])
     left = max(0, most - used + reclaimable)
-    yield Available(left, f"available of the {in_words(most)} this container may use")
+    yield Available(left, f"available of the {in_words(most)} this container may use", most)
 
 
 def _number(path: Path) -> int | None:

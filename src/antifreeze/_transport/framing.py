@@ -25,6 +25,7 @@ class Kind(IntEnum):
     TICKETS = 1
     BEGIN_EPOCH = 2
     STOP = 3
+    EXPLAIN = 4  # what has grown in you?
     # from a worker
     READY = 16
     EPOCH_BEGUN = 17
@@ -32,6 +33,8 @@ class Kind(IntEnum):
     NOTICED = 19
 
 
+# What makes the tickets before it void.
+OVERTAKES = frozenset({Kind.BEGIN_EPOCH, Kind.STOP})
 _KINDS = {int(kind): kind for kind in Kind}
 
 

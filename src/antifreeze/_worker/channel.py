@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
+from .._transport.framing import CHUNK, OVERTAKES, Frame, FrameReader, Kind, prefix
 
 JOINED = 1024 * 1024  # bytes; a longer message is sent piece by piece
 
@@ -53,11 +53,11 @@ class Channel:
             self._read()
         newest = 0
         for place, frame in enumerate(self._inbox):
-            if frame.kind is not Kind.TICKETS:
+            if frame.kind in OVERTAKES:
                 newest = place
         for _ in range(newest):
             self._inbox.popleft()
-        return bool(self._inbox) and self._inbox[0].kind is not Kind.TICKETS
+        return bool(self._inbox) and self._inbox[0].kind in OVERTAKES
 
     def say(self, kind: Kind, body: Any = None) -> None:
         self.send(kind, pickle.dumps(body, protocol=5))

@@ -15,6 +15,7 @@ from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS
+from .._core.traps import Suspects
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
@@ -48,6 +49,8 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
             brief = pickle.loads(body)
             desk.open(brief, first=False)
             channel.say(Kind.EPOCH_BEGUN, brief.epoch)
+        elif kind is Kind.EXPLAIN:
+            desk.explain_growth()
         elif kind is Kind.TICKETS:
             tasks = decode_tickets(body)
             if len(tasks) > 1:
@@ -182,6 +185,15 @@ class Desk:
         """Tell what the epoch has left in the dataset of this process."""
         if self._were is not None:
             self._outbox.tell(self._were.grown(self._spec.job.dataset))
+
+    def explain_growth(self) -> None:
+        """Tell what has grown in this process, as far as it can be seen."""
+        from .suspects import suspects  # few workers ever need it
+
+        job = self._spec.job
+        self._outbox.tell(
+            Suspects(suspects(("dataset", job.dataset), ("collate_fn", job.collate_fn)))
+        )
 
     def _refuse(self, task: Task, begun_at: float) -> None:
         timings = Timings(begun_at=begun_at, sealed_at=monotonic())

@@ -28,6 +28,7 @@ from .._core.events import (
     ProgramForked,
 )
 from .._core.faults import Ending
+from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
@@ -123,6 +124,12 @@ class SimulatedBackend:
     def examine(self, seat: int, life: int) -> Activity | None:
         """See nothing move: who takes long here hangs."""
         return Activity()
+
+    def room(self) -> Room | None:
+        return None
+
+    def explain(self, seat: int, life: int) -> None:
+        pass
 
     def resume(self, seat: int, life: int) -> None:
         pass

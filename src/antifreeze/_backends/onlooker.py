@@ -1,0 +1,77 @@
+"""Looking at lives from outside: what they say they do, what the kernel says, what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .._core.growth import Room
+from .._core.stalls import Activity, Sight
+from .._core.steps import CLEAN
+from .._transport.available import available
+from . import evidence
+from .lines import Line
+from .origins import Origin
+
+PAGE = resource.getpagesize()
+
+
+class Onlooker:
+    """Look at the lives of one backend; never wait for them, and leave them alone."""
+
+    def __init__(
+        self, lines: Mapping[tuple[int, int], Line], origin: Origin, look_s: float
+    ) -> None:
+        """`look_s`: how often a life looks at itself."""
+        self._lines, self._origin, self._look_s = lines, origin, look_s
+
+    def look(self) -> Sequence[Sight]:
+        return [self._sight(line) for line in self._lines.values()]
+
+    def _sight(self, line: Line) -> Sight:
+        pid = line.worker.pid
+        if pid is None and not self._origin.forks:
+            return Sight(line.seat, line.life, 0, CLEAN)
+        return Sight(line.seat, line.life, *line.status.call, 0 if pid is None else own_bytes(pid))
+
+    def room(self) -> Room | None:
+        left = available()
+        return Room(left.bytes, left.of, left.source) if left.of else None
+
+    def examine(self, seat: int, life: int) -> Activity | None:
+        line = self._lines.get((seat, life))
+        if line is None:
+            return None
+        pid = self._who_acts(line)
+        if pid is None:
+            return None
+        before = line.trace.bytes
+        seen = evidence.activity(pid, line.stack(self._look_s))
+        after = line.trace.bytes
+        own = after if after == before else -after  # it wrote meanwhile: like no other look
+        return None if seen is None else replace(seen, own_bytes=own)
+
+    def resume(self, seat: int, life: int) -> None:
+        line = self._lines.get((seat, life))
+        pid = None if line is None else self._who_acts(line)
+        if pid is not None:
+            with contextlib.suppress(OSError):  # it is gone
+                os.kill(pid, signal.SIGCONT)
+
+    def _who_acts(self, line: Line) -> int | None:
+        """Give the process of a life; if it is not born, the one that is to bear it."""
+        return line.worker.pid or self._origin.pid
+
+
+def own_bytes(pid: int) -> int:
+    """Say how much memory a process has that is no file's and not shared; 0 if nobody knows."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared, *_ = file.read().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * PAGE

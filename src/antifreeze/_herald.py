@@ -1,0 +1,83 @@
+"""What the user is told while a loader works: faults, stalls, growth; and names for all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from . import _growth_told, _stalls_told
+from ._backends.base import Backend
+from ._core import commands as do
+from ._core.faults import Fault
+from ._core.growth import Growth
+from ._core.supervisor import Supervisor
+from ._core.traps import Observation, SampleFailed, Suspect, Suspects, Traps
+from ._faults_kept import FaultBook
+from ._transport.words import shown
+
+logger = logging.getLogger("antifreeze")
+
+Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
+
+
+class Herald:
+    """Tell what one driver's supervisor and workers have to say. By whoever holds its lock."""
+
+    def __init__(
+        self, supervisor: Supervisor, backend: Backend, traps: Traps, book: FaultBook, sift: Sift
+    ) -> None:
+        """`sift` leaves of what workers hold what they have not held from the beginning."""
+        self._supervisor, self._backend = supervisor, backend
+        self._traps, self._book, self._sift = traps, book, sift
+        self._faults_told = 0
+        self._grown: dict[int, Growth] = {}  # by seat; until its life has said what it holds
+
+    def noticed(self, seat: int, seen: Observation) -> None:
+        """Take what a worker has noticed."""
+        match seen:
+            case SampleFailed():
+                self._book.note_sample(seen, seat)
+            case Suspects(found=found):
+                self._tell_growth(seat, self._sift(found))
+            case _:
+                self._traps.notice(seat, seen)
+
+    def tell_faults(self, *, quiet: bool) -> None:
+        """Have each worker that was lost kept and logged: nobody should have to guess."""
+        faults = self._supervisor.faults
+        if faults.seen == self._faults_told:
+            return
+        new, self._faults_told = faults.seen - self._faults_told, faults.seen
+        for fault in list(faults.latest)[-new:]:
+            self._book.note_core(fault, self.label(fault), quiet=quiet)
+
+    def tell_stall(self, command: do.ReportStall) -> None:
+        stall = command.stall
+        label = self._backend.label(stall.seat, stall.life)
+        _stalls_told.tell(stall, command.ticket, label, self._supervisor.plan.limits)
+
+    def expect_suspects(self, growth: Growth) -> None:
+        """Keep what is known of a life that has grown until it says what has grown in it."""
+        self._grown[growth.seat] = growth
+
+    def _tell_growth(self, seat: int, found: tuple[Suspect, ...]) -> None:
+        growth = self._grown.pop(seat, None)
+        if growth is not None:
+            label = self._backend.label(seat, growth.life)
+            line = _growth_told.line(growth, found, label, self._supervisor.plan.limits)
+            self._book.note_growth(growth, line)
+
+    def label(self, fault: Fault) -> str:
+        """Name the worker of a fault."""
+        if fault.seat is None or fault.life is None:
+            return "pid unknown"
+        return self._backend.label(fault.seat, fault.life)
+
+    def sent_as(self, number: int) -> str:
+        """Say from the story which samples a ticket's batch holds, and who loaded it."""
+        sent = self._supervisor.story.sent(number)
+        if sent is None:
+            return "a batch"
+        seat, life, ticket = sent
+        batch = f"batch {ticket.position} (samples {shown(ticket.indices)})"
+        return f"{batch}, loaded by worker {seat} ({self._backend.label(seat, life)})"
