@@ -8,6 +8,10 @@ import socket
 SWITCH = "ANTIFREEZE"  # environment variable; "off" gives torch's own loader back
 
 
+# This process runs the program's script a second time, to have what is in it (see `own_code`).
+runs_script_again = False
+
+
 def switched_off() -> bool:
     return os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}
 

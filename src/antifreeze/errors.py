@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
-from ._core.stalls import Stall
+from ._core.stalls import Pulse, Stall
 from ._core.steps import COLLATE, index_at
 from ._transport.available import Available, in_words
 from ._transport.words import shown
@@ -217,7 +217,26 @@ def _hung(fault: Fault, label: str, did: str) -> str:
         f"{who} hung for {stall.seconds:.3g} s: {doing} was {state}.",
         did=did,
         stack=_stalls_told.lines(stall.activity.stack),
-        remedy="a larger sample_timeout, if your code can be this slow; else look at that line",
+        cause=_cause_of_deadlock(stall),
+        remedy=_remedy_for(stall),
+    )
+
+
+def _cause_of_deadlock(stall: Stall) -> str:
+    if stall.pulse is not Pulse.DEADLOCKED:
+        return ""
+    return (
+        "it was forked while another thread held the lock, or waits for threads (a pool, an event"
+        " loop) that a fork does not take along"
+    )
+
+
+def _remedy_for(stall: Stall) -> str:
+    if stall.pulse is not Pulse.DEADLOCKED:
+        return "a larger sample_timeout, if your code can be this slow; else look at that line"
+    return (
+        "have each worker make its own: self.pool = antifreeze.per_worker(make_it), and self.pool()"
+        ' where it is used; or multiprocessing_context="spawn"'
     )
 
 

@@ -30,6 +30,7 @@ from torch.utils.data.dataloader import (
 )
 from torch.utils.data.graph_settings import apply_sharding
 
+from . import _platform
 from ._backends.base import Backend
 from ._core.descent import Descent
 from ._core.pace import LONGEST
@@ -64,6 +65,11 @@ LOOK_S = 1.0  # between two looks at workers that keep the loop waiting
 WITNESS_S = 2.0  # between two looks of a worker at itself
 SHORTEST_LOOK_S = 0.02
 
+UNGUARDED = (
+    "this script loops over a DataLoader while it is run a second time, in the process that its"
+    " workers come from (spawn, forkserver): put what it does under `if __name__ == '__main__':`"
+)
+
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 _iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
@@ -76,6 +82,8 @@ class LoaderIterator(_BaseDataLoaderIter):
     """One loop over a loader. Looks like torch's iterators where others look at them."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
+        if _platform.runs_script_again:
+            raise RuntimeError(UNGUARDED)
         super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
         if self._num_workers == 0:
             if isinstance(self._dataset, IterDataPipe | MapDataPipe):

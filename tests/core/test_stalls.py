@@ -109,7 +109,9 @@ def test_what_reads_moves() -> None:
 
 def test_what_spins_on_one_stack_is_ended_after_half_an_hour() -> None:
     it = Watched(activity=lambda now: Activity(cpu_s=now, stack=LINE)).run(2_000.0)
-    assert {pulse for _, pulse in it.reports()} == {Pulse.SPINNING}
+    first, *later = [pulse for _, pulse in it.reports()]
+    assert first is Pulse.MOVING  # a hot line looks the same, for a while
+    assert set(later) == {Pulse.SPINNING}
     assert it.killed_at()[0] == 1802.0
 
 
@@ -132,6 +134,20 @@ def test_a_first_stack_is_no_movement() -> None:
 def test_another_sample_is_progress() -> None:
     it = Watched(sight=lambda now: Sight(0, 1, 1, SAMPLE + int(now) // 5)).run(300.0)
     assert it.done == []
+
+
+def test_a_deadlock_that_comes_again_is_not_waited_for_as_long() -> None:
+    it = Watched(activity=lambda now: Activity(deadlock="a b"))
+    it.run(8.0)
+    stalls = it.script.sup._lookout.stalls
+    assert len(it.killed_at()) == 1
+    stalls.see(Sight(0, 2, 1, SAMPLE), 10.0, 8.0)
+    ends = []
+    for now in (11.0, 12.0, 13.0):
+        advice = stalls.examined((0, 2), Activity(deadlock="a b"), now, 8.0)
+        assert advice is not None
+        ends.append(advice.replace)
+    assert ends == [False, False, True]
 
 
 def test_a_deadlock_is_not_waited_for_and_where_it_comes_from_is_doubted() -> None:

@@ -5,7 +5,8 @@
    grow there: it lies in memory that all workers map.)
 2. What lies in a file (memory maps, of numpy, torch or `mmap`) is mapped anew, not copied; a file
    that is open for reading is opened anew, at its position.
-3. A lock of threads arrives free: those who hold it are not there.
+3. A lock of threads arrives free, a thread pool that has nothing to do arrives without threads:
+   they, and those who hold the lock, are not there.
 4. Everything else that would arrive as something else raises Unsendable.
 """
 
@@ -19,10 +20,12 @@ import mmap
 import os
 import pickle
 import stat
+import struct
 import sys
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import synchronize
 from typing import Any
 
@@ -63,6 +66,9 @@ def ways() -> dict[type, Callable[[Any], Any]]:
         **dict.fromkeys(_SEMAPHORES, _semaphore),
         _thread.LockType: lambda lock: (threading.Lock, ()),
         _thread.RLock: lambda lock: (threading.RLock, ()),
+        threading.local: lambda local: (_local, (dict(vars(local)),)),
+        ThreadPoolExecutor: _executor,
+        struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     }
     if (numpy := numpy_if_there()) is not None:
         found[numpy.ndarray] = memory.array
@@ -340,6 +346,31 @@ def _semaphore(lock: Any) -> Any:
     if getattr(lock, "_is_fork_ctx", False):
         raise Unsendable("it can only be inherited")
     return lock.__reduce_ex__(5)
+
+
+def _local(of_this_thread: dict[str, Any]) -> threading.local:
+    local = threading.local()
+    vars(local).update(of_this_thread)
+    return local
+
+
+def _executor(pool: Any) -> Any:
+    try:
+        idle = not pool._work_queue.qsize() and pool._idle_semaphore._value >= len(pool._threads)
+        made = (pool._max_workers, pool._thread_name_prefix, pool._initializer, pool._initargs)
+        shut = pool._shutdown
+    except AttributeError:  # another Python's
+        raise Unsendable("a thread pool") from None
+    if not idle:
+        raise Unsendable("a thread pool at work")
+    return _make_executor, (made, shut)
+
+
+def _make_executor(made: tuple[Any, ...], shut: bool) -> ThreadPoolExecutor:
+    pool = ThreadPoolExecutor(*made)
+    if shut:
+        pool.shutdown()
+    return pool
 
 
 def _library(library: Any) -> Any:

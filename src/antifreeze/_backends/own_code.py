@@ -7,6 +7,9 @@
 2. Functions of one module have one dict of globals there, too: that of a stand-in for the module,
    under its name in `sys.modules`. What of it was not sent is imported when it is asked for.
 3. Libraries are imported: they are what they were.
+4. Where the user wants a clean process, and a module holds what cannot be sent, everything is found
+   by name, as torch's workers do: modules are imported, and the script is run once more, not as
+   `__main__` (`Script`).
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ import os
 import site
 import sys
 from collections.abc import Callable
+from multiprocessing import spawn
 from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
+
+from .. import _platform
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
 _TOLD = ("__package__", "__name__", "__path__", "__file__")
@@ -149,6 +155,16 @@ class _Globals(dict[str, Any]):
         return (_own_globals, (self._names,)) if self._own else (_globals, (self._names[-1][0],))
 
 
+class Script:
+    """The program's script; where it is unpickled, it has been run, but for what it guards."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        return run_script, (None if spec is None else spec.name, path and os.path.abspath(path))
+
+
 # ---- in the clean process ------------------------------------------------------------------------
 
 
@@ -194,6 +210,19 @@ def stand_in(names: Names) -> ModuleType:
         outer = module
     assert outer is not None
     return outer
+
+
+def run_script(name: str | None, path: str | None) -> None:
+    """Run the program's script as multiprocessing does for a process it has spawned."""
+    _platform.runs_script_again = True
+    sys.modules["__main__"] = ModuleType("__main__")  # else it would seem to have been run
+    try:
+        if name is not None:
+            spawn._fixup_main_from_name(name)  # type: ignore[attr-defined]
+        elif path is not None:
+            spawn._fixup_main_from_path(path)  # type: ignore[attr-defined]
+    finally:
+        _platform.runs_script_again = False
 
 
 def install(sent: list[tuple[Names, str, Any]]) -> None:

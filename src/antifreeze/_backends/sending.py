@@ -97,6 +97,19 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
     Raises TransportFailed with the path to what cannot be sent of the job, Unsendable for the
     circumstances, CostsTooMuch, or MemoryShort.
     """
+    try:
+        return _pack(circumstances, terms, job, bounds)
+    except TransportFailed:
+        if bounds is not UNBOUNDED:
+            raise  # there is another way, and it is more faithful
+        with contextlib.suppress(TransportFailed):
+            return _pack(circumstances, terms, job, bounds, imports=True)
+        raise
+
+
+def _pack(
+    circumstances: Any, terms: Any, job: Job, bounds: Bounds, *, imports: bool = False
+) -> Payload:
     began = monotonic()
     stream, carrier = _Stream(bounds), _Carrier()
     context.set_spawning_popen(carrier)  # type: ignore[arg-type]
@@ -116,8 +129,10 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
                 f" {why}"
             ) from error
         pickler.dump(terms)
+        if imports:
+            pickler.go_by_names()
         try:
-            pickler.dump(job)
+            pickler.dump(_Led(own_code.Script(), job) if imports else job)
         except CostsTooMuch:
             raise
         except Exception as error:
@@ -128,6 +143,20 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
         context.set_spawning_popen(None)
     memory, size = stream.lay_out()
     return Payload(memory, carrier.riders, size, monotonic() - began)
+
+
+class _Led:
+    """Stands for a thing, and for one before it that is unpickled first."""
+
+    def __init__(self, leader: Any, thing: Any) -> None:
+        self._both = leader, thing
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _second, self._both
+
+
+def _second(leader: Any, thing: Any) -> Any:
+    return thing
 
 
 class Unpacking:
@@ -273,6 +302,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._code = OwnCode(self.globals_ref)
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
+
+    def go_by_names(self) -> None:
+        """Have the other process import the program's modules, and run its script, from now on."""
+        self._imports = True
+        del self.dispatch_table[ModuleType]
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType | _Remembering):

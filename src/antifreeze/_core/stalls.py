@@ -28,6 +28,9 @@ QUIET_S = 60.0
 PAUSE_S = 10.0  # without a look: the whole program stood still, and nobody is to blame for that
 CPU_S = 0.02  # a thread that sleeps and looks, as our own do, uses less between two looks
 MOVED_S = 5.0  # what moves does something in this time; stacks come every two seconds
+# On one unchanged stack, at every look: a loop in Python is found on its hottest line now and then.
+SPUN_S = 30.0
+AGAIN_S = 1.5  # for a deadlock that comes again: a new worker did not help
 
 
 LONG_S = 3600.0
@@ -128,6 +131,7 @@ class Stalls:
         self._limits = limits
         self._calls: dict[tuple[int, int], _Call] = {}
         self._looked_at = 0.0
+        self._deadlocked = False  # one was ended for that
         self._quiet_s, self._quiet_until = QUIET_S, 0.0
 
     def begin(self, now: float, lives: Collection[tuple[int, int]]) -> None:
@@ -172,7 +176,9 @@ class Stalls:
         resume = pulse is Pulse.STOPPED and lasts_s >= RESUMED_S and not call.resumed
         call.resumed = call.resumed or resume
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
-        return Advice(stall, report, resume, self._must_go(call, stall, now))
+        goes = self._must_go(call, stall, now)
+        self._deadlocked = self._deadlocked or (goes and pulse is Pulse.DEADLOCKED)
+        return Advice(stall, report, resume, goes)
 
     def forget(self, seat: int, life: int) -> None:
         self._calls.pop((seat, life), None)
@@ -216,7 +222,7 @@ class Stalls:
         if not call.moves or now - call.moved_at >= MOVED_S:
             locked = activity.deadlock and now > call.locked_at
             return Pulse.DEADLOCKED if locked else Pulse.STUCK
-        if call.spins and activity.stack and now - call.turned_at >= MOVED_S:
+        if call.spins and activity.stack and now - call.turned_at >= SPUN_S:
             return Pulse.SPINNING
         return Pulse.MOVING
 
@@ -229,7 +235,8 @@ class Stalls:
         if call.step == OURS:
             return stall.still_s >= limits.dead_s
         if stall.pulse is Pulse.DEADLOCKED:
-            return now - max(call.locked_at, call.moved_at) >= limits.dead_s
+            locked_s = now - max(call.locked_at, call.moved_at)
+            return locked_s >= (AGAIN_S if self._deadlocked else limits.dead_s)
         if stall.still_s >= limits.still_s:
             return True
         spun_s = now - call.turned_at if stall.pulse is Pulse.SPINNING else 0.0

@@ -1,0 +1,92 @@
+"""What a clean process cannot be sent, and finds by name as torch's workers do; pools made anew."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from antifreeze import DataLoader
+
+LAYOUT = struct.Struct("<q")
+LOCAL = threading.local()
+LOCAL.factor = 3
+
+
+class Pooled:
+    """Asks a thread pool that it has used before."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(2)
+        self.pool.submit(int, 1).result()
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        (packed,) = LAYOUT.unpack(LAYOUT.pack(index))
+        return int(self.pool.submit(int, packed).result()) * int(LOCAL.factor)
+
+
+@pytest.mark.parametrize("context", [None, "spawn", "forkserver"])
+def test_a_pool_arrives_without_threads_and_works(context: str | None) -> None:
+    dataset = Pooled()
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context=context)
+    assert [batch.tolist() for batch in loader] == [[0, 3, 6, 9], [12, 15, 18, 21]]
+    dataset.pool.shutdown()
+
+
+MODULE = """
+    import weakref
+    class Thing: pass
+    THING = Thing()
+    REFERENCE = weakref.ref(THING)  # cannot be pickled
+    class Rows:
+        def __len__(self):
+            return 4
+        def __getitem__(self, index):
+            assert REFERENCE() is THING
+            return index
+"""
+
+
+def _run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    (folder / "rows.py").write_text(textwrap.dedent(MODULE))
+    (folder / "script.py").write_text(textwrap.dedent(script))
+    return subprocess.run(
+        [sys.executable, str(folder / "script.py")], capture_output=True, text=True, timeout=120
+    )
+
+
+GUARDED = """
+    from antifreeze import DataLoader
+    %s
+    if __name__ == "__main__":
+        loader = DataLoader(Rows(), batch_size=2, num_workers=1, multiprocessing_context="spawn")
+        print([batch.tolist() for batch in loader])
+"""
+
+
+def test_a_module_that_cannot_be_sent_is_imported(tmp_path: Path) -> None:
+    done = _run(tmp_path, GUARDED % "from rows import Rows")
+    assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
+
+
+def test_a_script_that_cannot_be_sent_is_run_but_for_what_it_guards(tmp_path: Path) -> None:
+    done = _run(tmp_path, GUARDED % textwrap.indent(textwrap.dedent(MODULE), "    ").strip())
+    assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    script = (GUARDED % textwrap.indent(textwrap.dedent(MODULE), "    ").strip()).replace(
+        'if __name__ == "__main__":', "if True:"
+    )
+    done = _run(tmp_path, script)
+    assert done.returncode == 1
+    assert "put what it does under `if __name__ == '__main__':`" in done.stderr
