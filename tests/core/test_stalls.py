@@ -22,7 +22,7 @@ from antifreeze._core.steps import (
     is_of_user,
 )
 
-from .script import ASK, RING, Script
+from .script import ASK, CLOSE, KILLED, RING, Script
 
 LIMITS = Limits(look_s=1.0)
 LINE = (StackLine("data.py", 7, "__getitem__"),)
@@ -270,6 +270,13 @@ def test_a_stream_that_hangs_is_lost_with_what_was_seen() -> None:
     (raised,) = [what for _, what in it.done if isinstance(what, do.RaiseFault)]
     assert raised.fault.kind is FaultKind.STREAM_LOST
     assert raised.fault.stall is not None and raised.fault.stall.activity.stack == LINE
+
+
+def test_after_a_close_there_is_no_further_look() -> None:
+    script = Watched().script
+    script.perform(CLOSE)
+    script.perform(ev.LifeEnded(0, 1, KILLED))
+    assert script.sup.next_wakeup() is None
 
 
 def test_what_is_late_or_unknown_is_ignored() -> None:

@@ -33,6 +33,11 @@ class Lookout:
         if self._look_s is not None and not self._crew.deadlines.has(LOOK_KEY):
             self._crew.deadlines.set(LOOK_KEY, now + self._look_s)
 
+    def rest(self) -> None:
+        """Ask for no further look: nobody will wait any more."""
+        self._crew.deadlines.clear(LOOK_KEY)
+        self.stalls.forget_all()
+
     def look(self, now: float, out: Out) -> None:
         """Ask for a look now, and for the next one in time."""
         self.arm(now)

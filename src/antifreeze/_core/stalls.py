@@ -183,6 +183,9 @@ class Stalls:
     def forget(self, seat: int, life: int) -> None:
         self._calls.pop((seat, life), None)
 
+    def forget_all(self) -> None:
+        self._calls.clear()
+
     def _is_due(self, call: _Call, pulse: Pulse, now: float, waited_s: float) -> bool:
         """Say whether it is time for a report, the first or a further one."""
         due = sum(waited_s >= at for at in REPORTED_S)

@@ -171,6 +171,7 @@ class Supervisor:
         self._run = Run.CLOSED
         self._forget_epoch(out)
         self._loop_leaves()
+        self._lookout.rest()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.CLOSE)
             self._crew.no_more_rest(seat)
