@@ -1,0 +1,475 @@
+"""Whole epochs of faults through the real supervisor, on virtual time, from a seed.
+
+One seed is one loader: its plan, the pace of its workers, two epochs with at least five faults
+each, and its close. Everything is drawn from one generator, so a seed that fails fails again
+(`replay.py`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from antifreeze._core import commands as do
+from antifreeze._core import events as ev
+from antifreeze._core.faults import Ending
+from antifreeze._core.leases import LeaseKey
+from antifreeze._core.pace import BUNDLE_S
+from antifreeze._core.plan import Limits, Plan, Source, Tenure
+from antifreeze._core.reorder import Order
+from antifreeze._core.stalls import Sight
+from antifreeze._core.steps import OURS, SAMPLE
+from antifreeze._core.story import KEPT
+from antifreeze._core.supervisor import Supervisor
+from antifreeze._core.tickets import Errand
+
+from .books import BATCH, Books, Broken, expect
+from .lives import Mood, Worker
+from .trouble import SPARED, Trouble
+
+SEATS = 4
+EPOCHS = 2  # of a loader
+TICKETS = 50  # an epoch, at least
+# Of an epoch; a long hang with a look a second takes a tenth of it.
+MOST_EVENTS = 20_000
+KILLED, LEFT = Ending(signal=9), Ending(exit_code=0)
+ASK, RANG, AWAY = ev.LoopAsked(), ev.ClockRang(), ev.LoopLeft()
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one epoch came to."""
+
+    tickets: int
+    faults: tuple[str, ...]
+    events: int
+    virtual_s: float
+    whole: bool  # it was not broken off, and no fault ended the run
+
+
+def plan_of(dice: random.Random) -> Plan:
+    """Choose a loader. Its patience is short: what takes half an hour takes half a minute here."""
+    watched = dice.random() < 0.9
+    return Plan(
+        seats=SEATS,
+        window=dice.choice((4, 8, 8, 12)),
+        order=dice.choice(list(Order)),
+        source=Source.STREAMS if dice.random() < 0.3 else Source.INDICES,
+        longest_bundle=dice.choice((1, 1, 4, 64)),
+        tenure=dice.choice(list(Tenure)),
+        timeout_s=dice.choice((0.0, 0.0, 4.0)),
+        spares=dice.random() < 0.5,
+        limits=Limits(
+            attempts=dice.choice((1, 2, 2)),
+            spared=SPARED,
+            start_s=10.0,
+            look_s=dice.choice((1.0, 2.0)) if watched else None,
+            call_s=dice.choice((None, None, 6.0)),
+            still_s=12.0,
+            spin_s=20.0,
+        ),
+    )
+
+
+class Simulation:
+    """One loader: its supervisor, its workers, its loop and its clock."""
+
+    def __init__(
+        self,
+        seed: int,
+        make: Callable[..., Supervisor] = Supervisor,
+        *,
+        checked: bool = False,
+        story_limit: int | None = KEPT,
+    ) -> None:
+        self.dice = random.Random(seed)
+        self.plan = plan_of(self.dice)
+        self.now = 1000.0
+        self.checked = checked  # after every event
+        self.books = Books(self.plan)
+        self.sup = make(self.plan, story_limit=story_limit)
+        self.workers: dict[tuple[int, int], Worker] = {}
+        self.departed: list[Worker] = []
+        self.waiting = False  # the loop is inside `next`
+        self.running = False  # it has not heard of the end of its epoch
+        self.closing = False
+        self.events = 0
+        # As with real processes, what happens while the loop is away is told when it asks.
+        self.told_at_once = self.dice.random() < 0.3
+        self.tiny = self.plan.longest_bundle > 1 and self.dice.random() < 0.7  # batches
+        if self.tiny and self.dice.random() < 0.5:  # as an epoch before has left it
+            self.sup._pace.tickets = min(8, self.plan.longest_bundle)
+            self.sup._pace._each_s = BUNDLE_S / 8
+        self.think_s = self.dice.choice((0.0, 0.0, 0.01))
+        self.looks_back = self.dice.choice((0, 1, 2, 100))  # batches the loop holds on to
+        self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._serial = 0
+        self._notices: list[ev.Event] = []
+        self._sampler_says: ev.Event | None = None
+        self.trouble = Trouble(self)
+        self._do: dict[type, Callable[[Any], Any]] = {
+            do.DrawTickets: self._draw,
+            do.StartLife: self._start,
+            do.BeginEpoch: self._begin,
+            do.SendTickets: self._send,
+            do.StopLife: self._stop,
+            do.KillLife: self._kill,
+            do.LookAround: lambda command: self.handle(self.sights()),
+            do.ExamineLife: self._examine,
+            do.ResumeLife: self._resume,
+            do.ReportStall: self.trouble.reported,
+            do.AbandonLife: self._abandon,
+            do.DropParcel: lambda command: self.books.parcels.pop(command.number, None) and None,
+            do.Deliver: self._deliver,
+            do.RaiseFault: self._raise,
+            do.FinishEpoch: self._finish_epoch,
+        }
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def later(self, delay_s: float, action: Callable[..., None], *args: Any) -> None:
+        self._serial += 1
+        heapq.heappush(self._agenda, (self.now + delay_s, self._serial, action, args))
+
+    def run(self, until: Callable[[], bool], within_s: float) -> None:
+        """Let things happen until something is so. It must become so in time."""
+        agenda, first, began = self._agenda, self.events, self.now
+        while not until():
+            spent_s = self.now - began - self.trouble.paused_s
+            if self.events - first > MOST_EVENTS or spent_s > within_s:
+                raise Broken(f"no end after {spent_s:.0f} s: {self.sup.snapshot()}")
+            # Between two calls of `next` nobody looks at the clock.
+            pumped = self.waiting or self.closing or self.told_at_once
+            wakeup = self.sup.next_wakeup() if pumped else None
+            if agenda and (wakeup is None or agenda[0][0] <= max(wakeup, self.now)):
+                at, _, action, args = heapq.heappop(agenda)
+                self.now = max(self.now, at)
+                action(*args)
+            elif wakeup is not None:
+                self.now = max(self.now, wakeup)
+                self.feed(RANG)
+            else:
+                raise Broken(f"frozen: {self.sup.snapshot()}")
+
+    # ---- telling and doing ------------------------------------------------------------------
+
+    def handle(self, event: ev.Event) -> Any:
+        self.events += 1
+        commands = self.sup.handle(event, self.now)
+        if self.checked:
+            unsound = list(self.sup.check())
+            expect(not unsound, f"after {event}: {unsound}")
+        return commands
+
+    def feed(self, event: ev.Event) -> None:
+        """Tell the supervisor something and do all that it asks for."""
+        if type(event) is ev.ParcelsArrived:
+            sender = self._find(event.seat, event.life)
+            self.books.arrive(sender, event.numbers, event.outcome, event.in_slab)
+        elif type(event) is ev.LifeEnded:
+            worker = self._find(event.seat, event.life)
+            if worker.counts and self.running:
+                self.books.lose(worker)
+            worker.end_told = True
+        todo = deque(self.handle(event))
+        while todo:
+            command = todo.popleft()
+            more = self._do[type(command)](command)
+            if more:
+                todo.extend(more)
+
+    def tell(self, event: ev.Event) -> None:
+        """Tell it now, or when the loop comes back."""
+        if self.waiting or self.closing or self.told_at_once:
+            self.feed(event)
+        else:
+            self._notices.append(event)
+
+    def tell_notices(self) -> None:
+        notices, self._notices = self._notices, []
+        for event in notices:
+            self.feed(event)
+
+    def _find(self, seat: int, life: int) -> Worker:
+        worker = self.workers.get((seat, life))
+        if worker is None:
+            worker = next(w for w in reversed(self.departed) if w.key == (seat, life))
+        return worker
+
+    # ---- the loop ---------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        if self.running and not self.waiting and not self.closing:
+            self._give_back(self.looks_back)
+            self.waiting = True
+            self.feed(ASK)
+            self.tell_notices()
+
+    def _give_back(self, most: int) -> None:
+        kept = list(self.books.kept)
+        keys: tuple[LeaseKey, ...] = tuple(kept[: max(0, len(kept) - most)])
+        for key in keys:
+            self.books.give_back(key)
+        if keys:
+            self.feed(ev.LeasesReturned(keys))
+
+    def leave_alone(self) -> None:
+        """Let somebody else tell what happens, while the loop is away."""
+        if not self.waiting and not self.closing:
+            self.feed(AWAY)
+            self.tell_notices()
+            self.feed(self.sights())
+
+    def _goes(self, batches: int = 1) -> None:
+        expect(self.waiting, "an answer although nobody asked")
+        self.waiting = False
+        if self.running:
+            self.later(self.trouble.away_s() + self.think_s * batches, self.ask)
+
+    def _deliver(self, command: do.Deliver) -> None:
+        self.books.deliver(command)
+        self._goes(len(command.numbers))
+
+    def _raise(self, command: do.RaiseFault) -> None:
+        if self.books.hear(command.fault):
+            self.running = False
+        self._goes()
+
+    def _finish_epoch(self, command: do.FinishEpoch) -> None:
+        expect(self.running, "an epoch ends twice")
+        self.running = False
+        self._goes()
+
+    def _draw(self, command: do.DrawTickets) -> Any:
+        says, self._sampler_says = self._sampler_says, None
+        if says is not None:
+            return self.handle(says)
+        books, trouble = self.books, self.trouble
+        if trouble.sampler_fails():
+            books.sampler_failed += 1
+            return self.handle(ev.SamplerFailed())
+        count = min(command.count, trouble.batches - books.drawn)
+        if count == 0:
+            return self.handle(ev.SamplerEnded())
+        first = books.drawn * BATCH
+        books.drawn += count
+        places = range(first, first + BATCH * count, BATCH)
+        return self.handle(ev.TicketsDrawn(tuple([*range(at, at + BATCH)] for at in places)))
+
+    # ---- lives ------------------------------------------------------------------------------
+
+    def _start(self, command: do.StartLife) -> None:
+        expect(not self.closing, "a start after the close")
+        worker = Worker(command.seat, command.life, command.epoch)
+        if worker.key in self.workers:
+            raise Broken(f"{command}: it is there")
+        self.workers[worker.key] = worker
+        if not self.trouble.spoils_start(worker):
+            self.later(self.dice.uniform(0.001, 0.2), self.come_up, worker)
+
+    def come_up(self, worker: Worker) -> None:
+        if worker.gone:
+            return
+        worker.up = True
+        self.tell(ev.LifeReady(*worker.key))
+        if self.trouble.spoils_epoch(worker):
+            return
+        self._begun(worker, worker.epoch)
+
+    def _begin(self, command: do.BeginEpoch) -> None:
+        worker = self._alive(command)
+        worker.inbox.clear()  # what is left of the epoch before
+        worker.inbox.append(command)
+        self.take_up(worker)
+
+    def _begun(self, worker: Worker, epoch: int) -> None:
+        if worker.gone:
+            return
+        worker.preparing, worker.given = False, 0
+        self.tell(ev.EpochBegun(*worker.key, epoch))
+        if worker.leaving:
+            self.end(worker, LEFT)
+        else:
+            self.take_up(worker)
+
+    def _send(self, command: do.SendTickets) -> None:
+        worker = self._alive(command)
+        for errand in command.errands:
+            self.books.send(worker, errand)
+            worker.inbox.append(errand)
+        self.take_up(worker)
+
+    def take_up(self, worker: Worker) -> None:
+        """Let a worker that is idle begin what it was sent first."""
+        if worker.gone or not worker.idle or not worker.inbox:
+            return
+        first = worker.inbox.popleft()
+        if isinstance(first, do.BeginEpoch):
+            worker.preparing = True
+            self.later(0.001, self._begun, worker, first.epoch)
+            return
+        errands = [first]
+        while self.tiny and worker.inbox and len(errands) < 8:
+            if not isinstance(worker.inbox[0], Errand):
+                break
+            errands.append(worker.inbox.popleft())  # type: ignore[arg-type]
+        worker.busy, worker.step = tuple(errands), SAMPLE
+        for errand in errands:
+            self.books.sent[errand.ticket.number].cell[0] = errand.ticket.number
+        if not self.trouble.strikes(worker):
+            load_s = 1e-5 * len(errands) if self.tiny else 0.001 + 0.02 * self.dice.random()
+            self.later(load_s, self.finish, worker, load_s)
+
+    def finish(self, worker: Worker, work_s: float = 1.0, *, failed: bool = False) -> None:
+        """Let a worker bring what it has loaded, and go on."""
+        if worker.gone or not worker.busy:
+            return
+        errands, worker.busy, worker.step = worker.busy, (), OURS
+        if self.plan.source is Source.STREAMS:
+            room = max(0, self.trouble.stream_length - worker.given)
+            loaded, beyond = errands[:room], errands[room:]
+            for errand in loaded:
+                self.books.items[errand.ticket.number] = worker.given
+                worker.given += 1
+        else:
+            loaded, beyond = errands, ()
+        outcome = ev.Outcome.FAILED if failed else ev.Outcome.LOADED
+        for group in [loaded] if outcome is ev.Outcome.LOADED else [(each,) for each in loaded]:
+            if group:
+                self.bring(worker, group, outcome, work_s)
+        for errand in beyond:
+            self.bring(worker, (errand,), ev.Outcome.ENDED, None)
+        if worker.leaving:
+            self.end(worker, LEFT)
+        else:
+            self.take_up(worker)
+
+    def bring(
+        self, worker: Worker, errands: tuple[Errand, ...], outcome: ev.Outcome, work_s: float | None
+    ) -> None:
+        numbers = tuple([errand.ticket.number for errand in errands])
+        slab = outcome is ev.Outcome.LOADED and numbers[0] % 3 == 0
+        size = 4096 * len(numbers) if slab else 0
+        event = ev.ParcelsArrived(*worker.key, numbers, outcome, work_s, slab, size)
+        self.tell(event)
+        if self.trouble.sends_twice():
+            self.tell(event)
+
+    def end(self, worker: Worker, ending: Ending, said: int | None = None) -> None:
+        if worker.gone:
+            return
+        worker.gone = True
+        del self.workers[worker.key]
+        self.departed.append(worker)
+        self.tell(ev.LifeEnded(*worker.key, ending, said))
+
+    def _stop(self, command: do.StopLife) -> None:
+        worker = self._alive(command)
+        worker.leaving = True
+        if worker.up and not worker.busy and worker.mood is Mood.WELL and not worker.preparing:
+            self.later(0.002, self.end, worker, LEFT)
+
+    def _kill(self, command: do.KillLife) -> None:
+        worker = self._alive(command)
+        if worker.killed is do.Force.KILL or not (worker.doomed or worker.leaving):
+            raise Broken(f"{command}: there is no reason to, {worker}")
+        if worker.counts and self.running:
+            self.books.lose(worker)
+        worker.killed = command.force
+        if worker.immortal:
+            return
+        if worker.brings_late and worker.busy:
+            self.later(0.0005, self.finish, worker)
+        self.later(self.dice.uniform(0.001, 0.1), self.end, worker, KILLED)
+
+    def _abandon(self, command: do.AbandonLife) -> None:
+        worker = self._alive(command)
+        expect(worker.killed is do.Force.KILL, f"{command}: it was not killed")
+        worker.gone = worker.end_told = True
+        del self.workers[worker.key]
+        self.departed.append(worker)
+
+    def _resume(self, command: do.ResumeLife) -> None:
+        worker = self._alive(command)
+        expect(worker.mood is Mood.STOPPED, f"{command}: nobody has stopped it")
+        if worker.cured_by_resuming:
+            worker.mood = Mood.WELL
+            worker.doomed = self.plan.limits.call_s is not None  # resumed, and too late at once
+            self.later(0.01, self.finish, worker)
+
+    def _alive(self, command: Any) -> Worker:
+        """Give whom a command is for. He may have ended, and nobody has heard of it yet."""
+        worker = self._find(command.seat, command.life)
+        if worker.end_told:
+            raise Broken(f"{command}: there is no such life")
+        return worker
+
+    # ---- looks ------------------------------------------------------------------------------
+
+    def sights(self) -> ev.LivesSeen:
+        return ev.LivesSeen(
+            tuple(
+                Sight(w.seat, w.life, w.busy[0].ticket.number if w.busy else 0, w.step)
+                for w in self.workers.values()
+            )
+        )
+
+    def _examine(self, command: do.ExamineLife) -> Any:
+        worker = self.workers.get((command.seat, command.life))
+        activity = None if worker is None else worker.activity(self.now)
+        if self.dice.random() < 0.02:
+            activity = None  # nothing could be seen
+        return self.handle(ev.LifeExamined(command.seat, command.life, activity))
+
+    # ---- epochs -----------------------------------------------------------------------------
+
+    def epochs(self) -> Iterator[Account]:
+        """Run all epochs and the close; give an account of each epoch when it is over."""
+        for epoch in range(EPOCHS):
+            self.trouble.plan_epoch()
+            self.books.open(epoch, self.trouble.stream_length)
+            events, began = self.events, self.now
+            self.running = True
+            self._sampler_says = None
+            self.feed(ev.EpochAsked(epoch, 7))
+            self.later(0.0, self.ask)
+            self.run(lambda: not self.running, self.trouble.patience_s())
+            whole = not self.trouble.broken_off and self.books.broken_by is None
+            self.books.close_epoch(whole=whole)
+            self._expect_sound()
+            tickets, faults = self.books.drawn, tuple(self.trouble.happened)
+            yield Account(tickets, faults, self.events - events, self.now - began, whole)
+            if self.books.broken_by is not None:
+                break
+            self._between()
+        self._close()
+
+    def _between(self) -> None:
+        """Let the loop do something else before its next epoch."""
+        until = self.now + self.dice.choice((0.0, 0.5, 8.0))
+        self.trouble.between(until - self.now)
+        self.later(until - self.now, lambda: None)
+        self.run(lambda: self.now >= until, until - self.now + 1.0)
+
+    def _close(self) -> None:
+        self.closing, self.waiting = True, False
+        self.feed(ev.CloseAsked())
+        self.tell_notices()
+        limits = self.plan.limits
+        bound_s = limits.stop_idle_s + limits.terminate_s + limits.kill_s + 1.0
+        self.run(lambda: self.sup.at_rest, bound_s)
+        expect(self.sup.next_wakeup() is None, "a deadline is left, but nobody it could be for")
+        expect(not self.workers, f"somebody is left: {list(self.workers)}")
+        self.run(lambda: not self._agenda, bound_s)  # what is on its way arrives, and is dropped
+        expect(not self.books.parcels, f"nobody threw away {list(self.books.parcels)}")
+        self._give_back(0)
+        expect(not self.sup._ledger.kept, "slabs are kept that the loop gave back")
+        self._expect_sound()
+
+    def _expect_sound(self) -> None:
+        unsound = list(self.sup.check())
+        expect(not unsound, f"{unsound}")

@@ -1,0 +1,87 @@
+"""The workers of a simulated epoch, and what can be seen of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from antifreeze._core import commands as do
+from antifreeze._core.stalls import Activity, StackLine
+from antifreeze._core.steps import OURS
+from antifreeze._core.tickets import Errand
+
+LINE = (StackLine("data.py", 7, "__getitem__"),)
+
+
+class Mood(Enum):
+    """What a worker is like, whatever the supervisor believes."""
+
+    WELL = "well"
+    MOVING = "slow but moving"
+    STUCK = "stuck"
+    SPINNING = "spinning"
+    STOPPED = "stopped"
+    LOCKED = "deadlocked"
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One life, as it really is."""
+
+    seat: int
+    life: int
+    epoch: int  # it was started for
+    up: bool = False
+    gone: bool = False
+    end_told: bool = False
+    leaving: bool = False  # it was told to
+    killed: do.Force | None = None
+    mood: Mood = Mood.WELL
+    doomed: bool = False  # there is a reason to end it
+    cured_by_resuming: bool = False
+    brings_late: bool = False  # it sends its parcels when it is killed
+    immortal: bool = False  # it sits in the kernel
+    preparing: bool = False  # for an epoch
+    step: int = OURS
+    busy: tuple[Errand, ...] = ()  # what it loads
+    inbox: deque[Errand | do.BeginEpoch] = field(default_factory=deque)
+    given: int = 0  # batches of its stream, in this epoch
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.seat, self.life
+
+    @property
+    def counts(self) -> bool:
+        """Say whether what is told of it may still be delivered."""
+        return not self.leaving and self.killed is None and not self.end_told
+
+    @property
+    def idle(self) -> bool:
+        """Say whether it may take up what it was sent."""
+        return (
+            self.up
+            and not self.busy
+            and not self.preparing
+            and self.mood is Mood.WELL
+            and not self.leaving
+            and self.killed is None
+        )
+
+    def held(self) -> list[Errand]:
+        return [*self.busy, *(each for each in self.inbox if isinstance(each, Errand))]
+
+    def activity(self, now: float) -> Activity:
+        """Give what a close look shows."""
+        match self.mood:
+            case Mood.STUCK:
+                return Activity(cpu_s=3.0, stack=LINE)
+            case Mood.SPINNING:
+                return Activity(cpu_s=now, stack=LINE)
+            case Mood.STOPPED:
+                return Activity(cpu_s=3.0, stopped=True)
+            case Mood.LOCKED:
+                return Activity(cpu_s=3.0, deadlock="a b")
+            case _:
+                return Activity(cpu_s=3.0, io_bytes=int(now * 1000))
