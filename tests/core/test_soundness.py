@@ -2,111 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from antifreeze._core.deadlines import DeadlineKind
-from antifreeze._core.events import LifeEnded
 from antifreeze._core.leases import Lease, LeaseState, LeaseTable
-from antifreeze._core.ledger import Arrival
 from antifreeze._core.pace import LONGEST
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
+from antifreeze._core.plan import Plan, Source
 from antifreeze._core.reorder import Order
 from antifreeze._core.seats import Life, LifeState, SeatState
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
 
-from .script import ASK, CLOSE, KILLED, RING, Script, deliver, in_slab
-
-LIMITS = Limits(attempts=1, ticket_s=5.0, start_s=10.0)
-Damage = Callable[[Supervisor], object]
-
-
-def busy() -> Supervisor:
-    """Give a supervisor in the middle of everything, and sound.
-
-    The loop keeps a slab of seat 0 from the epoch before. Seat 0 serves and holds positions 0 and
-    3. Seat 1 brought position 1, lost position 4 in a crash and rests. Seat 2 did not come up: its
-    life 1 is dying, its life 2 is starting and holds positions 2 and 5. The loop waits for
-    position 0.
-    """
-    plan = Plan(seats=3, window=6, timeout_s=60.0, limits=LIMITS, tenure=Tenure.LOADER)
-    s = Script(plan, batches=1).begin().ready(0)
-    s.tell(ASK)
-    s.tell(in_slab(0, 1), deliver(1))
-    s.refill(9)
-    s.begin(1).at(8.0).ready(0, 1)
-    s.tell(ASK)
-    s.at(9.0).loaded(1, 3)
-    s.at(10.0).perform(RING)
-    for life in (1, 2, 3):
-        s.perform(LifeEnded(1, life, KILLED))
-    sup = s.sup
-    zero, one, two = sup._seats.all
-    assert _held(zero.life) == [0, 3]
-    assert one.state is SeatState.RESTING
-    assert _held(two.life) == [2, 5]
-    assert list(sup._dying) == [(2, 1)]
-    assert sorted(sup._ledger.window._arrived) == [1, 4]
-    assert list(sup._ledger.kept) == [(0, 1, 0, 1)]
-    return sup
-
-
-def _held(life: Life | None) -> list[int]:
-    return [errand.ticket.position for errand in _life(life).held.values()]
-
-
-def _life(life: Life | None) -> Life:
-    assert life is not None
-    return life
-
-
-def _serving(sup: Supervisor) -> Life:
-    return _life(sup._seats.all[0].life)
-
-
-def _first(life: Life) -> Errand:
-    return next(iter(life.held.values()))
-
-
-def _parcel(sup: Supervisor) -> Arrival:
-    """Give the one parcel that has arrived."""
-    (arrival,) = sup._ledger.arrived.values()
-    return arrival
-
-
-def _dying(sup: Supervisor) -> Life:
-    return sup._dying[2, 1]
-
-
-def _take_back(sup: Supervisor) -> list[Ticket]:
-    """Take all tickets from seat 0 by the rules: give back the room, settle what it owes."""
-    tickets = []
-    for errand in _serving(sup).held.values():
-        _serving(sup).leases.free(errand.lease)
-        sup._seats.all[0].undelivered -= 1
-        tickets.append(errand.ticket)
-    _serving(sup).held.clear()
-    sup._deadlines.clear((DeadlineKind.TICKET, 0, 1))
-    return tickets
-
+from .busy import Damage, busy, dying_in, first_of, life_in, parcel_of, serving, take_back
+from .script import ASK, CLOSE, Script
 
 # ---- tickets --------------------------------------------------------------------------------
 
 
 def a_ticket_is_with_two_lives(sup: Supervisor) -> None:
-    errand = _first(_serving(sup))
-    _life(sup._seats.all[2].life).held[errand.ticket.number] = errand
+    errand = first_of(serving(sup))
+    life_in(sup._seats.all[2].life).held[errand.ticket.number] = errand
 
 
 def a_ticket_is_with_a_life_and_pending(sup: Supervisor) -> None:
-    sup._ledger.pending.append(_first(_serving(sup)).ticket)
+    sup._ledger.pending.append(first_of(serving(sup)).ticket)
 
 
 def a_ticket_is_nowhere(sup: Supervisor) -> None:
-    _take_back(sup)
+    take_back(sup)
 
 
 def a_ticket_nobody_waits_for(sup: Supervisor) -> None:
@@ -114,15 +39,15 @@ def a_ticket_nobody_waits_for(sup: Supervisor) -> None:
 
 
 def pending_tickets_are_out_of_order(sup: Supervisor) -> None:
-    sup._ledger.pending.extend(reversed(_take_back(sup)))
+    sup._ledger.pending.extend(reversed(take_back(sup)))
 
 
 def a_ticket_has_had_too_many_attempts(sup: Supervisor) -> None:
-    sup._ledger.pending.extend(replace(ticket, attempt=2) for ticket in _take_back(sup))
+    sup._ledger.pending.extend(replace(ticket, attempt=2) for ticket in take_back(sup))
 
 
 def a_ticket_of_another_epoch_is_held(sup: Supervisor) -> None:
-    held = _serving(sup).held
+    held = serving(sup).held
     number, errand = next(iter(held.items()))
     ticket = errand.ticket
     held[number] = Errand(replace(ticket, epoch=ticket.epoch - 1), errand.lease)
@@ -168,28 +93,28 @@ def the_window_miscounts(sup: Supervisor) -> None:
 
 
 def room_that_is_written_to_is_free(sup: Supervisor) -> None:
-    _serving(sup).leases.free(_first(_serving(sup)).lease)
+    serving(sup).leases.free(first_of(serving(sup)).lease)
 
 
 def room_that_a_dying_life_may_write_to_is_free(sup: Supervisor) -> None:
-    _dying(sup).leases.free(_dying(sup).lent()[0])
+    dying_in(sup).leases.free(dying_in(sup).lent()[0])
 
 
 def room_that_holds_a_parcel_is_free(sup: Supervisor) -> None:
-    arrival = _parcel(sup)
+    arrival = parcel_of(sup)
     arrival.life.leases.free(arrival.lease)
 
 
 def room_is_lent_to_nobody(sup: Supervisor) -> None:
-    assert _serving(sup).leases.lend() is not None
+    assert serving(sup).leases.lend() is not None
 
 
 def room_is_lent_to_nobody_by_a_dying_life(sup: Supervisor) -> None:
-    assert _dying(sup).leases.lend() is not None
+    assert dying_in(sup).leases.lend() is not None
 
 
 def a_parcel_is_sealed_that_is_still_written(sup: Supervisor) -> None:
-    _serving(sup).leases.seal(_first(_serving(sup)).lease)
+    serving(sup).leases.seal(first_of(serving(sup)).lease)
 
 
 def _with_a_free_slot(life: Life) -> LeaseTable:
@@ -200,20 +125,20 @@ def _with_a_free_slot(life: Life) -> LeaseTable:
 
 
 def a_free_slot_is_listed_twice(sup: Supervisor) -> None:
-    leases = _with_a_free_slot(_serving(sup))
+    leases = _with_a_free_slot(serving(sup))
     leases._free.append(leases._free[0])
 
 
 def a_free_slot_is_forgotten(sup: Supervisor) -> None:
-    _with_a_free_slot(_serving(sup))._free.clear()
+    _with_a_free_slot(serving(sup))._free.clear()
 
 
 def a_lent_slot_is_listed_as_free(sup: Supervisor) -> None:
-    _serving(sup).leases._free.append(_first(_serving(sup)).lease.slot)
+    serving(sup).leases._free.append(first_of(serving(sup)).lease.slot)
 
 
 def a_life_has_more_slots_than_it_may(sup: Supervisor) -> None:
-    leases = _serving(sup).leases
+    leases = serving(sup).leases
     while len(leases._states) <= sup.plan.leases_a_life:
         leases._free.append(len(leases._states))
         leases._states.append(LeaseState.FREE)
@@ -221,21 +146,21 @@ def a_life_has_more_slots_than_it_may(sup: Supervisor) -> None:
 
 
 def a_slot_is_to_be_renewed_that_is_in_use(sup: Supervisor) -> None:
-    _serving(sup).leases._spoiled.add(_first(_serving(sup)).lease.slot)
+    serving(sup).leases._spoiled.add(first_of(serving(sup)).lease.slot)
 
 
 def a_slot_is_to_be_renewed_that_never_was(sup: Supervisor) -> None:
-    _serving(sup).leases._spoiled.add(len(_serving(sup).leases._states))
+    serving(sup).leases._spoiled.add(len(serving(sup).leases._states))
 
 
 def two_tickets_hold_one_lease(sup: Supervisor) -> None:
-    held = _serving(sup).held
+    held = serving(sup).held
     first, second = held
     held[second] = Errand(held[second].ticket, held[first].lease)
 
 
 def an_outdated_lease_is_held(sup: Supervisor) -> None:
-    held = _serving(sup).held
+    held = serving(sup).held
     number, errand = next(iter(held.items()))
     lease = errand.lease
     held[number] = Errand(errand.ticket, Lease(lease.slot, lease.generation + 1))
@@ -251,7 +176,7 @@ def a_slab_that_the_loop_looks_at_is_forgotten(sup: Supervisor) -> None:
 
 
 def a_slab_is_kept_that_nobody_looks_at(sup: Supervisor) -> None:
-    life = _serving(sup)
+    life = serving(sup)
     lease = life.leases.lend()
     assert lease is not None
     life.leases.seal(lease)
@@ -272,7 +197,7 @@ def the_loop_keeps_too_many_slabs(sup: Supervisor) -> None:
 
 
 def a_seat_keeps_a_life_that_is_gone(sup: Supervisor) -> None:
-    _serving(sup).state = LifeState.GONE
+    serving(sup).state = LifeState.GONE
 
 
 def a_seat_at_rest_has_a_life(sup: Supervisor) -> None:
@@ -284,12 +209,12 @@ def a_lost_seat_has_a_life(sup: Supervisor) -> None:
 
 
 def a_dying_life_is_not_condemned(sup: Supervisor) -> None:
-    _dying(sup).state = LifeState.SERVING
+    dying_in(sup).state = LifeState.SERVING
 
 
 def a_dying_life_holds_a_ticket(sup: Supervisor) -> None:
-    errand = _first(_serving(sup))
-    _dying(sup).held[errand.ticket.number] = errand
+    errand = first_of(serving(sup))
+    dying_in(sup).held[errand.ticket.number] = errand
 
 
 def the_seats_that_may_load_are_miscounted(sup: Supervisor) -> None:
@@ -431,8 +356,8 @@ def test_check_notices_when_the_loop_waits_and_nobody_is_left_to_bring_anything(
     s.perform(ASK)
     sup = s.sup
     (seat,) = sup._seats.all
-    errand = _first(_life(seat.life))
-    _life(seat.life).leases.free(errand.lease)
+    errand = first_of(life_in(seat.life))
+    life_in(seat.life).leases.free(errand.lease)
     sup._ledger.pending.append(errand.ticket)
     seat.life, seat.undelivered, seat.state = None, 0, SeatState.LOST
     sup._seats.loadable = False

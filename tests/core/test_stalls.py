@@ -272,6 +272,18 @@ def test_a_stream_that_hangs_is_lost_with_what_was_seen() -> None:
     assert raised.fault.stall is not None and raised.fault.stall.activity.stack == LINE
 
 
+def test_nothing_is_kept_of_a_life_that_the_kernel_does_not_let_go() -> None:
+    plan = Plan(seats=2, window=2, source=Source.STREAMS, limits=Limits(look_s=100.0))
+    script = Script(plan, batches=9).begin().ready(0, 1)
+    script.perform(ASK)
+    script.perform(ev.LivesSeen((Sight(0, 1, 1, SAMPLE),)))
+    script.perform(ev.ParcelsArrived(0, 1, (1,), ev.Outcome.ENDED))
+    for at in (6.0, 7.0, 13.0):  # asked to leave, terminated, killed
+        commands = script.at(at).perform(RING)
+    assert do.AbandonLife(0, 1) in commands
+    assert not script.sup._lookout.stalls._calls
+
+
 def test_after_a_close_there_is_no_further_look() -> None:
     script = Watched().script
     script.perform(CLOSE)

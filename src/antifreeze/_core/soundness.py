@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .deadlines import DeadlineKind
+from .faults import KEPT as FAULTS_KEPT
 from .leases import LeaseState
+from .lookout import LOOK_KEY
 from .plan import Source
 from .seats import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
 from .states import Loop, Run, Sampling
@@ -24,8 +26,10 @@ def unsound(sup: Supervisor) -> Iterator[str]:
     yield from _leases(sup)
     yield from _lives(sup)
     yield from _deadlines(sup)
+    yield from _looks(sup)
     yield from _progress(sup)
     yield from _bounds(sup)
+    yield from _records(sup)
 
 
 def _tickets(sup: Supervisor) -> Iterator[str]:
@@ -49,6 +53,10 @@ def _tickets(sup: Supervisor) -> Iterator[str]:
     for ticket in tickets:
         if ticket.attempt > sup.plan.limits.attempts:
             yield f"{ticket} has more attempts than {sup.plan.limits.attempts}"
+        if len(ticket.spared) > sup.plan.limits.spared:
+            yield f"{ticket} has more samples spared than {sup.plan.limits.spared}"
+        if ticket.spared and not sup.plan.spares:
+            yield f"{ticket} has samples spared, and there is no policy for them"
         if ticket.epoch != sup._epoch:
             yield f"{ticket} is of another epoch than {sup._epoch}"
 
@@ -138,6 +146,18 @@ def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
             return (None,)
 
 
+def _looks(sup: Supervisor) -> Iterator[str]:
+    """While the loop waits, somebody looks at those it waits for, if that was asked for."""
+    looks = sup.plan.limits.look_s is not None
+    armed = sup._deadlines.has(LOOK_KEY)
+    if armed and (not looks or sup._run is Run.CLOSED):
+        yield "a look is asked for, and nobody waits or wants it"
+    if looks and not armed and sup._loop is Loop.WAITING and sup._run is Run.RUNNING:
+        yield "the loop waits, and nobody will look at whom it waits for"
+    living = {(seat.number, life.number) for seat, life in sup._seats.living()}
+    yield from sup._lookout.stalls.unsound(living)
+
+
 def _progress(sup: Supervisor) -> Iterator[str]:
     """While the loop waits, somebody is on the way to an answer."""
     if sup._loop is not Loop.WAITING or sup._run is not Run.RUNNING:
@@ -167,3 +187,14 @@ def _bounds(sup: Supervisor) -> Iterator[str]:
         yield f"{sup._pace.tickets} tickets a bundle, at most {sup.plan.longest_bundle} make sense"
     if sum(life.state in EMPLOYED for _, life in sup._seats.living()) > sup.plan.seats:
         yield "more lives are employed than there are seats"
+
+
+def _records(sup: Supervisor) -> Iterator[str]:
+    """What is kept for reports does not grow with the run."""
+    faults = sup.faults
+    if len(faults.latest) > FAULTS_KEPT:
+        yield f"{len(faults.latest)} faults are kept, {FAULTS_KEPT} are enough"
+    if len(faults.latest) > faults.seen:
+        yield f"{len(faults.latest)} faults are kept, and {faults.seen} were seen"
+    if len(sup._losses) > sup.plan.seats:
+        yield f"{len(sup._losses)} losses are kept for {sup.plan.seats} seats"

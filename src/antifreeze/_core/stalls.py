@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from .messages import frozen, message, record
 from .plan import Limits
@@ -185,6 +185,16 @@ class Stalls:
 
     def forget_all(self) -> None:
         self._calls.clear()
+
+    def unsound(self, living: Collection[tuple[int, int]]) -> Iterator[str]:
+        """Yield what should not be, given who is alive."""
+        if gone := sorted(self._calls.keys() - living):
+            yield f"calls are kept of lives that are gone: {gone}"
+        for key, call in self._calls.items():
+            if call.reports > len(REPORTED_S):
+                yield f"{key} was reported {call.reports} times, at most {len(REPORTED_S)}"
+            if call.since > self._looked_at:
+                yield f"the call of {key} begins after it was seen"
 
     def _is_due(self, call: _Call, pulse: Pulse, now: float, waited_s: float) -> bool:
         """Say whether it is time for a report, the first or a further one."""

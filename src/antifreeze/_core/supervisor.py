@@ -428,7 +428,7 @@ class Supervisor:
 
     def _on_clock_rang(self, event: ev.ClockRang, now: float, out: Out) -> None:
         while (key := self._deadlines.pop_due(now)) is not None:
-            kind, number, _ = key
+            kind, number, life = key
             seat = self._seats.all[number]  # of no meaning for the first two
             if kind is DeadlineKind.LOOP:
                 self._time_out(now, out)
@@ -442,6 +442,7 @@ class Supervisor:
             elif kind in (DeadlineKind.START, DeadlineKind.TICKET, DeadlineKind.SILENT):
                 self._replace(seat, now, out)
             else:
+                self._lookout.stalls.forget(number, life)  # nobody waits for its calls any more
                 self._crew.press(key, now, out)
         self._go_on(now, out)
 
