@@ -36,6 +36,7 @@ EPOCHS = 2  # of a loader
 TICKETS = 50  # an epoch, at least
 # Of an epoch; a long hang with a look a second takes a tenth of it.
 MOST_EVENTS = 20_000
+LATE_S = 100.0  # after a close, until nothing more can come of those who were abandoned
 KILLED, LEFT = Ending(signal=9), Ending(exit_code=0)
 ASK, RANG, AWAY = ev.LoopAsked(), ev.ClockRang(), ev.LoopLeft()
 
@@ -464,7 +465,7 @@ class Simulation:
         self.run(lambda: self.sup.at_rest, bound_s)
         expect(self.sup.next_wakeup() is None, "a deadline is left, but nobody it could be for")
         expect(not self.workers, f"somebody is left: {list(self.workers)}")
-        self.run(lambda: not self._agenda, bound_s)  # what is on its way arrives, and is dropped
+        self.run(lambda: not self._agenda, LATE_S)  # what is on its way arrives, and is dropped
         expect(not self.books.parcels, f"nobody threw away {list(self.books.parcels)}")
         self._give_back(0)
         expect(not self.sup._ledger.kept, "slabs are kept that the loop gave back")

@@ -69,8 +69,8 @@ class Trouble:
         self.happened = []
         self.broken_off = False
         self.paused_s = 0.0
-        self.stream_length = dice.randint(20, 24)
-        self.batches = 10**6 if self._streams else dice.randint(54, 64)
+        self.stream_length = dice.randint(18, 20)
+        self.batches = 10**6 if self._streams else dice.randint(51, 55)
         self._taken = 0
         self._poison: dict[tuple[int, int], tuple[str, int]] = {}  # place, sample -> how, how often
         self._sampler_fails = self._twice = False
