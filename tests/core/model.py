@@ -17,7 +17,9 @@ from antifreeze._core.pace import BUNDLE_S, LONGEST
 from antifreeze._core.plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.seats import SeatState
+from antifreeze._core.stalls import Pulse, Sight
 from antifreeze._core.states import Run
+from antifreeze._core.steps import OURS, SAMPLE
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
 
@@ -49,6 +51,8 @@ class Model:
         self.parcels: dict[int, ev.Outcome] = {}  # what the driver keeps, by number
         self.sealed: dict[int, Parcel] = {}  # what waits for the loop, by number
         self.slabs = Slabs(plan.leases_a_life, plan.kept)
+        self.replaced: dict[LifeKey, Sight] = {}  # for what was seen of them, and not yet killed
+        self.seen: dict[LifeKey, Sight] = {}  # at the last look
         self.gift = LONGEST * plan.window  # what the sampler gives at a time, at most
         self._new_books(-1, 0, ())
 
@@ -66,6 +70,7 @@ class Model:
         self.sampler_faults: deque[int] = deque()  # positions
         self.stream_faults: dict[LifeKey, int] = {}  # broken while idle -> the fault's position
         self.lost_streams: set[int] = set()  # seats
+        self.spared: dict[int, tuple[int, ...]] = {}  # position -> samples left to the policy
         self.slow = False  # a life was lost: one ticket at a time
 
     # ---- telling, and doing what is asked ---------------------------------------------------
@@ -81,6 +86,8 @@ class Model:
         self.was_running = self._running()
         commands = list(self.sup.handle(event, self.now))
         self._look_at_bundles(commands)
+        if isinstance(event, ev.LifeExamined):
+            self._look_at_verdict(event, commands)
         unsound = list(self.sup.check())
         assert unsound == [], f"after {event}: {unsound}"
         return commands
@@ -133,6 +140,18 @@ class Model:
                 self.departed.append(worker.key)
             case do.ReportGrowth():
                 pass  # words
+            case do.LookAround():
+                todo.extend(self._handle(self._look()))
+            case do.ExamineLife():
+                worker = self._alive(command)
+                activity = worker.activity(self.now)
+                todo.extend(self._handle(ev.LifeExamined(*worker.key, activity)))
+            case do.ResumeLife():
+                worker = self._alive(command)
+                assert worker.pulse is Pulse.STOPPED, f"{command}: nobody has stopped it"
+                worker.pulse = Pulse.MOVING
+            case do.ReportStall():
+                self._report(command)
             case do.DropParcel():
                 if command.number in self.sealed:
                     stale = self.closed or self.sent[command.number].epoch < self.epoch
@@ -170,6 +189,30 @@ class Model:
             return self._handle(ev.SamplerFailed())
         self.sampler_ended = True
         return self._handle(ev.SamplerEnded())
+
+    def _look(self) -> ev.LivesSeen:
+        self.seen = {worker.key: worker.sight() for worker in self.workers.values()}
+        return ev.LivesSeen(tuple(self.seen.values()))
+
+    def _look_at_verdict(self, event: ev.LifeExamined, commands: list[do.Command]) -> None:
+        """Whoever is replaced for what was seen of him has deserved it."""
+        key = event.seat, event.life
+        for command in commands:
+            if not isinstance(command, do.KillLife):
+                continue
+            assert (command.seat, command.life) == key, f"{command}: {key} was examined"
+            worker, limits = self.workers[key], self.plan.limits
+            hangs = worker.pulse not in (Pulse.MOVING, Pulse.SLOW)
+            assert hangs or limits.call_s is not None, f"{command}: it moves"
+            assert limits.still_s is not None or limits.call_s is not None
+            self.replaced[key] = self.seen[key]
+
+    def _report(self, command: do.ReportStall) -> None:
+        stall, ticket = command.stall, command.ticket
+        assert self.was_running and stall.seconds >= 0.0
+        assert (stall.seat, stall.life) in self.seen, f"{command}: nobody has looked"
+        if ticket is not None:
+            assert ticket.number == stall.ticket and ticket.position not in self.answered
 
     def _start(self, command: do.StartLife, todo: deque[do.Command]) -> None:
         assert not self.closed, f"{command} after the close"
@@ -212,6 +255,7 @@ class Model:
         assert ticket.position not in self.answered, f"{errand}: the loop has it"
         assert ticket.position not in self.void, f"{errand}: it is void"
         assert ticket.attempt == 1 + self.blame[ticket.position], f"{errand}: wrong attempt"
+        assert ticket.spared == self.spared.get(ticket.position, ()), f"{errand}: wrongly spared"
         for other in self.workers.values():
             if other.counts:
                 assert ticket.position not in [t.position for t in other.tickets(self.epoch)]
@@ -224,25 +268,35 @@ class Model:
             assert worker.stopping and worker.killed is None
         else:
             assert worker.killed is not do.Force.KILL, f"{command}: it was killed before"
+            sight = self.replaced.pop(worker.key, None)
             if worker.counts and self.was_running:
-                self._lose(worker)
+                if sight is None:
+                    self._lose(worker)
+                else:
+                    self._lose(worker, sight.ticket, sight.step)
         worker.killed = command.force
 
     def _alive(
         self,
-        command: do.BeginEpoch | do.SendTickets | do.StopLife | do.KillLife | do.AbandonLife,
+        command: do.BeginEpoch
+        | do.SendTickets
+        | do.StopLife
+        | do.KillLife
+        | do.AbandonLife
+        | do.ExamineLife
+        | do.ResumeLife,
     ) -> Worker:
         key = command.seat, command.life
         assert key in self.workers, f"{command}: there is no such life"
         return self.workers[key]
 
-    def _depart(self, worker: Worker, said: int | None = None) -> None:
+    def _depart(self, worker: Worker, said: int | None = None, step: int = OURS) -> None:
         if worker.counts and self._running():
-            self._lose(worker, said)
+            self._lose(worker, said, step)
         del self.workers[worker.key]
         self.departed.append(worker.key)
 
-    def _lose(self, worker: Worker, said: int | None = None) -> None:
+    def _lose(self, worker: Worker, said: int | None = None, step: int = OURS) -> None:
         """Note what the end of a life that had work to do must lead to."""
         tickets = [t for t in worker.tickets(self.epoch) if t.position not in self.void]
         if self.plan.source is Source.STREAMS:
@@ -258,7 +312,18 @@ class Model:
         if worker.works_for(self.epoch) and said != 0:
             # Whom it names is blamed, true or not; else it worked on the oldest.
             named = [ticket for ticket in tickets if ticket.number == said]
-            self.blame[(named or tickets)[0].position] += 1
+            self._blame((named or tickets)[0], step)
+
+    def _blame(self, ticket: Ticket, step: int) -> None:
+        """Note a life that was lost with a ticket: the next try, a sample less, or a fault."""
+        limits, before = self.plan.limits, self.spared.get(ticket.position, ())
+        last = self.blame[ticket.position] + 1 >= limits.attempts
+        known = 0 <= step - SAMPLE < len(ticket.indices) and len(before) < limits.spared
+        if last and known and self.plan.spares:
+            self.blame[ticket.position] = 0
+            self.spared[ticket.position] = (*before, step - SAMPLE)
+        else:
+            self.blame[ticket.position] += 1
 
     # ---- what the loop gets -----------------------------------------------------------------
 

@@ -13,13 +13,19 @@ from antifreeze._core.leases import Lease
 from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
 from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
+from antifreeze._core.stalls import Pulse
+from antifreeze._core.steps import OURS, SAMPLE
 
 from .walk import Walk
 from .workers import Worker
 from .world import FOR_EVER, PAGE, World
 
 picks = st.integers(0, 7)  # which of the lives that a rule can be about
-endings = st.sampled_from([Ending(signal=9), Ending(signal=11), Ending(exit_code=1), Ending()])
+steps = st.sampled_from([OURS, SAMPLE, SAMPLE + 1, SAMPLE + 2])  # a batch has two samples
+endings = st.one_of(
+    st.builds(Ending, signal=st.sampled_from([9, 11]), step=steps),
+    st.sampled_from([Ending(exit_code=1), Ending()]),
+)
 sizes = st.sampled_from([1, PAGE, BUNDLE_BYTES // 3, BUNDLE_BYTES + 1])  # of a slab
 works = st.sampled_from([None, 0.0, 1e-6, 1e-6, 1e-4, 2.0])  # seconds that a message took
 outcomes = st.sampled_from([Outcome.LOADED, Outcome.LOADED, Outcome.LOADED, Outcome.FAILED])
@@ -31,6 +37,11 @@ limits = st.builds(
     barren_lives=st.integers(1, 5),
     start_s=st.just(10.0),
     ticket_s=st.sampled_from([None, 5.0]),
+    spared=st.integers(1, 3),
+    look_s=st.sampled_from([1.0, 1.0, None]),
+    call_s=st.sampled_from([None, None, 4.0]),
+    still_s=st.sampled_from([8.0, 8.0, None]),
+    spin_s=st.sampled_from([12.0, None]),
 )
 
 
@@ -44,6 +55,7 @@ def plans(draw: st.DrawFn) -> Plan:
         longest_bundle=draw(st.sampled_from([LONGEST, LONGEST, 2, 1])),
         tenure=draw(st.sampled_from(Tenure)),
         timeout_s=draw(st.sampled_from([0.0, 3.0])),
+        spares=draw(st.booleans()),
         limits=draw(limits),
     )
 
@@ -190,6 +202,23 @@ class SupervisorMachine(RuleBasedStateMachine):
         for worker in self._workers(pick):
             worker.stuck = True
 
+    @rule(pick=picks, pulse=st.sampled_from(Pulse), sample=st.integers(0, 1))
+    def a_life_hangs(self, pick: int, pulse: Pulse, sample: int) -> None:
+        for worker in self._workers(pick):
+            self.w.hang(worker, pulse, sample)
+
+    @rule(ending=endings, pulse=st.sampled_from([None, None, Pulse.STUCK, Pulse.DEADLOCKED]))
+    def a_batch_is_poisonous(self, ending: Ending, pulse: Pulse | None) -> None:
+        self.w.poison(ending, pulse)
+
+    @rule(seconds=st.sampled_from([3.0, 20.0, 40.0]))
+    def nothing_happens_for_a_while(self, seconds: float) -> None:
+        self.w.watch(seconds)
+
+    @rule()
+    def somebody_looks_out_of_turn(self) -> None:
+        self.w.look()
+
     @rule(count=st.integers(1, 4))
     def starting_becomes_impossible(self, count: int) -> None:
         self.w.failing_starts = count
@@ -234,6 +263,12 @@ class SupervisorMachine(RuleBasedStateMachine):
         for worker in self._workers(pick):
             self.w.lie_about_epoch(worker.seat, worker.life, self.w.epoch - back)
             self.w.lie_about_life(worker.seat, worker.life)
+
+    @rule(seat=st.integers(0, 3), life=st.integers(1, 9), number=st.integers(0, 30), step=steps)
+    def somebody_is_seen_who_is_not_there(
+        self, seat: int, life: int, number: int, step: int
+    ) -> None:
+        self.w.lie_about_looks(seat % self.w.plan.seats, life, number, step)
 
     @rule(seat=st.integers(0, 3), life=st.integers(1, 3), lease=leases)
     def a_lease_is_given_back_that_nobody_kept(self, seat: int, life: int, lease: Lease) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 
 from antifreeze._core.events import Outcome
+from antifreeze._core.faults import Ending
 from antifreeze._core.leases import Lease
 from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
 from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
+from antifreeze._core.stalls import Pulse
+from antifreeze._core.steps import OURS, SAMPLE
 
 from .workers import Worker
 from .world import FOR_EVER, PAGE, World
@@ -40,6 +43,10 @@ STEPS = {  # how often, relative to each other
     "give_back": 4,
     "fork": 2,
     "change_habits": 0.5,
+    "hang": 2,
+    "look": 1,
+    "watch": 1.5,
+    "poison": 2,
     "close": 0.2,
 }
 
@@ -53,13 +60,19 @@ def random_plan(rng: random.Random) -> Plan:
         longest_bundle=rng.choice([1, 2, LONGEST, LONGEST]),  # short ones: soon no room is left
         tenure=rng.choice(list(Tenure)),
         timeout_s=rng.choice([0.0, 3.0]),
+        spares=rng.random() < 0.5,
         limits=Limits(
-            attempts=rng.randint(1, 3),
-            failed_starts=rng.randint(1, 3),
-            barren_lives=rng.randint(1, 5),
+            attempts=rng.choice([1, 2, 2, 3]),
+            failed_starts=rng.choice([1, 2, 3, 3]),
+            barren_lives=rng.choice([1, 3, 5, 8, 8]),
             start_s=10.0,
             ticket_s=rng.choice([None, 5.0]),
             life_bytes=1_000,
+            spared=rng.randint(1, 3),
+            look_s=rng.choice([None, 1.0, 1.0]),
+            call_s=rng.choice([None, None, 4.0]),
+            still_s=rng.choice([None, 8.0, 8.0]),
+            spin_s=rng.choice([None, 12.0]),
         ),
     )
 
@@ -158,15 +171,36 @@ class Walk:
 
     def _die(self) -> None:
         for worker in self._pick():
-            self.world.die(worker, said=self._said(worker))
+            self.world.die(worker, self._ending(), self._said(worker))
 
     def _die_at_work(self) -> None:
         for worker in self._pick(ready=True, busy=True):
-            self.world.die(worker, said=self._said(worker))
+            self.world.die(worker, self._ending(), self._said(worker))
 
     def _die_young(self) -> None:
         for worker in self._pick(ready=False):
             self.world.die(worker, said=self._said(worker))
+
+    def _ending(self) -> Ending:
+        """Give an end, and perhaps a word of which sample it was: there are two in a batch."""
+        return Ending(signal=9, step=self._rng.choice([OURS, SAMPLE, SAMPLE + 1, SAMPLE + 2]))
+
+    def _hang(self) -> None:
+        for worker in self._pick(ready=self._rng.choice([None, True, True])):
+            self.world.hang(worker, self._rng.choice(list(Pulse)), self._rng.randint(0, 1))
+            if self._rng.random() < 0.5:
+                self._ask()
+                self.world.watch(self._rng.choice([3.0, 20.0]))
+
+    def _poison(self) -> None:
+        hangs = self._rng.choice([None, Pulse.STUCK, Pulse.DEADLOCKED, Pulse.SPINNING])
+        self.world.poison(self._ending(), hangs)
+
+    def _look(self) -> None:
+        self.world.look()
+
+    def _watch(self) -> None:
+        self.world.watch(self._rng.choice([3.0, 20.0, 40.0]))
 
     def _get_stuck(self) -> None:
         for worker in self._pick():
@@ -204,6 +238,7 @@ class Walk:
             world.lie_about_lease(seat_of, life_of, lease)
         world.lie_about_epoch(seat, life, world.epoch - rng.randint(0, 2))
         world.lie_about_life(seat, life)
+        world.lie_about_looks(seat, life, rng.choice(numbers), rng.choice([OURS, SAMPLE]))
 
     def _grow(self) -> None:
         for worker in self._pick(ready=True, busy=True):

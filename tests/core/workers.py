@@ -6,9 +6,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from antifreeze._core import commands as do
+from antifreeze._core.stalls import Activity, Pulse, Sight, StackLine
+from antifreeze._core.steps import OURS, SAMPLE
 from antifreeze._core.tickets import Errand, Ticket
 
 from .slabs import LifeKey
+
+LINE = (StackLine("data.py", 7, "__getitem__"),)
 
 
 @dataclass
@@ -25,6 +29,8 @@ class Worker:
     inbox: deque[Errand | do.BeginEpoch] = field(default_factory=deque)
     ended_in: int = -1  # the last epoch in which its stream ended
     parcels: int = 0
+    pulse: Pulse = Pulse.MOVING  # what a close look shows
+    sample: int = 0  # of its batch, that it loads
 
     @property
     def key(self) -> LifeKey:
@@ -52,6 +58,28 @@ class Worker:
             del self.inbox[place]
             errands.append(message)
         return errands
+
+    def sight(self) -> Sight:
+        """Give what it says it does."""
+        at_work = self.ready and bool(self.inbox) and isinstance(self.inbox[0], Errand)
+        number = self.in_hand()[0].number if at_work else 0
+        return Sight(self.seat, self.life, number, SAMPLE + self.sample if at_work else OURS)
+
+    def activity(self, now: float) -> Activity | None:
+        """Give what a close look shows; None: nothing."""
+        match self.pulse:
+            case Pulse.SLOW:
+                return None
+            case Pulse.MOVING:
+                return Activity(io_bytes=int(now * 1000))
+            case Pulse.SPINNING:
+                return Activity(cpu_s=now, stack=LINE)
+            case Pulse.STOPPED:
+                return Activity(stopped=True)
+            case Pulse.DEADLOCKED:
+                return Activity(deadlock="a b")
+            case Pulse.STUCK:
+                return Activity(stack=LINE)
 
     def works_for(self, epoch: int) -> bool:
         """Say whether what it is busy with right now is a ticket of this epoch."""

@@ -14,8 +14,8 @@ from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.leases import Lease
 from antifreeze._core.plan import Plan, Source
-from antifreeze._core.stalls import Sight
-from antifreeze._core.tickets import Errand
+from antifreeze._core.stalls import Activity, Pulse, Sight
+from antifreeze._core.tickets import Errand, Ticket
 
 from .model import Model
 from .slabs import Parcel, Place
@@ -86,6 +86,7 @@ class World(Model):
         What is loaded takes `slab_bytes` of a slab each; 0 if it needs none.
         """
         message = worker.inbox[place]
+        worker.pulse = Pulse.MOVING
         if isinstance(message, do.BeginEpoch):
             del worker.inbox[place]
             self._feed(ev.EpochBegun(worker.seat, worker.life, message.epoch))
@@ -118,8 +119,49 @@ class World(Model):
 
     def die(self, worker: Worker, ending: Ending = KILLED, said: int | None = None) -> None:
         """End a life, for whatever reason; it may have said what it worked on, or lied."""
-        self._depart(worker, said)
+        self._depart(worker, said, ending.step)
         self._feed(ev.LifeEnded(*worker.key, ending, said))
+
+    def hang(self, worker: Worker, pulse: Pulse, sample: int = 0) -> None:
+        """Let a life stand still in some way, until it works again or is ended."""
+        worker.pulse, worker.sample = pulse, sample
+
+    def poison(self, ending: Ending, pulse: Pulse | None = None) -> None:
+        """Let one batch end or hang whoever loads it, again and again, at the same sample."""
+        position: int | None = None
+        for _ in range(3 * self.plan.limits.attempts):
+            for worker in list(self.workers.values()):
+                if worker.key in self.workers and not worker.ready and worker.counts:
+                    self.come_up(worker)
+            if position is None:
+                position = min((self._first(w).position for w in self._at_work()), default=None)
+            for worker in [w for w in self._at_work() if self._first(w).position == position]:
+                if pulse is None:
+                    self.die(worker, ending, self._first(worker).number)
+                elif not self.closed:
+                    self.hang(worker, pulse, ending.step % 2)
+                    self.ask()
+                    self.watch(20.0)
+                break
+            else:
+                self.watch(1.0)  # it is with a seat that rests, or behind something else
+
+    def _first(self, worker: Worker) -> Ticket:
+        return worker.tickets(self.epoch)[0]
+
+    def _at_work(self) -> list[Worker]:
+        return [w for w in self.workers.values() if w.counts and w.works_for(self.epoch)]
+
+    def look(self) -> None:
+        """Let somebody look while the loop is away, or out of turn."""
+        self._feed(self._look())
+
+    def watch(self, seconds: float) -> None:
+        """Let time pass and do nothing but what deadlines ask for: hangs come out."""
+        until = self.now + seconds
+        while self.sup.next_wakeup() is not None and (self.sup.next_wakeup() or 0.0) <= until:
+            self.ring()
+        self.now = max(self.now, until)
 
     def give_back(self, place: Place) -> None:
         """Let the loop drop the last view of a slab that it kept."""
@@ -170,6 +212,12 @@ class World(Model):
         if epoch < self.epoch or (seat, life) not in self.workers:
             self._feed(ev.EpochBegun(seat, life, epoch))
 
+    def lie_about_looks(self, seat: int, life: int, number: int, step: int) -> None:
+        """Tell of a look at somebody who was not asked about, or is not there."""
+        if (seat, life) not in self.workers:
+            self._feed(ev.LivesSeen((*self._look().sights, Sight(seat, life, number, step))))
+            self._feed(ev.LifeExamined(seat, life, Activity(deadlock="a b")))
+
     def lie_about_life(self, seat: int, life: int) -> None:
         """Tell of the birth and the death of a life that is gone, or was never born."""
         if (seat, life) not in self.workers:
@@ -183,6 +231,8 @@ class World(Model):
     def settle(self) -> None:
         """Stop all faults; the epoch must end, and all of it must be accounted for."""
         self.failing_starts = 0
+        for worker in self.workers.values():
+            worker.pulse = Pulse.MOVING
         for _ in range(ROUNDS):
             if self.over or self.broken:
                 break
