@@ -134,6 +134,7 @@ class InlineDriver:
             pending=0,
             restarts=0,
             seats=(),
+            calls=(),
             faults=tuple(self._faults.latest),
             faults_seen=self._faults.seen,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antifreeze._core.deadlines import DeadlineKind
 from antifreeze._core.events import LifeEnded, LivesSeen
 from antifreeze._core.ledger import Arrival
 from antifreeze._core.plan import Limits, Plan, Tenure
@@ -16,7 +15,7 @@ from antifreeze._core.tickets import Errand, Ticket
 
 from .script import ASK, KILLED, RING, Script, deliver, in_slab
 
-LIMITS = Limits(attempts=1, ticket_s=5.0, start_s=10.0, look_s=20.0)
+LIMITS = Limits(attempts=1, start_s=10.0, look_s=20.0)
 Damage = Callable[[Supervisor], object]
 
 
@@ -87,5 +86,4 @@ def take_back(sup: Supervisor) -> list[Ticket]:
         sup._seats.all[0].undelivered -= 1
         tickets.append(errand.ticket)
     serving(sup).held.clear()
-    sup._deadlines.clear((DeadlineKind.TICKET, 0, 1))
     return tickets

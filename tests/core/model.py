@@ -416,6 +416,5 @@ class Model:
         """Whoever waits must wait for something that can happen."""
         if not self.waiting or self.sup.next_wakeup() is not None:
             return
-        assert self.plan.limits.ticket_s is None, f"waits without a limit: {self.sup.snapshot()}"
         acting = [w for w in self.workers.values() if w.inbox or not w.ready or not w.counts]
         assert acting, f"frozen: the loop waits and nobody acts: {self.sup.snapshot()}"

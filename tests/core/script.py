@@ -97,6 +97,11 @@ class Script:
             self.tell(ev.EpochBegun(seat, life, self.sup.progress.epoch))
         return self
 
+    def silent(self, seat: int, life: int = 1) -> Script:
+        """Let a life close its channel: from now on it brings nothing, and does not end."""
+        self.tell(ev.LifeSilent(seat, life))
+        return self
+
     def loaded(self, seat: int, number: int, *expected: do.Command, life: int = 1) -> None:
         self.tell(loaded(seat, number, life=life), *expected)
 

@@ -290,10 +290,10 @@ def test_a_parcel_outlives_the_life_that_loaded_it() -> None:
 
 
 def test_a_slab_of_a_life_that_is_being_killed_comes_back() -> None:
-    s = Script(Plan(seats=1, window=1, limits=Limits(ticket_s=5.0)), batches=MANY)
+    s = Script(Plan(seats=1, window=1, limits=Limits(silent_s=5.0)), batches=MANY)
     s.begin().ready(0)
     looks_at(s, 1)
-    s.at(5.0).tell(
+    s.silent(0).at(5.0).tell(
         RING, kill(0), start(0, life=2), send(0, ticket(3, 1, attempt=2), life=2, slot=0)
     )
     s.tell(in_slab(0, 2), drop(2))  # too late
@@ -387,9 +387,9 @@ def test_streams_are_asked_in_turn_also_if_the_next_one_has_no_room() -> None:
 
 @pytest.mark.parametrize(("longest", "breaks"), [(LONGEST, 3), (2, 4), (1, 5)])
 def test_a_life_that_hangs_with_all_the_room_is_replaced(longest: int, breaks: int) -> None:
-    plan = replace(SCARCE, longest_bundle=longest, limits=Limits(ticket_s=5.0))
+    plan = replace(SCARCE, longest_bundle=longest, limits=Limits(silent_s=5.0))
     s = Script(plan, batches=MANY).taught(plan.longest_bundle).begin().ready(0)
-    s.perform(ASK)
+    s.silent(0).perform(ASK)
     for epoch in range(1, breaks + 1):
         s.begin(epoch).perform(ASK)
     (seat,) = s.sup._seats.all
@@ -399,11 +399,3 @@ def test_a_life_that_hangs_with_all_the_room_is_replaced(longest: int, breaks: i
     assert (condemned, successor) == (kill(0), start(0, life=2, epoch=breaks))
     assert isinstance(bundle, SendTickets)
     assert len(bundle.errands) == plan.longest_bundle
-
-
-def test_a_life_without_work_is_not_taken_for_one_that_hangs() -> None:
-    plan = Plan(seats=1, window=1, tenure=Tenure.LOADER, limits=Limits(ticket_s=5.0))
-    s = Script(plan, batches=MANY).begin().ready(0)
-    s.refill(0)
-    s.at(3.0).begin(1).tell(EpochBegun(0, 1, 1))  # the ticket of the epoch before is done with
-    assert s.sup.next_wakeup() is None

@@ -36,7 +36,6 @@ limits = st.builds(
     failed_starts=st.integers(1, 3),
     barren_lives=st.integers(1, 5),
     start_s=st.just(10.0),
-    ticket_s=st.sampled_from([None, 5.0]),
     spared=st.integers(1, 3),
     look_s=st.sampled_from([1.0, 1.0, None]),
     call_s=st.sampled_from([None, None, 4.0]),

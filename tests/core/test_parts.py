@@ -77,7 +77,7 @@ def test_deadlines_are_a_sorted_list(steps: list[tuple[str, Any, Any]]) -> None:
 
 def test_a_deadline_that_is_moved_for_ever_takes_no_more_room() -> None:
     deadlines = Deadlines()
-    key: Key = (DeadlineKind.TICKET, 0, 1)
+    key: Key = (DeadlineKind.START, 0, 1)
     for at in range(10_000):
         deadlines.set(key, float(at))
     assert len(deadlines) == 1
@@ -466,7 +466,7 @@ def test_the_indices_of_a_ticket_need_not_be_hashable() -> None:
 
 def test_the_supervisor_changes_no_event_it_is_told() -> None:
     """Events are not frozen at run time, for speed; nobody may change one all the same."""
-    walk = Walk(5, Plan(seats=2, window=3, limits=Limits(ticket_s=5.0)))
+    walk = Walk(5, Plan(seats=2, window=3, limits=Limits(look_s=1.0)))
     told: list[tuple[events.Event, bytes]] = []
     handle = walk.world.sup.handle
 

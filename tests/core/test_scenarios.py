@@ -44,7 +44,6 @@ from .script import (
     epoch_asked,
     failed,
     kill,
-    loaded,
     send,
     start,
     stop,
@@ -506,23 +505,13 @@ def test_a_life_that_does_not_come_up_in_time_is_replaced_before_it_is_gone() ->
     s.loaded(0, 3, deliver(3), life=2)
 
 
-def test_a_ticket_has_its_time_from_when_it_is_begun() -> None:
-    s = Script(Plan(seats=1, window=2, limits=Limits(ticket_s=5.0)), batches=2).begin()
-    s.at(3.0).ready(0)
-    assert s.sup.next_wakeup() == 8.0
-    s.at(4.0).loaded(0, 1)
-    assert s.sup.next_wakeup() == 9.0
-    s.at(5.0).loaded(0, 2)
-    assert s.sup.next_wakeup() is None
-
-
 def test_a_life_that_hangs_is_replaced_and_its_successor_has_memory_of_its_own() -> None:
-    limits = Limits(attempts=3, ticket_s=5.0, rest_s=0.5, kill_s=100.0)
+    limits = Limits(attempts=3, silent_s=5.0, rest_s=0.5, kill_s=100.0)
     s = Script(Plan(seats=1, window=1, limits=limits), batches=1).begin().ready(0)
-    s.at(5.0).tell(
+    s.silent(0).at(5.0).tell(
         RING, kill(0), start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2, slot=0)
     )
-    s.ready(0, life=2)
+    s.ready(0, life=2).silent(0, life=2)
     s.at(10.0).tell(RING, kill(0, life=2))
     # Lives 1 and 2 may still write into a slot 0, each of its own.
     s.at(10.5).tell(RING, start(0, life=3), send(0, ticket(3, 0, attempt=3), life=3, slot=0))
@@ -536,8 +525,8 @@ def test_a_life_that_hangs_is_replaced_and_its_successor_has_memory_of_its_own()
 
 
 def test_a_ticket_that_hangs_as_often_as_it_may_is_raised_with_what_is_known() -> None:
-    s = Script(Plan(seats=1, window=2, limits=Limits(attempts=1, ticket_s=5.0)), batches=1)
-    s.at(2.0).begin().ready(0)
+    s = Script(Plan(seats=1, window=2, limits=Limits(attempts=1, silent_s=5.0)), batches=1)
+    s.at(2.0).begin().ready(0).silent(0)
     s.tell(ASK)
     commands = s.at(7.5).perform(RING)
     assert commands[0] == kill(0)
@@ -707,8 +696,8 @@ def test_a_stream_that_breaks_off_while_nothing_is_asked_of_it_is_raised_too() -
 
 
 def test_a_stream_that_hangs_is_lost() -> None:
-    plan = Plan(seats=1, window=1, source=Source.STREAMS, limits=Limits(ticket_s=5.0))
-    s = Script(plan, batches=MANY).begin().ready(0)
+    plan = Plan(seats=1, window=1, source=Source.STREAMS, limits=Limits(silent_s=5.0))
+    s = Script(plan, batches=MANY).begin().ready(0).silent(0)
     s.tell(ASK)
     commands = s.at(5.0).perform(RING)
     assert commands[0] == kill(0)
@@ -869,24 +858,6 @@ def test_one_late_parcel_is_room_enough_for_a_ticket() -> None:
     )
 
 
-def test_a_life_that_catches_up_with_a_broken_off_epoch_is_not_taken_for_one_that_hangs() -> None:
-    plan = Plan(seats=1, window=2, tenure=Tenure.LOADER, limits=Limits(ticket_s=5.0))
-    s = Script(plan, batches=MANY).begin().ready(0)
-    s.at(1.0).begin(1)
-    s.at(4.0).perform(loaded(0, 1))  # 4 s for each old one
-    s.at(8.0).tell(RING)
-    s.perform(loaded(0, 2))
-    s.at(12.0).tell(RING)
-
-
-def test_the_time_of_a_ticket_runs_from_when_its_life_has_begun_the_epoch() -> None:
-    plan = Plan(seats=1, window=1, tenure=Tenure.LOADER, limits=Limits(ticket_s=5.0))
-    s = Script(plan, batches=MANY).begin().ready(0)
-    s.at(1.0).begin(1)
-    s.at(4.0).perform(EpochBegun(0, 1, 1))
-    assert s.sup.next_wakeup() == 9.0
-
-
 def test_a_ticket_is_not_blamed_before_its_life_has_begun_the_epoch() -> None:
     s = Script(staying(1, 1), batches=1).begin().ready(0)
     s.refill(1)
@@ -971,9 +942,10 @@ def test_a_close_before_the_first_epoch_has_nothing_to_do() -> None:
 
 
 def test_a_close_ends_also_a_life_that_is_being_killed_and_a_rest() -> None:
-    limits = Limits(ticket_s=5.0, rest_s=50.0, rest_max_s=50.0, kill_s=4.0, attempts=9)
+    limits = Limits(silent_s=5.0, rest_s=50.0, rest_max_s=50.0, kill_s=4.0, attempts=9)
     s = Script(Plan(seats=1, window=1, limits=limits), batches=1).begin().ready(0)
-    s.at(5.0).tell(RING, kill(0), start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
+    s.silent(0).at(5.0)
+    s.tell(RING, kill(0), start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
     s.ready(0, life=2)
     s.dies(0, life=2)  # rests
     s.tell(CLOSE)

@@ -245,10 +245,6 @@ def a_starting_life_has_no_deadline(sup: Supervisor) -> None:
     sup._deadlines.clear((DeadlineKind.START, 2, 2))
 
 
-def a_working_life_has_no_deadline(sup: Supervisor) -> None:
-    sup._deadlines.clear((DeadlineKind.TICKET, 0, 1))
-
-
 def a_dying_life_has_no_deadline(sup: Supervisor) -> None:
     sup._deadlines.clear((DeadlineKind.KILL, 2, 1))
 
@@ -306,7 +302,6 @@ DAMAGES: list[Damage] = [
     bundles_are_too_long,
     deadlines_pile_up,
     a_starting_life_has_no_deadline,
-    a_working_life_has_no_deadline,
     a_dying_life_has_no_deadline,
     a_rest_has_no_end,
     the_users_timeout_is_forgotten,

@@ -272,6 +272,15 @@ def test_a_stream_that_hangs_is_lost_with_what_was_seen() -> None:
     assert raised.fault.stall is not None and raised.fault.stall.activity.stack == LINE
 
 
+def test_a_snapshot_shows_the_calls_that_last() -> None:
+    it = Watched().run(10.0)
+    (call,) = it.script.sup.snapshot().calls
+    assert (call.seat, call.life, call.ticket, call.step) == (0, 1, 1, SAMPLE)
+    assert (call.since, call.moves, call.reports) == (1.0, False, 1)
+    assert repr(it.script.sup._lookout.stalls) == "<Stalls 1 calls, 1 reported>"
+    assert repr(it.script.sup._recovery) == "<Recovery 2 attempts, none spared, 0 faults>"
+
+
 def test_nothing_is_kept_of_a_life_that_the_kernel_does_not_let_go() -> None:
     plan = Plan(seats=2, window=2, source=Source.STREAMS, limits=Limits(look_s=100.0))
     script = Script(plan, batches=9).begin().ready(0, 1)

@@ -66,7 +66,6 @@ def random_plan(rng: random.Random) -> Plan:
             failed_starts=rng.choice([1, 2, 3, 3]),
             barren_lives=rng.choice([1, 3, 5, 8, 8]),
             start_s=10.0,
-            ticket_s=rng.choice([None, 5.0]),
             life_bytes=1_000,
             spared=rng.randint(1, 3),
             look_s=rng.choice([None, 1.0, 1.0]),

@@ -15,7 +15,6 @@ from .tickets import Ticket
 
 LIFE_DEADLINES = (
     DeadlineKind.START,
-    DeadlineKind.TICKET,
     DeadlineKind.SILENT,
     DeadlineKind.STOP,
     DeadlineKind.TERMINATE,
@@ -77,22 +76,16 @@ class Crew:
         life.move(LifeCue.READY)
         self._clear(DeadlineKind.START, seat, life)
         if life.state is LifeState.SERVING:
-            self.begin_work(seat, life, now)
+            self.begin_work(life, now)
 
     def silent(self, seat: Seat, life: Life, now: float) -> None:
         """Give a life that closed its channel a moment to end by itself."""
         if life.state in AT_WORK:
             self._set(DeadlineKind.SILENT, seat, life, now + self._limits.silent_s)
 
-    def begin_work(self, seat: Seat, life: Life, now: float) -> None:
-        """Note that a life turns to its oldest ticket, and by when it must have brought it."""
+    def begin_work(self, life: Life, now: float) -> None:
+        """Note that a life turns to its oldest ticket."""
         life.working_since = now
-        if self._limits.ticket_s is None:
-            return
-        if life.owes and life.state in AT_WORK - {LifeState.STARTING}:
-            self._set(DeadlineKind.TICKET, seat, life, now + self._limits.ticket_s)
-        else:
-            self._clear(DeadlineKind.TICKET, seat, life)
 
     def awaits(self, life: Life) -> bool:
         """Say whether a life should be doing something."""
@@ -114,7 +107,6 @@ class Crew:
         stop_s = self._limits.stop_idle_s if patient else self._limits.stop_s
         life.move(LifeCue.STOP)
         self._clear(DeadlineKind.START, seat, life)
-        self._clear(DeadlineKind.TICKET, seat, life)
         self._clear(DeadlineKind.SILENT, seat, life)
         self._set(DeadlineKind.STOP, seat, life, now + stop_s)
         out.append(do.StopLife(seat.number, life.number))
@@ -138,7 +130,6 @@ class Crew:
         locked = stall is not None and stall.pulse is Pulse.DEADLOCKED
         self.orphan_tickets(life)
         self._clear(DeadlineKind.START, seat, life)
-        self._clear(DeadlineKind.TICKET, seat, life)
         self._clear(DeadlineKind.SILENT, seat, life)
         life.move(LifeCue.CONDEMN)
         seat.life = None

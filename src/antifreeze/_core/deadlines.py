@@ -11,7 +11,6 @@ class DeadlineKind(State):
     LOOP = "loop"  # the user's `timeout` for one batch
     LOOK = "look"  # time to see what lives do
     START = "start"  # a life must be ready
-    TICKET = "ticket"  # a life must have brought the ticket it works on
     SILENT = "silent"  # a life that closed its channel must be gone
     REST = "rest"  # a seat's back-off is over
     STOP = "stop"  # a life that was asked to leave must be gone

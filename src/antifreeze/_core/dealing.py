@@ -56,6 +56,6 @@ class Dealer:
         life.held[ticket.number] = errand
         seat.undelivered += 1
         if len(life.held) == 1:
-            self._crew.begin_work(seat, life, now)
+            self._crew.begin_work(life, now)
         self._dealt.setdefault(seat.number, []).append(errand)
         return True

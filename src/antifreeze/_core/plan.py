@@ -40,8 +40,6 @@ class Limits:
     start_s: float = 120.0
     # A process that ends closes its channel a moment before its end can be seen.
     silent_s: float = 1.0
-    # How long a life may work on one ticket. None: as long as it likes.
-    ticket_s: float | None = None
     # How often to look at what lives do, while the loop waits. None: never.
     look_s: float | None = None
     # How long one call of the user's code may take, whatever it does. None: as long as it moves.

@@ -25,6 +25,11 @@ class Recovery:
         self._plan, self._seats, self._ledger = plan, seats, ledger
         self._pace, self._faults = pace, faults
 
+    def __repr__(self) -> str:
+        limits = self._plan.limits
+        spares = f"{limits.spared} samples spared" if self._plan.spares else "none spared"
+        return f"<Recovery {limits.attempts} attempts, {spares}, {self._faults.seen} faults>"
+
     def recover(self, loss: Loss, delivered: int) -> None:
         """Take back what a life held: what it worked on is judged, the rest is innocent."""
         seat, life = loss.seat, loss.life

@@ -8,6 +8,7 @@ from .accounts import LoopAccount, WorkAccount
 from .faults import Fault
 from .messages import frozen
 from .seats import LifeState, Seat, SeatState
+from .stalls import CallSnapshot
 from .states import Loop, Run
 from .tickets import Progress
 
@@ -40,6 +41,7 @@ class SupervisorSnapshot:
     pending: int
     restarts: int
     seats: tuple[SeatSnapshot, ...]
+    calls: tuple[CallSnapshot, ...]  # that lives were in when somebody looked
     faults: tuple[Fault, ...]  # the last ones
     faults_seen: int
 
@@ -97,6 +99,7 @@ def snapshot_supervisor(sup: Supervisor) -> SupervisorSnapshot:
         pending=len(sup._ledger.pending),
         restarts=sup._crew.restarts,
         seats=tuple(snapshot_seat(seat) for seat in sup._seats.all),
+        calls=sup._lookout.stalls.snapshot(),
         faults=tuple(sup.faults.latest),
         faults_seen=sup.faults.seen,
     )

@@ -116,7 +116,7 @@ def _deadlines(sup: Supervisor) -> Iterator[str]:
     has = sup._deadlines.has
     for seat in sup._seats.all:
         if seat.life is not None and not any(
-            has((kind, seat.number, seat.life.number)) for kind in _needed(sup, seat.life)
+            has((kind, seat.number, seat.life.number)) for kind in _needed(seat.life)
         ):
             yield f"seat {seat.number}, life {seat.life.number} has no deadline"
         if (seat.state is SeatState.RESTING) != has((DeadlineKind.REST, seat.number, -1)):
@@ -132,7 +132,7 @@ def _deadlines(sup: Supervisor) -> Iterator[str]:
         yield f"{len(sup._deadlines)} deadlines, at most {most} make sense"
 
 
-def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
+def _needed(life: Life) -> tuple[DeadlineKind | None, ...]:
     match life.state:
         case LifeState.STARTING:
             return (DeadlineKind.START,)
@@ -140,8 +140,6 @@ def _needed(sup: Supervisor, life: Life) -> tuple[DeadlineKind | None, ...]:
             return (DeadlineKind.STOP,)
         case LifeState.CONDEMNED:
             return (DeadlineKind.TERMINATE, DeadlineKind.KILL)
-        case LifeState.SERVING if sup.plan.limits.ticket_s is not None:
-            return (DeadlineKind.TICKET,) if life.owes else (None,)
         case _:
             return (None,)
 

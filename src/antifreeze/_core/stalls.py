@@ -99,6 +99,19 @@ class Stall:
         return cls(sight.seat, sight.life, sight.ticket, sight.step, seconds, 0.0, pulse, activity)
 
 
+@frozen
+class CallSnapshot:
+    """One call that a life was last seen in."""
+
+    seat: int
+    life: int
+    ticket: int
+    step: int
+    since: float  # of the clock that the supervisor is told
+    moves: bool  # it was seen to
+    reports: int
+
+
 @message
 class Advice:
     """What to do about a life that was examined."""
@@ -133,6 +146,16 @@ class Stalls:
         self._looked_at = 0.0
         self._deadlocked = False  # one was ended for that
         self._quiet_s, self._quiet_until = QUIET_S, 0.0
+
+    def snapshot(self) -> tuple[CallSnapshot, ...]:
+        return tuple(
+            CallSnapshot(*key, call.ticket, call.step, call.since, call.moves, call.reports)
+            for key, call in self._calls.items()
+        )
+
+    def __repr__(self) -> str:
+        reported = sum(call.reports > 0 for call in self._calls.values())
+        return f"<Stalls {len(self._calls)} calls, {reported} reported>"
 
     def begin(self, now: float, lives: Collection[tuple[int, int]]) -> None:
         """Begin a look at these lives."""

@@ -293,7 +293,7 @@ class Supervisor:
     ) -> None:
         """See to it that a life that brought something has its next task, and the right pace."""
         if life.state in AT_WORK:
-            self._crew.begin_work(seat, life, now)
+            self._crew.begin_work(life, now)
         if life.state is LifeState.RETIRING:
             self._crew.retire(seat, life, now, out)
         if seat.state is SeatState.SPENT and self.plan.tenure is Tenure.EPOCH:
@@ -361,7 +361,7 @@ class Supervisor:
         seat.failed_starts = 0
         for number in list(life.orphans):
             life.let_go(number)
-        self._crew.begin_work(seat, life, now)
+        self._crew.begin_work(life, now)
         self._go_on(now, out)
 
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:
@@ -439,7 +439,7 @@ class Supervisor:
                 self._seats.move(seat, SeatCue.REOPEN)
                 if self._may_start() and self._has_work():
                     self._crew.start(seat, now, out)
-            elif kind in (DeadlineKind.START, DeadlineKind.TICKET, DeadlineKind.SILENT):
+            elif kind in (DeadlineKind.START, DeadlineKind.SILENT):
                 self._replace(seat, now, out)
             else:
                 self._lookout.stalls.forget(number, life)  # nobody waits for its calls any more

@@ -42,6 +42,10 @@ class Witness:
         with contextlib.suppress(RuntimeError):  # the machine gives no thread
             threading.Thread(target=self._watch, name="antifreeze-witness", daemon=True).start()
 
+    def __repr__(self) -> str:
+        ticket, step = self._status.call
+        return f"<Witness every {self._look_s:g} s, ticket {ticket}, step {step}>"
+
     def _watch(self) -> None:
         guard.name_thread()
         before: tuple[int, int] | None = None

@@ -1,0 +1,16 @@
+"""The worker's own witness, without its thread."""
+
+from __future__ import annotations
+
+from array import array
+
+from antifreeze._core.steps import SAMPLE
+from antifreeze._transport.status import StatusLine
+from antifreeze._worker.progress import Witness
+
+
+def test_a_witness_says_what_it_looks_at() -> None:
+    witness = Witness.__new__(Witness)  # the real one watches its thread until the process ends
+    witness._status = StatusLine(memoryview(array("q", [0, 0, 5, SAMPLE])), 2)
+    witness._look_s = 2.0
+    assert repr(witness) == "<Witness every 2 s, ticket 5, step 16>"
