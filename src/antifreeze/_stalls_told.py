@@ -46,6 +46,8 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
         return f"reading the indices of batch {ticket.position}"
     if step == steps.COLLATE:
         return f"collating samples {shown(indices)}{batch}"
+    if step == steps.PACK:
+        return f"packing batch {ticket.position}"
     if step == steps.HAND_OVER:
         return f"handing over batch {ticket.position}"
     if step == steps.WHOLE:

@@ -17,6 +17,7 @@ from antifreeze._core.steps import (
     HAND_OVER,
     INIT,
     OURS,
+    PACK,
     SAMPLE,
     index_at,
     is_of_user,
@@ -312,5 +313,5 @@ def test_steps_name_the_sample() -> None:
     assert index_at(SAMPLE + 3, [10, 20, 30]) is None
     assert index_at(COLLATE, [10, 20, 30]) is None
     assert index_at(SAMPLE, 17) is None
-    assert is_of_user(SAMPLE + 5) and is_of_user(INIT)
+    assert is_of_user(SAMPLE + 5) and is_of_user(INIT) and is_of_user(PACK)
     assert not is_of_user(OURS) and not is_of_user(HAND_OVER)

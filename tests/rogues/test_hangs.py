@@ -398,3 +398,27 @@ def test_healthy_workers_survive_being_watched_very_often() -> None:
     loader = DataLoader(Busy(_sleep), num_workers=6, sample_timeout=0.2)
     assert [int(batch) for batch in loader] == list(range(400))
     assert loader.faults == []
+
+
+class Unpicklable:
+    """Hangs when it is packed."""
+
+    def __reduce__(self) -> Any:
+        time.sleep(LONG_S)  # packs here
+
+
+def test_an_object_that_hangs_while_its_batch_is_packed_is_under_the_limit() -> None:
+    loader = DataLoader(
+        list(range(4)),  # type: ignore[arg-type]
+        num_workers=1,
+        collate_fn=lambda samples: Unpicklable() if samples == [1] else samples,
+        sample_timeout=0.5,
+    )
+    iterator = iter(loader)
+    assert next(iterator) == [0]
+    with pytest.raises(WorkerHung) as caught:
+        next(iterator)
+    text = str(caught.value)
+    place = f"test_hangs.py:{line_of('# packs here')}, in __reduce__"
+    assert f"packing batch 1 was stuck at {place}" in text
+    assert list(iterator) == [[2], [3]]

@@ -13,12 +13,13 @@ INIT = 1  # worker_init_fn
 ITER = 2  # iter(dataset), or what else prepares it
 WHOLE = 3  # one call for the whole batch: `__getitems__`, or a sampler's index as it is
 COLLATE = 4
-HAND_OVER = 5  # packing and sending
+HAND_OVER = 5  # sending
 INDICES = 6  # reading what the sampler gave
 CLEAN = 7  # it is being made, in a clean process, which takes its time
+PACK = 8  # the batch: objects in it are pickled by code of their own
 SAMPLE = 16  # and all above: the samples of a batch, in order
 
-OF_USER = frozenset({INIT, ITER, WHOLE, COLLATE, INDICES})
+OF_USER = frozenset({INIT, ITER, WHOLE, COLLATE, INDICES, PACK})
 
 
 def is_of_user(step: int) -> bool:

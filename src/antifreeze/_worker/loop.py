@@ -14,7 +14,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS
+from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
 from .._core.traps import Suspects
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
@@ -162,9 +162,10 @@ class Desk:
     def _hand_over(self, task: Task, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
         """Pack the one batch in the list, let go of it, and send it or have it wait."""
         loaded_at = monotonic()
-        self._at(HAND_OVER)
+        self._at(PACK)
         packed = pack(batch[0], self._arena)
         batch.clear()
+        self._at(HAND_OVER)
         filled = self._arena.filled() if packed.slab_bytes else None
         if self._is_first:
             self._is_first = False
