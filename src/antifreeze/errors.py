@@ -13,7 +13,7 @@ from typing import Any
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.stalls import Pulse, Stall
-from ._core.steps import COLLATE, index_at
+from ._core.steps import COLLATE, HAND_OVER, INIT, PACK, index_at
 from ._transport.available import Available, in_words
 from ._transport.words import shown
 
@@ -282,8 +282,13 @@ def _why(ending: Ending) -> str:
             return ""
 
 
+_WITH_BATCH = {COLLATE: "collating", PACK: "packing", HAND_OVER: "handing over"}
+
+
 def _was_loading(fault: Fault) -> str:
     worker = f"Worker {fault.seat}, life {fault.life},"
+    if fault.step == INIT:
+        return f"{worker} was in worker_init_fn."
     if fault.ticket is None:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
@@ -294,8 +299,8 @@ def _was_loading(fault: Fault) -> str:
     elif (index := index_at(fault.step, indices)) is not None:
         batch = f"batch {fault.ticket.position}: samples {shown(indices)}"
         what = f"sample {shown(index)} ({batch})"
-    elif fault.step == COLLATE:
-        return f"{worker} was collating batch {fault.ticket.position}: samples {shown(indices)}."
+    elif (doing := _WITH_BATCH.get(fault.step)) is not None:
+        return f"{worker} was {doing} batch {fault.ticket.position}: samples {shown(indices)}."
     else:
         what = f"batch {fault.ticket.position}: samples {shown(indices)}"
     return f"{worker} was loading {what}."
@@ -325,8 +330,10 @@ def timed_out(fault: Fault, label: str, timeout_s: float, seen: Stall | None) ->
 
 def _never_started(fault: Fault, label: str) -> str:
     ending = fault.ending or Ending()
+    where = "It was in worker_init_fn. " if fault.step == INIT else ""
     return report(
-        f"DataLoader worker ({label}) {_how(ending)} No worker came up, so nothing was loaded.",
+        f"DataLoader worker ({label}) {_how(ending)} {where}No worker came up, so nothing was"
+        " loaded.",
         did="tried several times for every worker",
         cause=_why(ending),
         remedy=FEWER

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze.errors import WorkerCrashed
+from antifreeze.errors import WorkerCrashed, WorkerNeverStarted
 
 from .programs import all_gone, finish, line, program
 
@@ -93,6 +93,33 @@ def test_a_sample_that_always_kills_is_raised_in_its_turn_and_named(how: str, sa
     assert "batch 12: samples [120, 121, 122, 123" in text
     rest = [batch[0].item() for batch in iterator]
     assert rest == list(range(130, 400, 10))
+
+
+def _die(worker: int) -> None:
+    os._exit(3)
+
+
+def test_workers_that_die_in_the_init_function_are_said_to() -> None:
+    loader = DataLoader(Numbers(), num_workers=2, worker_init_fn=_die)  # type: ignore[arg-type, var-annotated]
+    with pytest.raises(WorkerNeverStarted) as caught:
+        next(iter(loader))
+    (first, *_) = str(caught.value).splitlines()
+    assert "exited unexpectedly with exit code 3. It was in worker_init_fn." in first
+    words = loader.faults[0].exception
+    assert words is not None and "was in worker_init_fn." in words
+
+
+class DiesPacked:
+    def __reduce__(self) -> str:
+        os._exit(3)
+
+
+def test_a_worker_that_dies_while_it_packs_is_said_to() -> None:
+    collate = lambda samples: DiesPacked()  # noqa: E731
+    loader = DataLoader(Numbers(), batch_size=10, num_workers=1, collate_fn=collate)  # type: ignore[arg-type]
+    with pytest.raises(WorkerCrashed) as caught:
+        next(iter(loader))
+    assert "was packing batch 0: samples [0, 1, 2" in str(caught.value)
 
 
 class Stream(IterableDataset[int]):
