@@ -42,8 +42,9 @@ bench: $(PEERS)  ## measure against torch's loader and others, 20 minutes (ARGS=
 gallery: $(READY)  ## run every scenario through torch's loader and ours
 	@$(BIN)/python examples/scenarios/gallery.py
 
-docs: $(READY)  ## write docs/states anew from the transition tables
+docs: $(READY)  ## write docs/states and docs/crash-matrix.md anew from their tables
 	@$(BIN)/python docs/write_states.py
+	@$(BIN)/python docs/write_matrix.py
 
 exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt expecttest dill 2>&1 | grep -v '^WARNING: Location' || true
