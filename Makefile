@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: help demo test check bench gallery docs exam clean
+.PHONY: help demo test chaos check bench gallery docs exam clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -25,6 +25,9 @@ demo: $(READY)  ## see a freeze, and the same script finish
 test: $(READY)  ## run every test
 	@echo "== running the tests (about ten minutes on two cores)"
 	@$(BIN)/python -m pytest
+
+chaos: $(READY)  ## random faults against epochs whose content is known, 10 minutes (ARGS="--seed 7 --minutes 2")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 check: $(READY)  ## format, lint, strict types
 	@$(BIN)/ruff format --check .
