@@ -83,6 +83,15 @@ def test_what_is_stuck_is_reported_at_growing_intervals_and_replaced() -> None:
     assert fault.ticket is not None and fault.ticket.position == 0
 
 
+@pytest.mark.parametrize("step", [SAMPLE, OURS])
+def test_who_waits_for_a_processor_is_not_stuck(step: int) -> None:
+    it = Watched(
+        sight=lambda now: Sight(0, 1, 1, step), activity=lambda now: Activity(runs=True)
+    ).run(400.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert it.killed_at() == []
+
+
 def test_a_report_comes_within_ten_seconds_and_names_the_ticket() -> None:
     it = Watched(activity=lambda now: Activity(stack=LINE, waits_for="sleeping")).run(10.0)
     ((at, report),) = it.done

@@ -341,7 +341,17 @@ def _alarm_that_raises() -> None:
         lock.acquire()
 
 
-@pytest.mark.parametrize("deed", [_event_that_a_timer_sets, _alarm_that_raises])
+def _event_that_is_set_when_a_child_ends() -> None:
+    event = threading.Event()
+    signal.signal(signal.SIGCHLD, lambda *ignored: event.set())
+    with subprocess.Popen(["sleep", "8"]):
+        event.wait()
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [_event_that_a_timer_sets, _alarm_that_raises, _event_that_is_set_when_a_child_ends],
+)
 def test_what_somebody_will_wake_is_no_deadlock(
     deed: Callable[[], object], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -349,6 +359,31 @@ def test_what_somebody_will_wake_is_no_deadlock(
     assert batches == list(range(12))
     assert not any("deadlocked" in r.getMessage() for r in caplog.records)
     assert not any("replaced." in r.getMessage() for r in caplog.records)
+
+
+def _give_way(worker: int) -> None:
+    """Leave one processor to others, and use no other."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+@pytest.mark.slow
+def test_a_worker_that_gets_no_processor_is_not_stuck(caplog: pytest.LogCaptureFixture) -> None:
+    code = (
+        "import os, time; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "end = time.monotonic() + 12\nwhile time.monotonic() < end: pass"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]):
+        loader = DataLoader(Rogue(_compute_a_little), num_workers=1, worker_init_fn=_give_way)
+        assert [int(batch) for batch in loader] == list(range(12))
+    assert loader.faults == []
+    assert not any("stuck" in r.getMessage() for r in caplog.records)
+
+
+def _compute_a_little() -> None:
+    end = time.thread_time() + 0.1  # many times what is left for it
+    while time.thread_time() < end:
+        sum(range(1000))
 
 
 def test_several_samples_that_hang_in_a_row_are_raised_one_by_one() -> None:

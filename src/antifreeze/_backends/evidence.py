@@ -119,7 +119,15 @@ _ON_NETWORK = frozenset(
     {"recvfrom", "recvmsg", "poll", "ppoll", "select", "epoll_wait", "epoll_pwait"}
 )
 # A handler for one of these could release a lock, or raise.
-_WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2)
+_WAKING = (
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+    signal.SIGIO,
+)
 
 
 @frozen
@@ -155,6 +163,11 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         stopped=state == "T",
         deadlock=_deadlock(pid),
     )
+
+
+def runs(pid: int) -> bool:
+    """Say whether the main thread runs, or would if it got a processor."""
+    return _state(pid) == "R"
 
 
 def _family(pid: int) -> list[int]:

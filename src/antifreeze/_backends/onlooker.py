@@ -49,11 +49,12 @@ class Onlooker:
         pid = self._who_acts(line)
         if pid is None:
             return None
+        runs = evidence.runs(pid)  # before it is asked for its stack, for which it has to run
         before = line.trace.bytes
         seen = evidence.activity(pid, line.stack(self._look_s))
         after = line.trace.bytes
         own = after if after == before else -after  # it wrote meanwhile: like no other look
-        return None if seen is None else replace(seen, own_bytes=own)
+        return None if seen is None else replace(seen, own_bytes=own, runs=runs)
 
     def resume(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))

@@ -77,6 +77,7 @@ class Activity:
     stopped: bool = False  # by a signal
     # The locks, if all its threads wait for each other, and for nobody else.
     deadlock: str = ""
+    runs: bool = False  # its main thread does, or would if there were a processor for it
 
 
 @frozen
@@ -128,7 +129,7 @@ class _Call:
     step: int
     since: float
     activity: Activity | None = None
-    moved_at: float = 0.0  # processor time, I/O or the stack changed; or it was first examined
+    moved_at: float = 0.0  # it ran, or I/O or the stack changed; or it was first examined
     turned_at: float = 0.0  # the stack changed
     locked_at: float = 0.0  # it was first seen in its present deadlock
     moves: bool = False  # it was seen to
@@ -247,7 +248,8 @@ class Stalls:
         # What we had it write may be counted a moment later, or earlier, than we see it.
         same = activity.own_bytes == before.own_bytes
         read = same and activity.io_bytes != before.io_bytes
-        if turned or call.spins or read:
+        # Who waits for a processor is not still, however long the others keep it.
+        if turned or call.spins or read or activity.runs:
             call.moved_at, call.moves = now, True
         if read:
             call.turned_at = now
