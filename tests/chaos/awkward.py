@@ -79,6 +79,18 @@ def compute(seconds: float) -> Callable[[int], object]:
     return deed
 
 
+def use(seconds: float) -> Callable[[int], object]:
+    """Use so much processor time, however long that takes."""
+
+    def deed(index: int) -> None:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            sum(number * number for number in range(20_000))
+            sorted(str(number) for number in range(20_000))
+
+    return deed
+
+
 def multiply(index: int) -> None:
     for _ in range(4):
         np.linalg.svd(np.random.rand(250, 250))

@@ -105,6 +105,7 @@ CASES: dict[str, Case] = {
     ),
     "stopped for 5 s": Case(_each(on.compute(0.2), 60), stopped_s=5.0),
     "stopped for 8 s": Case(_each(on.compute(0.2), 60), stopped_s=8.0),
+    "stopped for 8 s in a long one": Case(_each(on.use(2.0), 6), may_say=_MOVES, stopped_s=8.0),
     "stopped for 9 s in sleep": Case(_each(on.sleep(0.5), 24), stopped_s=9.0),
     "stopped for 15 s": Case(_each(on.compute(0.2), 60), stopped_s=15.0),
 }
