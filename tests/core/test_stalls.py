@@ -125,6 +125,12 @@ def test_what_spins_on_one_stack_is_ended_after_half_an_hour() -> None:
     assert it.killed_at()[0] == 1802.0
 
 
+def test_who_waits_for_a_program_that_works_does_not_spin() -> None:
+    it = Watched(activity=lambda now: Activity(cpu_s_of_others=now, stack=LINE)).run(2_500.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert it.killed_at() == []
+
+
 def test_processor_time_without_a_stack_is_no_proof_of_spinning() -> None:
     it = Watched(activity=lambda now: Activity(cpu_s=now)).run(2_500.0)
     assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}

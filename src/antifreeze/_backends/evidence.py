@@ -151,12 +151,13 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
     state = _state(pid)
     if not state:
         return None
-    cpu_s, io_bytes = 0.0, _received(pid)
+    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, _received(pid)
     for each in _family(pid):
-        cpu_s += _cpu_s(each)
+        others += _cpu_s(each) if each != pid else 0.0
         io_bytes += _io_bytes(each)
     return Activity(
         cpu_s=cpu_s,
+        cpu_s_of_others=others,
         io_bytes=io_bytes,
         stack=stack,
         waits_for=_waits_for(pid, state),

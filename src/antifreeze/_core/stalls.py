@@ -69,8 +69,9 @@ class StackLine:
 class Activity:
     """What can be seen of a life from outside, at one moment."""
 
-    cpu_s: float = 0.0  # all its threads, and the processes it has started
-    io_bytes: int = 0  # likewise, with what we had it write
+    cpu_s: float = 0.0  # all its threads
+    cpu_s_of_others: float = 0.0  # the processes it has started
+    io_bytes: int = 0  # all of these, with what we had it write
     own_bytes: int = 0  # that we had it write: its stacks
     stack: tuple[StackLine, ...] = ()  # of its main thread, innermost first, seconds old
     waits_for: str = ""  # what the kernel says: "a lock", "reading /data/17.jpg"
@@ -243,15 +244,16 @@ class Stalls:
             call.locked_at = now
         turned = activity.stack != before.stack and bool(before.stack)
         call.spins = activity.cpu_s - before.cpu_s >= CPU_S
+        others = activity.cpu_s_of_others - before.cpu_s_of_others >= CPU_S
         if turned:
             call.turned_at = now
         # What we had it write may be counted a moment later, or earlier, than we see it.
         same = activity.own_bytes == before.own_bytes
         read = same and activity.io_bytes != before.io_bytes
         # Who waits for a processor is not still, however long the others keep it.
-        if turned or call.spins or read or activity.runs:
+        if turned or call.spins or others or read or activity.runs:
             call.moved_at, call.moves = now, True
-        if read:
+        if read or others:  # who waits for a program that works does not spin
             call.turned_at = now
 
     def _pulse(self, call: _Call, activity: Activity, now: float) -> Pulse:
