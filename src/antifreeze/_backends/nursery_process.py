@@ -24,6 +24,7 @@ from .._clock import monotonic
 from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
+from .._worker.files import Held
 from .._worker.pools import cap_pools
 from . import modules
 from .circumstances import Circumstances, apply_environment
@@ -201,6 +202,7 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
         forked=False,
         by_kernel=False,
         positions={},
+        held=Held(),
         handled=handled,
     )
 

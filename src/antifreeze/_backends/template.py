@@ -36,7 +36,7 @@ from ..errors import TransportFailed
 from . import nursery, pools
 from .circumstances import Circumstances
 from .faithful import Unsendable
-from .inheritance import warn_of_connections
+from .inheritance import held_by, warn_of_connections
 from .lineage import Lineage
 from .origins import (
     REAP_S,
@@ -77,6 +77,7 @@ class Template:
     @classmethod
     def fork(cls, job: Job, status: StatusBoard) -> Template:
         """Make one that inherits everything."""
+        held = held_by(job)
         mother = Mother(
             job=job,
             status=status,
@@ -84,7 +85,8 @@ class Template:
             main=None,
             forked=True,
             by_kernel=threading.current_thread() is threading.main_thread(),
-            positions=positions(),
+            positions=positions(held),
+            held=held,
             handled=guard.handled(),
         )
         ours, theirs = _channel()
@@ -361,7 +363,7 @@ class Templates:
         return self._present
 
     def _make(self) -> Template:
-        warn_of_connections(self._job.dataset)
+        warn_of_connections(self._job.dataset, taken=self._job.num_workers > 1)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
                 return Template.bring(self._job, self._status, self._lineage)

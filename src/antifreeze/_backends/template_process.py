@@ -23,7 +23,7 @@ from .._core.messages import frozen
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.status import StatusBoard
 from .._worker import guard
-from .._worker.files import own_offsets
+from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import prepare, run
 from .._worker.spec import Job
 from . import pools
@@ -68,6 +68,7 @@ class Mother:
     forked: bool  # from the main process
     by_kernel: bool  # it was started by a thread that lives as long as the main process
     positions: dict[int, int]  # in inherited files, as they were at the fork
+    held: Held  # by the dataset
     handled: tuple[int, ...]  # signals that the main process has handlers for
 
 
@@ -84,6 +85,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         # Children are what it is for; those it forks may have none, as torch's workers.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         own_offsets(mother.positions)
+        take_away(mother.held)
         control.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         keep_from_children(control)
         _Nest(mother, control, main).serve()
@@ -138,7 +140,12 @@ class _Nest:
             theirs = socket.socket(fileno=os.dup(channel.number))
             its_trace = os.dup(trace.number)
             spec = wanted.spec(
-                mother.job, mother.status, prepared=True, forgets=mother.handled, trace=its_trace
+                mother.job,
+                mother.status,
+                prepared=True,
+                forgets=mother.handled,
+                trace=its_trace,
+                held=mother.held,
             )
             process = _FORK.Process(
                 target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True

@@ -1,7 +1,9 @@
-"""Files that a dataset opened before the fork: an offset of one's own for each worker.
+"""What a dataset opened before the fork: files, an offset of one's own for each worker; and
+conversations, which are taken from those who would share them.
 
 A forked process shares the position of every open file with its parent and its siblings. Two that
-read and seek in it get each other's bytes, without any error.
+read and seek in it get each other's bytes, without any error. So do two that speak on one socket or
+pipe: it is better to have none.
 """
 
 from __future__ import annotations
@@ -9,28 +11,62 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 import stat
 
+from .._core.messages import frozen
+
 _ACCESS = os.O_ACCMODE | os.O_PATH
+_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DIRECT | os.O_SYNC | os.O_NOATIME
 
 
-def positions() -> dict[int, int]:
-    """Give the position in every regular file that is open for reading only, by descriptor."""
+@frozen
+class Held:
+    """What a dataset holds of descriptors that a worker is to deal with."""
+
+    files: tuple[int, ...] = ()  # open for reading and writing
+    taken: tuple[tuple[int, str], ...] = ()  # conversations, with their names
+
+
+NOTHING = Held()
+
+
+def positions(held: Held = NOTHING) -> dict[int, int]:
+    """Give the position in every regular file that is open for reading only, and in those that the
+    dataset itself holds, by descriptor."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc/self/fd"):
         number = int(name)
         with contextlib.suppress(OSError):
             flags = fcntl.fcntl(number, fcntl.F_GETFL)
-            if flags & _ACCESS == os.O_RDONLY and stat.S_ISREG(os.fstat(number).st_mode):
+            reads = flags & _ACCESS == os.O_RDONLY or number in held.files
+            if reads and stat.S_ISREG(os.fstat(number).st_mode):
                 found[number] = os.lseek(number, 0, os.SEEK_CUR)
     return found
+
+
+def take_away(held: Held) -> None:
+    """Put in the place of each conversation something that only ever fails. (A closed one would
+    read as an end, again and again; a closed number would soon be another file's.)"""
+    for number, _ in held.taken:
+        with contextlib.suppress(OSError):
+            mode = os.fstat(number).st_mode
+            if stat.S_ISSOCK(mode):
+                with socket.socket() as unconnected:
+                    os.dup2(unconnected.fileno(), number)
+            else:
+                writes = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+                wrong = os.open(os.devnull, os.O_RDONLY if writes else os.O_WRONLY)
+                os.dup2(wrong, number)
+                os.close(wrong)
 
 
 def own_offsets(at: dict[int, int]) -> None:
     """Give this process its own position in these files.
 
     They must have been taken before the fork, where somebody may read on after it. Files open for
-    writing are not among them: they stay shared, as people expect of a log. What cannot be opened
+    writing are not among them: they stay shared, as people expect of a log, unless the dataset
+    itself has one that it can read. What cannot be opened
     anew (by a process that gave up its rights meanwhile) stays as it was.
     """
     for number, position in at.items():
@@ -40,7 +76,7 @@ def own_offsets(at: dict[int, int]) -> None:
 
 def _reopen(number: int, position: int) -> None:
     flags = fcntl.fcntl(number, fcntl.F_GETFL)
-    own = os.open(f"/proc/self/fd/{number}", (flags & ~os.O_CREAT) | os.O_CLOEXEC)
+    own = os.open(f"/proc/self/fd/{number}", (flags & _KEPT) | os.O_CLOEXEC)
     try:
         os.lseek(own, position, os.SEEK_SET)
         os.dup2(own, number, inheritable=os.get_inheritable(number))

@@ -25,6 +25,7 @@ from .._transport.tickets import Task, decode_tickets
 from ..errors import TransportFailed
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
+from .files import Held
 from .observing import Attributes, first_batch
 from .outbox import Outbox
 from .randomness import Randomness, salts_in
@@ -63,6 +64,14 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
                 outbox.flush()
             spec.status.working_on = 0
             words[at] = OURS
+
+
+def _of_taken(held: Held) -> str:
+    names = ", ".join(path for _, path in held.taken)
+    return (
+        f"antifreeze: {names}: opened before the workers, who would have got each other's answers,"
+        " and so taken from them. Have each worker open its own: antifreeze.per_worker(open_it)"
+    )
 
 
 class Desk:
@@ -218,6 +227,8 @@ class Desk:
         self._arena.abort()
         self._at(HAND_OVER)
         where = f"in DataLoader worker process {self._spec.seat}"
+        if self._spec.held.taken and isinstance(error, OSError | EOFError | ValueError):
+            more = (*more, _of_taken(self._spec.held))
         packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 

@@ -29,7 +29,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     guard.unblock_interrupts()
     guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
     guard.go_first()
-    own_offsets(positions())  # its parent has its own, and moves none of them
+    own_offsets(positions(spec.held))  # its parent has its own, and moves none of them
     channel = Channel(sock)
     try:
         channel.say(Kind.READY)

@@ -8,6 +8,7 @@ from typing import Any
 from .._core.messages import frozen
 from .._transport.status import StatusLine
 from ..policies import Policy, raising
+from .files import NOTHING, Held
 
 RAISE = raising()
 
@@ -51,3 +52,4 @@ class WorkerSpec:
     prepared: bool = False  # its parent was prepared for it
     forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
     trace: int | None = None  # a descriptor of its own, for its stack
+    held: Held = NOTHING  # what its dataset has inherited
