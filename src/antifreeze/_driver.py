@@ -31,6 +31,7 @@ from ._core.stalls import Stall
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
+from ._core.tickets import Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._herald import Herald, Sift
@@ -439,18 +440,22 @@ class Driver:
             raise self._sampler_errors.popleft()
         label = self._herald.label(answer)
         if answer.kind is FaultKind.TIMEOUT:
-            raise timed_out(answer, label, self._supervisor.plan.timeout_s, self._see(answer))
+            timeout_s = self._supervisor.plan.timeout_s
+            raise timed_out(answer, label, timeout_s, *self._see(answer))
         raise error_for(answer, label)
 
-    def _see(self, fault: Fault) -> Stall | None:
-        """Look at the worker of a fault, now."""
+    def _see(self, fault: Fault) -> tuple[Stall | None, Ticket | None]:
+        """Look at the worker of a fault, now. Gives the ticket, too, which it is busy with: one of
+        an earlier epoch, perhaps."""
         seat, life, ticket = fault.seat, fault.life, fault.ticket
         for sight in self._backend.look():
             if ticket is None or (sight.seat, sight.life) != (seat, life):
                 continue
             if (activity := self._backend.examine(sight.seat, sight.life)) is not None:
-                return Stall.at_once(sight, fault.seconds, activity)
-        return None
+                sent = self._supervisor.story.sent(sight.ticket)
+                stall = Stall.at_once(sight, fault.seconds, activity)
+                return stall, None if sent is None else sent[2]
+        return None, None
 
     def _open(self, parcel: Parcel) -> Any:
         if parcel.outcome is ev.Outcome.FAILED:

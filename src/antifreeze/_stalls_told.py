@@ -58,6 +58,14 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
     return f"sample {shown(index)}{batch}"
 
 
+def of_samples(ticket: Ticket) -> str:
+    """Name the samples of a batch, where they have names."""
+    indices = ticket.indices
+    if indices is None or (isinstance(indices, list) and indices and indices[0] is None):
+        return " of its stream"
+    return f": samples {shown(indices)}"
+
+
 def _samples(indices: Any) -> str:
     many = isinstance(indices, list | tuple)
     return f"{'samples' if many else 'sample'} {shown(indices)}"

@@ -14,6 +14,7 @@ from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.stalls import Pulse, Stall
 from ._core.steps import COLLATE, HAND_OVER, INIT, PACK, index_at
+from ._core.tickets import Ticket
 from ._transport.available import Available, in_words
 from ._transport.words import shown
 
@@ -191,7 +192,7 @@ def error_for(fault: Fault, label: str) -> Exception:
         case FaultKind.HANG:
             return WorkerHung(_hung(fault, label, "replaced it and tried once more"))
         case FaultKind.TIMEOUT:
-            return timed_out(fault, label, fault.seconds, None)
+            return timed_out(fault, label, fault.seconds)
         case FaultKind.REFUSED:
             what = f"DataLoader worker {fault.seat} could not be started: {_words(fault)}."
             return WorkerNeverStarted(report(what, remedy=FEWER))
@@ -306,7 +307,13 @@ def _was_loading(fault: Fault) -> str:
     return f"{worker} was loading {what}."
 
 
-def timed_out(fault: Fault, label: str, timeout_s: float, seen: Stall | None) -> WorkerHung:
+def timed_out(
+    fault: Fault,
+    label: str,
+    timeout_s: float,
+    seen: Stall | None = None,
+    busy_with: Ticket | None = None,
+) -> WorkerHung:
     """Say that the loop's own `timeout` is over, and what it waited for, as it is `seen` now."""
     stack = ""
     if fault.ticket is None:
@@ -314,9 +321,11 @@ def timed_out(fault: Fault, label: str, timeout_s: float, seen: Stall | None) ->
     elif seen is None:
         awaited = f"waited for worker {fault.seat} ({label}). {_was_loading(fault)}"
     else:
-        doing, state = _stalls_told.doing(seen, fault.ticket), _stalls_told.state(seen)
+        doing, state = _stalls_told.doing(seen, busy_with), _stalls_told.state(seen)
+        if busy_with is not None and busy_with.epoch != fault.ticket.epoch:
+            doing += ", of an earlier epoch,"
         stack = _stalls_told.lines(seen.activity.stack)
-        batch = f"batch {fault.ticket.position}: samples {shown(fault.ticket.indices)}"
+        batch = f"batch {fault.ticket.position}{_stalls_told.of_samples(fault.ticket)}"
         awaited = f"waited for worker {fault.seat} ({label}), {batch}; {doing} is {state}."
     return WorkerHung(
         report(

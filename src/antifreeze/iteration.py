@@ -43,6 +43,7 @@ from ._driver import Driver
 from ._remarks import remark
 from ._worker.observing import Attributes
 from ._worker.spec import Job
+from .errors import LoaderClosed
 from .policies import policy_of
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ LOOK_S = 1.0  # between two looks at workers that keep the loop waiting
 WITNESS_S = 2.0  # between two looks of a worker at itself
 SHORTEST_LOOK_S = 0.02
 
+SUPERSEDED = (
+    "iter() was called on this loader again, in the middle of this iterator's epoch, and its"
+    " persistent workers serve the later one now; persistent_workers=False gives each its own"
+)
 UNGUARDED = (
     "this script loops over a DataLoader while it is run a second time, in the process that its"
     " workers come from (spawn, forkserver): put what it does under `if __name__ == '__main__':`"
@@ -114,15 +119,12 @@ class LoaderIterator(_BaseDataLoaderIter):
                 sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
                 story_limit=STORY_LIMIT,
             )
-        self._were = Attributes(self._dataset) if self._persistent_workers else None
-        self._finished = False
+        self._were = Attributes(self._dataset, deep=True) if self._persistent_workers else None
+        self._finished = self._superseded = False
         _drivers.add(self._driver)
         _close_all_at_exit()
-        # Not `__del__`: an iterator may be collected in a forked child, where nothing is ours.
-        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._driver)
-        self._finalizer.atexit = False
         self._loader = weakref.ref(loader)
-        _iterators.add(self)
+        self._own_driver()
         self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 
     def __next__(self) -> Any:
@@ -133,6 +135,8 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def _next_data(self) -> Any:
         if self._finished:
+            if self._superseded:
+                raise LoaderClosed(SUPERSEDED)
             raise StopIteration
         if self._traps.due or self._traps.in_passing:
             self._warn_of_traps()  # now, while no batch would be lost if that is an error
@@ -164,6 +168,21 @@ class LoaderIterator(_BaseDataLoaderIter):
             self._traps.changed_here(self._were.changes(self._dataset))
             self._warn_of_traps()
         self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
+
+    def succeed(self) -> LoaderIterator:
+        """Leave the workers, in the middle of an epoch, to a new iterator; this one is over."""
+        heir: LoaderIterator = object.__new__(type(self))
+        heir.__dict__.update(self.__dict__)
+        self._finalizer.detach()
+        heir._own_driver()
+        self._finished = self._superseded = True
+        return heir
+
+    def _own_driver(self) -> None:
+        # Not `__del__`: an iterator may be collected in a forked child, where nothing is ours.
+        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._driver)
+        self._finalizer.atexit = False
+        _iterators.add(self)
 
     @property
     def can_go_on(self) -> bool:

@@ -135,8 +135,10 @@ class DataLoader(torch_data.DataLoader[T]):
         if not getattr(self._iterator, "can_go_on", True):
             self._iterator = None  # interrupted, broken, closed, or made before a fork
         by_for_loop = is_for_loop(sys._getframe(1))
-        if getattr(self._iterator, "in_epoch", False) and self._is_looped_over():
-            return self._second_loop()
+        if getattr(self._iterator, "in_epoch", False):
+            if self._is_looped_over():
+                return self._second_loop()
+            self._iterator = self._iterator.succeed()  # type: ignore[union-attr]
         iterator = super().__iter__()
         iterator.by_for_loop = by_for_loop  # type: ignore[attr-defined]
         return iterator

@@ -68,12 +68,15 @@ FAILURES = {
     ),
     "B2": Failure(
         "a thread pool or an event loop of the main process",
-        ("a thread pool of the dataset, used before the fork",),
+        (
+            "a thread pool of the dataset, used before the fork",
+            "a thread pool of the dataset, where workers are to be forked",
+        ),
         (
             "rogues/test_hazards.py::test_a_thread_pool_used_before",
             "rogues/test_hazards.py::test_an_event_loop_in_another_thread",
         ),
-        remains="two deadlocks of six seconds each come before the error",
+        remains="where workers are to be forked, two deadlocks, nine seconds, come before the error",
     ),
     "B3": Failure(
         "OpenMP before and after the fork",
@@ -120,7 +123,7 @@ FAILURES = {
         "sockets and connections",
         ("a socket opened before",),
         ("data/test_per_worker.py::test_a_database_that_the_main_process_has_used_before",),
-        remains="named in a warning; a worker that uses one all the same may read another's answer",
+        remains="handles inside of libraries (databases) are named in a warning, and stay shared",
     ),
     "C6": Failure(
         "memory shared with numpy is taken away",
@@ -147,7 +150,7 @@ FAILURES = {
         "a generator of the dataset draws the same in all workers",
         ("a generator that the dataset owns", "a generator that an iterable dataset owns"),
         ("parity/test_randomness.py::test_generators_are_found_where_people_hide_them",),
-        remains="generators in globals of a module",
+        remains="a stream's own generator is named, and left as it is: workers may have to agree",
     ),
     "D3": Failure(
         "draws depend on the number of workers",

@@ -44,7 +44,7 @@ def endings(
 
     def ended(place: int) -> Ending:
         program = wanted[place]
-        until = program.words if program.ends == SAID and not program.not_yet else ()
+        until = program.words if program.ends == SAID else ()
         return run(program.code, folder / str(place), until)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -52,18 +52,9 @@ def endings(
     yield {program.name: end for program, end in zip(wanted, ends, strict=True)}
 
 
-def _cases() -> list[object]:
-    return [
-        pytest.param(
-            name, marks=[pytest.mark.xfail(reason=program.not_yet)] if program.not_yet else []
-        )
-        for name, program in BY_NAME.items()
-    ]
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first of them runs all programs: a minute on two idle processors
-@pytest.mark.parametrize("name", _cases())
+@pytest.mark.parametrize("name", BY_NAME)
 def test_a_program_ends_as_it_should(name: str, endings: dict[str, Ending]) -> None:
     objections = BY_NAME[name].objections(endings[name])
     assert not objections, f"{objections}\n{endings[name]}"

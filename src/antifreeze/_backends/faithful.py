@@ -49,10 +49,11 @@ class Unsendable(Exception):
     """This would arrive as something else."""
 
 
-def ways() -> dict[type, Callable[[Any], Any]]:
+def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
     """Give the way to send each kind of thing that has one of its own, for one stream of pickled
-    things: what it has sent is not sent again."""
-    memory = _Memory()
+    things: what it has sent is not sent again. `copies`: what shares memory with a thing of another
+    kind is sent as a copy, as pickle would."""
+    memory = _Memory(copies)
     found: dict[type, Callable[[Any], Any]] = {
         torch.Tensor: memory.tensor,
         torch.nn.Parameter: memory.tensor,
@@ -95,7 +96,8 @@ def check(thing: Any) -> None:
 class _Memory:
     """What one stream has sent of this process's memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, copies: bool) -> None:
+        self._copies = copies
         self._areas = Areas()
         self._storages: dict[int, _Storage] = {}  # by address
         self._claimed: list[tuple[int, int, str]] = []  # sorted
@@ -146,7 +148,7 @@ class _Memory:
                 return None
             if in_file is None and self._areas.is_shared(address):
                 raise Unsendable("a tensor in memory that is shared with other processes")
-            self._claim(address, address + memory.nbytes(), "tensor")
+            self._claim(address, address + memory.nbytes(), "a tensor")
             storage = self._storages[address] = _Storage(memory, in_file)
         if storage.memory.nbytes() != memory.nbytes():
             raise Unsendable("two tensors that share a part of their memory")
@@ -158,7 +160,9 @@ class _Memory:
         place = bisect.bisect_right(self._claimed, (low, high, kind))
         for first, last, other in self._claimed[max(0, place - 1) : place + 1]:
             if first < high and low < last and (other != kind or (first, last) != (low, high)):
-                raise Unsendable(f"a {kind} in memory that a {other} in the dataset shares")
+                if self._copies:
+                    return
+                raise Unsendable(f"{kind} in memory that {other} in the dataset shares")
         self._claimed.insert(place, (low, high, kind))
 
     # -- numpy and mmap
@@ -168,7 +172,7 @@ class _Memory:
             return array.__reduce_ex__(5)
         low, high = _bounds(array)
         if array.flags.owndata:
-            self._claim(low, high, "array")
+            self._claim(low, high, "an array")
             return array.__reduce_ex__(5)
         start = array.__array_interface__["data"][0] - low
         place = self._areas.in_file(low, high - low)
@@ -181,7 +185,7 @@ class _Memory:
             start += low - root.__array_interface__["data"][0]
             return _view, (root, start, array.dtype, *looks)
         if array.flags.writeable:
-            self._claim(low, high, "array")
+            self._claim(low, high, "an array")
         if array.nbytes > 2 * (high - low):
             raise Unsendable("an array that shows the same memory many times")
         return array.__reduce_ex__(5)

@@ -21,14 +21,16 @@ import threading
 from collections.abc import Sequence
 from multiprocessing import spawn, util
 
+from .._clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._worker.pools import VARIABLES
 from . import modules
-from .nursery_process import Bring, Warm
+from .nursery_process import Bring, Ended, Warm
 from .origins import REAP_S, without_interrupts
 from .riders import LARGEST, OriginGone, send
 
 # Of all nurseries of this program: sets of strings must have the same order in all of them.
+KEPT = 64  # ends of templates
 _BEGINNING = "ANTIFREEZE_NURSERY"  # in the environment of one, until it is there
 _HASH_SEED = str(secrets.randbelow(2**32))
 
@@ -46,6 +48,7 @@ class Nursery:
                     stdin=subprocess.DEVNULL,
                     env=_environment(),
                     pass_fds=[theirs.fileno()],
+                    cwd=None if _directory() is not None else "/",
                 )
             self.pid = process.pid
             process.returncode = 0  # as far as `subprocess` is concerned: it is ours to bury
@@ -60,6 +63,7 @@ class Nursery:
         self._rights = _rights()
         self._asked_for: set[str] = set()  # libraries
         self._known: modules.Known = {}
+        self._ended: dict[int, Ended] = {}  # templates that nobody has asked about
         self._wishes = 0  # to have libraries imported: so many are sent
         self._wishes_known = 0  # so many were granted when it told what it has
         self._given_up = False
@@ -75,10 +79,34 @@ class Nursery:
 
     def known(self) -> modules.Known:
         """Give what need not be sent to a template that is asked for now."""
-        with self._sending, contextlib.suppress(OSError):  # there is nothing more, or nobody
-            while data := self._sock.recv(LARGEST):
-                self._wishes_known, self._known = pickle.loads(data)
+        with self._sending:
+            self._hear()
         return self._known if self._wishes_known == self._wishes else {}
+
+    def how_ended(self, pid: int, within_s: float) -> Ended | None:
+        """Say how one of its templates ended, if it tells in time."""
+        give_up = monotonic() + within_s
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        with self._sending:
+            while True:
+                self._hear()
+                left_s = give_up - monotonic()
+                if pid in self._ended or left_s <= 0 or not poller.poll(1000 * left_s):
+                    return self._ended.pop(pid, None)
+                if self._is_gone():
+                    return None
+
+    def _hear(self) -> None:
+        with contextlib.suppress(OSError):  # there is nothing more, or nobody
+            while data := self._sock.recv(LARGEST):
+                said = pickle.loads(data)
+                if isinstance(said, Ended):
+                    self._ended[said.pid] = said
+                    while len(self._ended) > KEPT:
+                        del self._ended[next(iter(self._ended))]
+                else:
+                    self._wishes_known, self._known = said
 
     def warm(self, modules: Sequence[str]) -> None:
         """Have libraries imported that templates need, for those to come, if it can be asked."""

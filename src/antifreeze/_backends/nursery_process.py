@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -33,6 +35,7 @@ from .riders import receive, receive_many
 from .sending import Unpacking
 from .template_process import Hello, Mother, Unfit, Warmed, live
 
+LOW = 64  # descriptors; few programs have as many open before their loaders begin
 LISTED = 400  # modules that a template tells to have imported: as many as a message takes
 TOLD = 4000  # characters of an error, and of its traceback
 
@@ -44,6 +47,15 @@ class Bring:
 
     main_pid: int
     outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
+
+
+@frozen
+class Ended:
+    """A template has ended: an exit code, or the negative number of a signal."""
+
+    pid: int
+    code: int
+    peak_bytes: int
 
 
 @frozen
@@ -71,6 +83,7 @@ def main(control: int, main_pid: int) -> None:
     """Be the nursery of a program until it ends. Called as the first thing of a new process."""
     try:
         os.environ.pop("ANTIFREEZE_NURSERY", None)
+        control = _leave_low_numbers(control)
         guard.leave_signals_to_main()
         guard.unblock_interrupts()
         watched = guard.watch_parent(main_pid, by_kernel=False)
@@ -83,6 +96,26 @@ def main(control: int, main_pid: int) -> None:
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _leave_low_numbers(control: int) -> int:
+    """Have no descriptor of ours, nor of templates and workers, below a number; give the new one.
+
+    A dataset may hold the number of a descriptor that it opened in the main process. It means
+    nothing here: whoever reads it must be told so, and not get what is there by chance.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < 4 * LOW:
+        return control
+    moved = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, LOW)
+    os.close(control)
+    nothing = os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)  # what reads it gets EBADF
+    for number in range(3, LOW):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(nothing, number, inheritable=False)
+    return moved
 
 
 def _serve(control: socket.socket, main: Descriptor) -> None:
@@ -98,7 +131,7 @@ def _serve(control: socket.socket, main: Descriptor) -> None:
             if fd == main.number:
                 return
             if fd == children:
-                _bury(children)
+                _bury(children, control)
                 continue
             data, descriptors = receive(control)
             if not data:
@@ -130,12 +163,15 @@ def _watch_children() -> int:
     return reader
 
 
-def _bury(children: int) -> None:
+def _bury(children: int, control: socket.socket) -> None:
     with contextlib.suppress(OSError):
         os.read(children, 4096)
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (found := os.wait4(-1, os.WNOHANG))[0]:
+            pid, status, usage = found
+            ended = Ended(pid, os.waitstatus_to_exitcode(status), 1024 * usage.ru_maxrss)
+            with contextlib.suppress(OSError):  # nobody wants to know
+                control.send(pickle.dumps(ended), socket.MSG_DONTWAIT)
 
 
 def _bring(wish: Bring, descriptors: list[int], control: socket.socket, main: Descriptor) -> None:

@@ -102,13 +102,20 @@ def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -
     except TransportFailed:
         if bounds is not UNBOUNDED:
             raise  # there is another way, and it is more faithful
-        with contextlib.suppress(TransportFailed):
-            return _pack(circumstances, terms, job, bounds, imports=True)
+        for imports in (False, True):  # what torch's loader would do with it
+            with contextlib.suppress(TransportFailed):
+                return _pack(circumstances, terms, job, bounds, imports=imports, copies=True)
         raise
 
 
 def _pack(
-    circumstances: Any, terms: Any, job: Job, bounds: Bounds, *, imports: bool = False
+    circumstances: Any,
+    terms: Any,
+    job: Job,
+    bounds: Bounds,
+    *,
+    imports: bool = False,
+    copies: bool = False,
 ) -> Payload:
     began = monotonic()
     stream, carrier = _Stream(bounds), _Carrier()
@@ -117,7 +124,7 @@ def _pack(
     with contextlib.suppress(RecursionError):  # we are deep already
         sys.setrecursionlimit(min(deep, DEEPEST))  # the C stack would end before it
     try:
-        pickler = _Pickler(stream, beside=stream.put_beside)
+        pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
         try:
             pickler.dump(circumstances)
         except CostsTooMuch:
@@ -290,6 +297,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         file: Any,
         *,
         imports: bool = False,
+        copies: bool = False,
         beside: Callable[[pickle.PickleBuffer], bool] | None = None,
     ) -> None:
         """`imports`: the other process imports the program's modules, and runs its script."""
@@ -297,7 +305,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
         # torch's own way with tensors and what is behind them moves the caller's memory.
         theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
-        self.dispatch_table = ChainMap(ways(), theirs, cloudpickle.Pickler.dispatch_table)
+        self.dispatch_table = ChainMap(
+            ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
+        )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
         self._code = OwnCode(self.globals_ref)
         if not imports:

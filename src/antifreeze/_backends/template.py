@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
 from .._core.descent import Descent
+from .._core.faults import Ending
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
@@ -51,10 +52,15 @@ from .origins import (
 )
 from .riders import OriginGone, send
 from .sending import CostsTooMuch, pack
+from .shortage import Shortage
 from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")
 STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
+
+
+def _in_words(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 class Template:
@@ -71,6 +77,7 @@ class Template:
         self.given_up = False  # we ended it ourselves, and have said why
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
+        self._shortage = Shortage()
         sock.setblocking(False)
         keep_from_children(self)
 
@@ -211,11 +218,15 @@ class Template:
         code = None if self._process is None else self._process.exitcode
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
-        elif code is None:
-            how = "has ended, nobody knows how"
+        elif self._home is not None and (ended := self._home.how_ended(self.pid, REAP_S)):
+            how = _in_words(ended.code)
+            if ended.code == -signal.SIGKILL:
+                told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
+                how += f" ({told.words})" if told.words else ""
         else:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return f"its template (pid {self.pid}) {how}"
+            how = "has ended, nobody knows how" if code is None else _in_words(code)
+        opening = "" if self.opened or self._home is None else " while it opened the dataset"
+        return f"its template (pid {self.pid}) {how}{opening if self.unfit is None else ''}"
 
     def kill(self) -> None:
         if self.pidfd is None:
@@ -373,10 +384,10 @@ class Templates:
                 self._refuse(error)
         return Template.fork(self._job, self._status)
 
-    def _count_stillborn(self) -> None:
+    def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
         self._stillborn += 1
         if self._stillborn >= STILLBORN:
-            self._refuse(ChildProcessError("a clean process ends before it is ready"))
+            self._refuse(ChildProcessError(how))
 
     def _refuse(self, error: Exception) -> None:
         """Go another way, or raise."""
@@ -391,8 +402,9 @@ class Templates:
         assert template is not None
         self._news.extend(template.read())
         told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
-        self._news.append(Orphaned(template.how_it_ended(), told or template.given_up))
+        how = template.how_it_ended()
+        self._news.append(Orphaned(how, told or template.given_up))
         self._waiting.end(template)
         template.close()
         if not template.opened and template.unfit is None:
-            self._count_stillborn()
+            self._count_stillborn(how)

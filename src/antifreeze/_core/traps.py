@@ -22,12 +22,20 @@ class FirstBatch:
 
 
 @frozen
+class Drew:
+    """A worker's stream has drawn from generators of the dataset's own."""
+
+    paths: tuple[tuple[str, int], ...]  # with the state they began with
+
+
+@frozen
 class StreamEnded:
     """A worker's stream is over."""
 
     samples: int  # it gave
     dropped: int  # of its last batch, which was not full
     error: str = ""  # after which it ended at once
+    tally: int | None = None  # of all samples, in whatever order; if nobody asked who it is
 
 
 @frozen
@@ -67,7 +75,7 @@ class SampleFailed:
     position: int | None = None
 
 
-Observation = FirstBatch | StreamEnded | Changed | Suspects | SampleFailed
+Observation = FirstBatch | Drew | StreamEnded | Changed | Suspects | SampleFailed
 
 SHOWN = 3  # attributes in one warning
 
@@ -87,6 +95,7 @@ class Traps:
     def begin_epoch(self) -> None:
         self._firsts: dict[int, int] = {}
         self._ended: dict[int, StreamEnded] = {}
+        self._drew: dict[tuple[str, int], set[int]] = {}
 
     def notice(self, seat: int, seen: Observation) -> None:
         match seen:
@@ -96,8 +105,16 @@ class Traps:
                 if len(same) > 1 and "twins" not in self._told:
                     self._told.add("twins")
                     self.in_passing.append(twins(self._seats))
+            case Drew(paths=paths):
+                for path, state in paths:
+                    seats = self._drew.setdefault((path, state), set())
+                    seats.add(seat)
+                    if len(seats) > 1 and "drew" not in self._told:
+                        self._told.add("drew")
+                        self.in_passing.append(same_draws(path, self._seats))
             case StreamEnded(error=error):
                 self._ended[seat] = seen
+                self._look_for_twins(seen)
                 if error:
                     self._tell("cut short", cut_short(seat, error))
                 self._look_at_dropped()
@@ -110,6 +127,15 @@ class Traps:
         """Take note of what the main process changed after its workers had been made."""
         if attributes:
             self._tell("changed here", changed_in_main(attributes))
+
+    def _look_for_twins(self, latest: StreamEnded) -> None:
+        """See whether two workers gave the same samples, if in another order."""
+        if latest.tally is None or latest.samples < 2:
+            return
+        given = (latest.samples, latest.tally)
+        same = [each for each in self._ended.values() if (each.samples, each.tally) == given]
+        if len(same) > 1:
+            self._tell("twins", twins(self._seats, begin="give the same samples"))
 
     def _look_at_dropped(self) -> None:
         if len(self._ended) < self._seats or self._seats == 1:
@@ -132,12 +158,21 @@ class Traps:
 # ---- in words ------------------------------------------------------------------------------------
 
 
-def twins(seats: int) -> str:
+def twins(seats: int, begin: str = "begin with the same batch") -> str:
     return (
-        f"the {seats} workers begin with the same batch: each of them iterates over the whole"
+        f"the {seats} workers {begin}: each of them iterates over the whole"
         f" IterableDataset, so that every sample comes {seats} times an epoch. Have its __iter__"
         " ask torch.utils.data.get_worker_info() and give each worker a part:"
         " `itertools.islice(samples, info.id, None, info.num_workers)`; or num_workers=1."
+    )
+
+
+def same_draws(path: str, seats: int) -> str:
+    return (
+        f"{path} gives the same numbers in each of the {seats} workers, and again in every epoch:"
+        " each has a copy of it as it was. Where samples should differ, make it in __iter__ from"
+        " torch.utils.data.get_worker_info().seed; where all workers are to shuffle alike, all is"
+        " well."
     )
 
 

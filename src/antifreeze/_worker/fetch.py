@@ -17,6 +17,7 @@ from .._core.traps import SampleFailed, StreamEnded
 from .._transport.status import Steps
 from .._transport.words import shown
 from .careful import Careful
+from .observing import Tally
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
 from .spec import Job
@@ -62,6 +63,7 @@ class Fetcher:
         self._over = False
         self._error = ""  # of the stream, the last time it was asked
         self._given = self._dropped = 0  # samples of the stream
+        self._tally = Tally() if job.streams and job.num_workers > 1 else None
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
@@ -204,7 +206,8 @@ class Fetcher:
     @property
     def ending(self) -> StreamEnded:
         """Say how the stream ended."""
-        return StreamEnded(self._given, self._dropped, self._error)
+        tally = None if self._tally is None else self._tally.sum
+        return StreamEnded(self._given, self._dropped, self._error, tally)
 
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None
@@ -216,6 +219,8 @@ class Fetcher:
             self._dropped = len(samples)
             raise StreamOver
         self._given += len(samples)
+        if self._tally is not None:
+            self._tally.add(samples)
         return samples if self._job.auto_collation else samples[0]
 
     def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:

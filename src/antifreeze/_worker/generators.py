@@ -16,6 +16,7 @@ import functools
 import random
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Protocol
 
 import torch
@@ -144,9 +145,10 @@ def own_generators(roots: tuple[Any, ...]) -> list[tuple[str, Generator]]:
     if numpy is not None:
         shared.add(id(numpy.random.mtrand._rand))
     found: list[tuple[str, Generator]] = []
-    for path, thing in things_in(roots):
+    for path, thing in [*things_in(roots), *_in_modules(roots)]:
         if id(thing) in shared:
             continue
+        shared.add(id(thing))
         try:
             generator = _as_generator(thing, numpy)
             if generator is not None and _works(generator):
@@ -154,6 +156,28 @@ def own_generators(roots: tuple[Any, ...]) -> list[tuple[str, Generator]]:
         except Exception:  # of the user's own making, and not what it seems: left alone
             continue
     return found
+
+
+def _in_modules(roots: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """Give the generators among the globals of the modules that the roots, and what they hold, are
+    from; not of torch and numpy, whose own ones are known."""
+    names: dict[str, None] = {}
+    for thing in (*roots, *(inner for _, inner in things_in(roots))):
+        kind = thing if type(thing) is FunctionType else type(thing)
+        for each in getattr(kind, "__mro__", (kind,)):
+            names[str(getattr(each, "__module__", ""))] = None
+    found = []
+    for name in names:
+        if name.partition(".")[0] in _KNOWN or name not in sys.modules:
+            continue
+        for attribute, value in list(vars(sys.modules[name]).items()):
+            if type(value).__name__ in _KINDS:
+                found.append((f"{name}.{attribute}", value))
+    return found
+
+
+_KNOWN = frozenset({"antifreeze", "builtins", "numpy", "random", "torch"})
+_KINDS = frozenset({"Random", "Generator", "RandomState"})
 
 
 def _as_generator(thing: Any, numpy: Any) -> Generator | None:

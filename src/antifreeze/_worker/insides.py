@@ -25,15 +25,20 @@ LOOKED_AT_IN_ONE = 32  # of the entries of one list or dict: a dataset may hold 
 _ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
 
 
-def things_in(roots: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield what is in attributes, lists, tuples and dicts, breadth first, each once."""
+def things_in(roots: tuple[Any, ...], *, atoms: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield what is in attributes, lists, tuples and dicts, breadth first, each once; `atoms`:
+    numbers and words, too, wherever they are."""
     seen = {id(root) for root in roots}
     level = [(type(root).__name__, root) for root in roots]
     for _ in range(DEPTH):
         following = []
         for path, thing in level:
             for name, inner in _inside(path, thing):
-                if id(inner) in seen or issubclass(type(inner), _ATOMS):
+                if issubclass(type(inner), _ATOMS):
+                    if atoms and inner is not None:
+                        yield name, inner
+                    continue
+                if id(inner) in seen:
                     continue
                 if len(seen) > LOOKED_AT:
                     return

@@ -26,7 +26,8 @@ from ..errors import TransportFailed
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .files import Held
-from .observing import Attributes, first_batch
+from .generators import own_generators
+from .observing import Attributes, States, drawn_since, first_batch, states_of
 from .outbox import Outbox
 from .randomness import Randomness, salts_in
 from .spec import EpochBrief, WorkerSpec
@@ -88,6 +89,7 @@ class Desk:
         self._steps = spec.status.steps
         self._is_first = True  # the next batch of a stream
         self._were: Attributes | None = None
+        self._drawn_from: States = []  # generators of a stream's own
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
         """Prepare for an epoch. An error here is the answer to the tickets that follow."""
@@ -114,6 +116,8 @@ class Desk:
                 self._were = Attributes(spec.job.dataset)
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)
+            if self._is_first:
+                self._drawn_from = states_of(own_generators(roots[:1]), type(roots[0]).__name__)
             doing = "calling iter() on the dataset"
             self._fetcher = Fetcher(spec.job, self._randomness, self._arena, self._steps)
         except StopIteration as error:
@@ -179,6 +183,7 @@ class Desk:
         if self._is_first:
             self._is_first = False
             self._outbox.tell(first_batch(packed, None if filled is None else filled.view))
+            self._outbox.tell(drawn_since(self._drawn_from))
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = self._timings(fetcher, begun_at, loaded_at)

@@ -6,12 +6,18 @@ import pickle
 import zlib
 from typing import Any
 
+import torch
 from torch.utils.data._utils.worker import WorkerInfo
 
-from .._core.traps import Changed, FirstBatch
+from .._core.traps import Changed, Drew, FirstBatch
 from .._transport.packing import Packed
+from .generators import Generator, as_bytes
+from .insides import things_in
 
 LOOKED_AT = 16 * 1024 * 1024  # bytes of a first batch; once a worker
+TALLIED = 20_000  # samples of a worker; where there are more, they are not compared
+PRINTED = 64  # numbers of an array
+PARTS = 8  # of a tuple
 _LAYERS = 4  # of datasets in datasets: `Subset` and the like
 _NUMBERS = (int, float)
 _WORDS = (str, bytes, bool)
@@ -39,16 +45,75 @@ def first_batch(packed: Packed, slab: memoryview | None) -> FirstBatch | None:
     return FirstBatch(seen)
 
 
+States = list[tuple[str, Generator, bytes]]
+
+
+def states_of(generators: list[tuple[str, Generator]], kind: str) -> States:
+    """Take note of the generators of a dataset of some kind."""
+    named = [(f"dataset.{path.removeprefix(f'{kind}.')}", each) for path, each in generators]
+    return [(path, each, as_bytes(each.save())) for path, each in named]
+
+
+def drawn_since(before: States) -> Drew | None:
+    """Tell which generators have been drawn from, and the state they were in before."""
+    drew = [(path, state) for path, each, state in before if as_bytes(each.save()) != state]
+    return Drew(tuple((path, zlib.crc32(state)) for path, state in drew)) if drew else None
+
+
+class Tally:
+    """An order-free sum of samples: the same for two workers that give the same ones."""
+
+    def __init__(self) -> None:
+        self._sum: int | None = 0
+        self._count = 0
+
+    def add(self, samples: list[Any]) -> None:
+        if self._sum is None:
+            return
+        self._count += len(samples)
+        if Info.asked or self._count > TALLIED:
+            self._sum = None
+            return
+        try:
+            for sample in samples:
+                self._sum = self._sum + _print_of(sample, 2) & 0xFFFFFFFFFFFFFFFF
+        except Exception:  # of a kind of its own
+            self._sum = None
+
+    @property
+    def sum(self) -> int | None:
+        return self._sum
+
+
+def _print_of(sample: Any, depth: int) -> int:
+    """Take a quick fingerprint: of numbers and words, and of the beginnings of arrays."""
+    kind = type(sample)
+    if kind in (*_NUMBERS, *_WORDS):
+        return hash((kind.__name__, sample)) * 0x9E3779B97F4A7C15 >> 3
+    if issubclass(kind, torch.Tensor):
+        sample = sample.detach().reshape(-1)[:PRINTED].cpu().numpy() if sample.numel() else b""
+    if hasattr(sample, "tobytes"):
+        return zlib.crc32(sample.ravel()[:PRINTED].tobytes()) * 0x9E3779B97F4A7C15 >> 3
+    if depth and issubclass(kind, dict):
+        sample = list(dict.values(sample))
+    if depth and isinstance(sample, list | tuple):
+        prints = (_print_of(each, depth - 1) for each in sample[:PARTS])
+        return hash(tuple(prints)) * 0x9E3779B97F4A7C15 >> 3
+    return zlib.crc32(kind.__name__.encode())
+
+
 class Attributes:
     """Attributes of a dataset, and of the one it wraps, as they were at one moment."""
 
-    def __init__(self, dataset: Any) -> None:
-        self._were = dict(_attributes(dataset))
+    def __init__(self, dataset: Any, *, deep: bool = False) -> None:
+        """`deep`: what its attributes hold, too. (Things that are used change inside.)"""
+        self._look = _all_inside if deep else _attributes
+        self._were = dict(self._look(dataset))
 
     def grown(self, dataset: Any) -> Changed | None:
         """Tell counters that count and lists that grow: what people expect to find again."""
         told = []
-        for path, value in _attributes(dataset):
+        for path, value in self._look(dataset):
             was = self._were.get(path)
             private = path.rpartition(".")[2].startswith("_") or "cache" in path
             if was is None or private or type(value) is not type(was):
@@ -62,7 +127,7 @@ class Attributes:
     def changes(self, dataset: Any) -> tuple[str, ...]:
         """Tell everything that was replaced, where there was something before."""
         told = []
-        for path, value in _attributes(dataset):
+        for path, value in self._look(dataset):
             was = self._were.get(path)
             if was is None or (type(value) is type(was) and value == was):
                 continue
@@ -99,6 +164,22 @@ def _attributes(dataset: Any) -> list[tuple[str, Any]]:
         if layer is None:
             break
     return found
+
+
+def _all_inside(dataset: Any) -> list[tuple[str, Any]]:
+    """Give the attributes, and what is in objects, dicts and lists that they hold."""
+    found = _attributes(dataset)
+    seen = {path for path, _ in found}
+    of_type = len(type(dataset).__name__)
+    for name, thing in things_in((dataset,), atoms=True):
+        path = f"dataset{name[of_type:]}"
+        if path not in seen and not _is_private(path) and type(thing) in (*_NUMBERS, *_WORDS):
+            found.append((path, thing))
+    return found
+
+
+def _is_private(path: str) -> bool:
+    return any(step.startswith("_") for step in path.split("."))
 
 
 def _told(value: Any) -> Any:
