@@ -25,7 +25,7 @@ from ._core import commands as do
 from ._core import events as ev
 from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Ending, Fault, FaultKind
-from ._core.plan import Plan
+from ._core.plan import Plan, Source
 from ._core.snapshots import DriverSnapshot, snapshot_in_passing
 from ._core.stalls import Stall
 from ._core.states import Run, State
@@ -37,7 +37,7 @@ from ._faults_kept import FaultBook
 from ._herald import Herald, Sift
 from ._remarks import remark
 from ._watchdog import Watchdog
-from ._worker.spec import EpochBrief
+from ._worker.spec import EpochBrief, Resume
 from .errors import InternalError, LoaderClosed, TransportFailed, error_for, timed_out
 from .policies import raising
 
@@ -392,13 +392,23 @@ class Driver:
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
         try:
-            self._backend.start(command.seat, command.life, self._brief)
+            self._backend.start(command.seat, command.life, self._brief_for(command))
         except BaseException as error:
             if command.life == 1 or not isinstance(error, Exception):
                 self._failed_starts.append(command)
                 raise
             ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
             self._hear(ev.LifeEnded(command.seat, command.life, ending))
+
+    def _brief_for(self, command: do.StartLife) -> EpochBrief:
+        """Say where a life begins: where the one before it was, in the same stream."""
+        if self._supervisor.plan.source is not Source.STREAMS or not command.past:
+            return self._brief
+        state = self._herald.states.get(command.seat)
+        resume = Resume(command.past)
+        if state is not None and state.epoch == self._brief.epoch:
+            resume = Resume(command.past, state.batches, state.state)
+        return replace(self._brief, resume=resume)
 
     def _draw(self, count: int) -> None:
         """Ask the sampler for so many batches. What stops it before is told when it is asked

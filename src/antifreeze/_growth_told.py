@@ -47,7 +47,4 @@ def _then(growth: Growth) -> str:
             "It is replaced by a new one when it has brought what it holds; no sample is lost. For"
             " good, keep less in the dataset: every worker has a copy of its own."
         )
-    return (
-        "It is left to work: nobody could go on from where its stream is. Keep less in the dataset,"
-        " or give it state_dict() and load_state_dict()."
-    )
+    return "It is left to work: a stream belongs to its worker. Keep less in the dataset."

@@ -11,7 +11,7 @@ from ._core import commands as do
 from ._core.faults import Fault
 from ._core.growth import Growth
 from ._core.supervisor import Supervisor
-from ._core.traps import Observation, SampleFailed, Suspect, Suspects, Traps
+from ._core.traps import Observation, SampleFailed, StreamState, Suspect, Suspects, Traps
 from ._faults_kept import FaultBook
 from ._transport.words import shown
 
@@ -30,6 +30,7 @@ class Herald:
         self._supervisor, self._backend = supervisor, backend
         self._traps, self._book, self._sift = traps, book, sift
         self._faults_told = 0
+        self.states: dict[int, StreamState] = {}  # of streams, the latest, by seat
         self._grown: dict[int, Growth] = {}  # by seat; until its life has said what it holds
 
     def noticed(self, seat: int, seen: Observation) -> None:
@@ -37,6 +38,8 @@ class Herald:
         match seen:
             case SampleFailed():
                 self._book.note_sample(seen, seat)
+            case StreamState():
+                self.states[seat] = seen
             case Suspects(found=found):
                 self._tell_growth(seat, self._sift(found))
             case _:

@@ -42,6 +42,7 @@ from ._core.traps import Suspect, Traps
 from ._driver import Driver
 from ._remarks import remark
 from ._worker.observing import Attributes
+from ._worker.resuming import is_stateful
 from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import policy_of
@@ -280,7 +281,7 @@ def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
 
 def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
-    streams = loader._dataset_kind == _DatasetKind.Iterable
+    streams, policy = loader._dataset_kind == _DatasetKind.Iterable, policy_of(loader.on_error)
     source = Source.STREAMS if streams else Source.INDICES
     choice = loader._lineage().choice
     start_s = CLEAN_S if choice.asked_for else CLEAN_OR_FORKED_S
@@ -294,7 +295,8 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
-        spares=policy_of(loader.on_error).action != "raise",
+        spares=policy.action != "raise",
+        resumes=streams and (is_stateful(loader.dataset) or policy.action == "skip"),
         limits=_limits(loader.sample_timeout, loader.worker_memory, start_s),
     )
 

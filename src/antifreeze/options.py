@@ -83,11 +83,16 @@ def check_policy(policy: Policy, loader: Any) -> None:
     """Refuse a policy that cannot be kept."""
     if not policy.watches:
         return
-    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
-        what = "batches of a map-style dataset: the stream of an iterable one goes on after an"
+    streams = isinstance(loader.dataset, IterableDataset)
+    if streams and (policy.action != "skip" or policy.retries):
         raise ValueError(
-            f"on_error={policy.action!r} is for {what} error or is over, and without batches"
-            " (batch_size=None) there is nothing to be shorter or filled up"
+            f"on_error={policy.action!r} is for batches of a map-style dataset: nobody can ask the"
+            ' stream of an iterable one for a sample again, or for another; "skip" goes on without'
+        )
+    if loader.batch_sampler is None and not streams:
+        raise ValueError(
+            f"on_error={policy.action!r} is for batches: without them (batch_size=None) there is"
+            " nothing to be shorter or filled up"
         )
     if policy.action == "skip" and (size := ranks().world_size) > 1:
         raise ValueError(

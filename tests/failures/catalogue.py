@@ -76,7 +76,7 @@ FAILURES = {
             "rogues/test_hazards.py::test_a_thread_pool_used_before",
             "rogues/test_hazards.py::test_an_event_loop_in_another_thread",
         ),
-        remains="where workers are to be forked, two deadlocks, nine seconds, come before the error",
+        remains="where workers are to be forked, two deadlocks, nine seconds, precede the error",
     ),
     "B3": Failure(
         "OpenMP before and after the fork",

@@ -32,6 +32,7 @@ class StartLife:
     seat: int
     life: int
     epoch: int
+    past: int = 0  # batches of its stream that it is not to bring again
 
 
 @message

@@ -44,13 +44,14 @@ class Dealer:
         self._dealt.clear()
 
     def _hand_out(self, ticket: Ticket, now: float) -> bool:
-        seat = self._choose()
-        if seat is None or seat.life is None:
+        seat = self._choose() if ticket.seat is None else self._crew.seats.all[ticket.seat]
+        if seat is None or seat.life is None or not seat.takes_tickets:
             return False
         life = seat.life
         lease = life.leases.lend()
         if lease is None:
-            self._crew.seats.keep_turn(seat)
+            if ticket.seat is None:
+                self._crew.seats.keep_turn(seat)
             return False
         errand = Errand(ticket, lease)
         life.held[ticket.number] = errand

@@ -44,13 +44,21 @@ class Ledger:
         self._numbers += 1
         return Ticket(self._numbers, epoch, self.window.draw(), indices)
 
-    def reclaim(self, ticket: Ticket, *, attempt: int, spare: tuple[int, ...] = ()) -> None:
+    def reclaim(
+        self,
+        ticket: Ticket,
+        *,
+        attempt: int,
+        spare: tuple[int, ...] = (),
+        seat: int | None = None,
+    ) -> None:
         """Take a ticket back under a new number, so that no late parcel of it can count.
 
-        `spare`: places of samples that are not to be loaded any more.
+        `spare`: places of samples that are not to be loaded any more. `seat`: whose it stays.
         """
         self._numbers += 1
-        again = replace(ticket, number=self._numbers, attempt=attempt, spared=ticket.spared + spare)
+        spared = ticket.spared + spare
+        again = replace(ticket, number=self._numbers, attempt=attempt, spared=spared, seat=seat)
         insort(self.pending, again, key=lambda t: t.position)
 
     def is_waited_for(self, held: dict[int, Errand]) -> bool:
@@ -73,6 +81,12 @@ class Ledger:
             number, position = ticket.number, ticket.position
         self._faults[number] = fault
         self.window.arrive(position, number, in_turn=ticket is None)
+
+    def take_pending_of(self, seat: int) -> list[Ticket]:
+        """Take out the tickets that wait for one seat."""
+        found = [ticket for ticket in self.pending if ticket.seat == seat]
+        self.pending = [ticket for ticket in self.pending if ticket.seat != seat]
+        return found
 
     def void_pending(self) -> None:
         """Give up the tickets that waited for a stream: the last one is over."""

@@ -82,6 +82,7 @@ class Plan:
     tenure: Tenure = Tenure.EPOCH
     timeout_s: float = 0.0  # the user's `timeout` for one batch; 0 means none
     spares: bool = False  # a sample that ends or hangs its worker again is left to the policy
+    resumes: bool = False  # a stream that breaks off can be taken up again
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:

@@ -40,7 +40,10 @@ class Recovery:
         if seat.state is not SeatState.OPEN:
             return
         if self._plan.source is Source.STREAMS:
-            self._lose_stream(loss, delivered)
+            if self._plan.resumes and loss.kind is not FaultKind.REFUSED:
+                self._resume_stream(loss, delivered)
+            else:
+                self._lose_stream(loss, delivered)
             return
         self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
         fault = loss.as_fault(loss.kind, loss.suspect, delivered)
@@ -71,7 +74,25 @@ class Recovery:
                 self._ledger.fail(ticket, fault)
         return verdict
 
-    def _lose_stream(self, loss: Loss, delivered: int) -> None:
+    def _resume_stream(self, loss: Loss, delivered: int) -> None:
+        """Have the next life of the seat go on where this one was. If that breaks off, too, before
+        it brought anything, it does so at the same place: nobody gets past it."""
+        suspect, seat, most = loss.suspect, loss.seat, self._plan.limits.attempts
+        if seat.barren >= most or (suspect is not None and suspect.attempt >= most):
+            self._lose_stream(loss, delivered)
+            return
+        for ticket in loss.tickets:
+            attempt = ticket.attempt + (ticket is suspect)
+            self._ledger.reclaim(ticket, attempt=attempt, seat=seat.number)
+        fault = loss.as_fault(loss.kind, suspect, delivered)
+        self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
+
+    def give_up_stream(self, loss: Loss, delivered: int) -> Fault:
+        """Raise, in turn, that nobody goes on with the stream of a seat any more."""
+        waiting = tuple(self._ledger.take_pending_of(loss.seat.number))
+        return self._lose_stream(replace(loss, tickets=waiting), delivered)
+
+    def _lose_stream(self, loss: Loss, delivered: int) -> Fault:
         """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""
         first = loss.tickets[0] if loss.tickets else None
         fault = loss.as_fault(FaultKind.STREAM_LOST, first, delivered)
@@ -82,3 +103,4 @@ class Recovery:
         self._seats.move(loss.seat, SeatCue.LOSE)
         if not self._seats.loadable:
             self._ledger.void_pending()
+        return fault

@@ -133,6 +133,7 @@ class Seat:
     life: Life | None = None
     lives: int = 0  # ever started
     undelivered: int = 0  # tickets given to this seat that the loop has not received
+    past: int = 0  # batches that have arrived from it in this epoch
     failed_starts: int = 0  # in a row
     barren: int = 0  # lives in a row that brought nothing
 

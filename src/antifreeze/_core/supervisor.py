@@ -140,7 +140,7 @@ class Supervisor:
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.RENEW)
             self._crew.no_more_rest(seat)
-            seat.failed_starts = seat.barren = 0
+            seat.failed_starts = seat.barren = seat.past = 0
             life = seat.life
             if life is None:
                 self._crew.start(seat, now, out)
@@ -318,6 +318,7 @@ class Supervisor:
             self._drop_late(number, out)
             return
         del life.held[number]
+        seat.past += self.plan.resumes
         self._ledger.arrive(errand, seat, life, event.in_slab)
         if event.outcome is ev.Outcome.FAILED:
             where = (event.seat, event.life, errand.ticket)
@@ -341,6 +342,8 @@ class Supervisor:
         seat.undelivered -= len(life.held)
         for errand in life.held.values():
             self._ledger.window.void(errand.ticket.position)
+        for ticket in self._ledger.take_pending_of(seat.number):
+            self._ledger.window.void(ticket.position)
         self._crew.orphan_tickets(life)
         self._seats.move(seat, SeatCue.SPEND)
         if not self._seats.loadable:
@@ -415,8 +418,12 @@ class Supervisor:
 
     def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
+        loss = self._losses[seat.number]
+        if self.plan.resumes:
+            self._recovery.give_up_stream(loss, self._delivered)
+            return
         self._seats.move(seat, SeatCue.LOSE)
-        fault = self._losses[seat.number].as_fault(why, None, self._delivered)
+        fault = loss.as_fault(why, None, self._delivered)
         self.faults.note(fault)
         if self._seats.loadable:
             return

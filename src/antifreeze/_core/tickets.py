@@ -43,6 +43,7 @@ class Ticket:
     indices: Any  # what the sampler gave; opaque here
     attempt: int = 1
     spared: tuple[int, ...] = ()  # places of samples that count as failed, as often as they did
+    seat: int | None = None  # whose stream it is part of; None: anybody's
 
 
 @message

@@ -29,6 +29,15 @@ class Drew:
 
 
 @frozen
+class StreamState:
+    """Where a worker's stream is, after so many batches of an epoch."""
+
+    epoch: int
+    batches: int
+    state: bytes
+
+
+@frozen
 class StreamEnded:
     """A worker's stream is over."""
 
@@ -75,7 +84,7 @@ class SampleFailed:
     position: int | None = None
 
 
-Observation = FirstBatch | Drew | StreamEnded | Changed | Suspects | SampleFailed
+Observation = FirstBatch | Drew | StreamState | StreamEnded | Changed | Suspects | SampleFailed
 
 SHOWN = 3  # attributes in one warning
 
@@ -120,7 +129,7 @@ class Traps:
                 self._look_at_dropped()
             case Changed(attributes=attributes):
                 self._tell("changed there", changed_in_workers(attributes))
-            case SampleFailed() | Suspects():
+            case SampleFailed() | Suspects() | StreamState():
                 pass  # no trap: kept elsewhere
 
     def changed_here(self, attributes: tuple[str, ...]) -> None:

@@ -5,6 +5,8 @@ The same code runs in a worker and, with no workers, in the main process.
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
@@ -16,11 +18,13 @@ from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import SampleFailed, StreamEnded
 from .._transport.status import Steps
 from .._transport.words import shown
+from ..policies import SUBSTITUTES
 from .careful import Careful
 from .observing import Tally
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
-from .spec import Job
+from .resuming import load_dataset, load_stream
+from .spec import Job, Resume
 
 NAMED = 16  # samples listed in a note, at most
 
@@ -48,6 +52,7 @@ class Fetcher:
         randomness: Randomness | None = None,
         room: Room | None = None,
         steps: Steps | None = None,
+        resume: Resume | None = None,
     ) -> None:
         """`steps`: where to write what is being done (see `_core/steps.py`)."""
         self._steps: Steps = ([OURS], 0) if steps is None else steps
@@ -64,6 +69,8 @@ class Fetcher:
         self._error = ""  # of the stream, the last time it was asked
         self._given = self._dropped = 0  # samples of the stream
         self._tally = Tally() if job.streams and job.num_workers > 1 else None
+        self._to_skip = 0  # batches that another life has given
+        self._stream_failed: list[SampleFailed] = []
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
@@ -72,7 +79,11 @@ class Fetcher:
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._at(ITER)
+            load_dataset(job.dataset, resume)
             self._stream = iter(job.dataset)
+            load_stream(self._stream, resume)
+            if resume is not None:
+                self._to_skip, self._tally = resume.past - resume.batches, None
 
     def load(self, indices: Any, position: int, spared: Sequence[int] = ()) -> Any:
         """Load the batch of a position, so that nothing but its position decides what it draws.
@@ -189,6 +200,8 @@ class Fetcher:
 
     def failed(self) -> Sequence[SampleFailed]:
         """Give the samples of the last batch that failed and were seen to by the policy."""
+        if self._stream is not None:
+            return self._stream_failed
         return () if self._careful is None else self._careful.failed
 
     def _sample(self, step: int, index: Any) -> Any:
@@ -204,6 +217,10 @@ class Fetcher:
             self._randomness.sow(place)
 
     @property
+    def stream(self) -> Iterator[Any] | None:
+        return self._stream
+
+    @property
     def ending(self) -> StreamEnded:
         """Say how the stream ended."""
         tally = None if self._tally is None else self._tally.sum
@@ -212,6 +229,11 @@ class Fetcher:
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None
         wanted = len(indices) if self._job.auto_collation else 1
+        self._stream_failed.clear()
+        while self._to_skip > 0:
+            self._to_skip -= 1
+            with contextlib.suppress(Exception):  # it was raised then
+                self._given += len(self._take(stream, wanted))
         samples = self._take(stream, wanted)
         if not samples:
             raise StreamOver
@@ -225,17 +247,30 @@ class Fetcher:
 
     def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:
         samples: list[Any] = []
-        try:
-            while len(samples) < wanted and not self._over:
-                self._at(SAMPLE + len(samples))
+        while len(samples) < wanted and not self._over:
+            self._at(SAMPLE + len(samples))
+            try:
                 samples.append(next(stream))
                 self._error = ""
-        except StopIteration:
-            self._over = True
-        except Exception as error:
-            self._error = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise
+            except StopIteration:
+                self._over = True
+            except Exception as error:
+                self._error = f"{type(error).__name__}: {error}".splitlines()[0]
+                self._pass_over(error)
         return samples
+
+    def _pass_over(self, error: Exception) -> None:
+        """Leave out a sample of a stream, if the policy says so and the stream still gives some."""
+        policy = self._job.policy
+        if policy.action != "skip" or not isinstance(error, policy.only):
+            raise error
+        if len(self._stream_failed) >= SUBSTITUTES:
+            raise error
+        told = "".join(traceback.format_exception(error))
+        place = self._given + len(self._stream_failed)
+        self._stream_failed.append(
+            SampleFailed("exception", "skipped", place, 1, 0.0, self._error, told)
+        )
 
     def _names(self, indices: Any) -> str:
         if self._stream is not None:

@@ -30,6 +30,7 @@ from .generators import own_generators
 from .observing import Attributes, States, drawn_since, first_batch, states_of
 from .outbox import Outbox
 from .randomness import Randomness, salts_in
+from .resuming import Bookmark, is_stateful
 from .spec import EpochBrief, WorkerSpec
 
 
@@ -89,6 +90,8 @@ class Desk:
         self._steps = spec.status.steps
         self._is_first = True  # the next batch of a stream
         self._were: Attributes | None = None
+        self._bookmark: Bookmark | None = None  # in a stream that can be taken up again
+        self._epoch = 0
         self._drawn_from: States = []  # generators of a stream's own
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
@@ -119,7 +122,12 @@ class Desk:
             if self._is_first:
                 self._drawn_from = states_of(own_generators(roots[:1]), type(roots[0]).__name__)
             doing = "calling iter() on the dataset"
-            self._fetcher = Fetcher(spec.job, self._randomness, self._arena, self._steps)
+            self._fetcher = Fetcher(
+                spec.job, self._randomness, self._arena, self._steps, brief.resume
+            )
+            self._bookmark, self._epoch = None, brief.epoch
+            if spec.job.streams and is_stateful(spec.job.dataset):
+                self._bookmark = Bookmark(spec.job.dataset, brief.resume)
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
@@ -165,7 +173,11 @@ class Desk:
         for failed in fetcher.failed():
             self._outbox.tell(replace(failed, position=task.position))
         try:
-            return self._hand_over(task, batch, fetcher, begun_at)
+            sent = self._hand_over(task, batch, fetcher, begun_at)
+            if self._bookmark is not None:
+                self._outbox.flush()  # the state must not come before what it stands for
+                self._outbox.tell(self._bookmark.turn(fetcher.stream, self._epoch))
+            return sent
         except (Unpackable, MemoryShort) as error:
             doing = f"handing over what came of {fetcher.doing()}"
             timings = self._timings(fetcher, begun_at, monotonic())

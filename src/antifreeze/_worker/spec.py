@@ -30,12 +30,22 @@ class Job:
 
 
 @frozen
+class Resume:
+    """Where a life takes up the stream of another."""
+
+    past: int  # batches that it is not to bring again
+    batches: int = 0  # that are behind the state
+    state: bytes = b""  # none: from the beginning
+
+
+@frozen
 class EpochBrief:
     """What lives must know about an epoch."""
 
     epoch: int
     seed: int = 0  # of its samples' randomness
     shared_seed: int | None = None  # for data pipes
+    resume: Resume | None = None  # for a stream that broke off
 
 
 @frozen

@@ -1,0 +1,113 @@
+"""Streams that break off and are taken up again, on virtual time."""
+
+from __future__ import annotations
+
+from antifreeze._core import commands as do
+from antifreeze._core import events as ev
+from antifreeze._core.faults import FaultKind
+from antifreeze._core.plan import Limits, Plan, Source
+
+from .script import ASK, KILLED, Script, loaded
+
+PLAN = Plan(seats=2, window=4, longest_bundle=1, source=Source.STREAMS, resumes=True)
+
+
+def _begun(plan: Plan = PLAN) -> Script:
+    return Script(plan, batches=100).begin().ready(*range(plan.seats))
+
+
+def _sent(commands: list[do.Command], seat: int) -> list[int]:
+    """Give the positions of the tickets that a seat is given."""
+    dealt = [each for each in commands if isinstance(each, do.SendTickets) and each.seat == seat]
+    return [errand.ticket.position for each in dealt for errand in each.errands]
+
+
+def _numbers(s: Script, seat: int) -> list[int]:
+    life = s.sup._seats.all[seat].life
+    assert life is not None
+    return list(life.held)
+
+
+def _dies(s: Script, seat: int) -> list[do.Command]:
+    life = s.sup._seats.all[seat].life
+    assert life is not None
+    return s.perform(ev.LifeEnded(seat, life.number, KILLED))
+
+
+def test_the_next_life_is_told_how_far_its_stream_was_and_gets_the_same_tickets() -> None:
+    s = _begun()
+    s.perform(ASK)
+    first, _ = _numbers(s, 1)
+    s.perform(loaded(1, first))
+    done = _dies(s, 1)
+    assert do.StartLife(1, 2, 0, past=1) in done
+    assert _sent(done, 1) == [3]  # 0 and 2 are the other's, 1 has arrived
+    assert _sent(done, 0) == []
+
+
+def test_no_batch_of_a_stream_goes_to_another_seat() -> None:
+    s = _begun()
+    s.perform(ASK)
+    for _ in range(2):
+        _dies(s, 1)
+    (fault, *_) = s.sup.faults.latest
+    assert fault.verdict == "retry"
+    held = [errand.ticket.position for errand in s.sup._seats.all[0].life.held.values()]  # type: ignore[union-attr]
+    assert all(position % 2 == 0 for position in held)
+
+
+def test_what_breaks_off_again_at_the_same_place_is_raised_in_turn() -> None:
+    s = _begun()
+    s.perform(ASK)
+    _dies(s, 1)
+    s.perform(ev.LifeReady(1, 2))
+    s.perform(ev.EpochBegun(1, 2, 0))
+    _dies(s, 1)
+    assert s.sup.faults.latest[-1].kind is FaultKind.STREAM_LOST
+    raised = []
+    for number in _numbers(s, 0):
+        raised += [c for c in s.perform(loaded(0, number)) if isinstance(c, do.RaiseFault)]
+        raised += [c for c in s.perform(ASK) if isinstance(c, do.RaiseFault)]
+    (fault,) = [each.fault for each in raised]
+    assert fault.ticket is not None and fault.ticket.position == 1
+
+
+def test_a_life_that_has_brought_something_may_break_off_again_later() -> None:
+    s = _begun(Plan(seats=1, window=2, longest_bundle=1, source=Source.STREAMS, resumes=True))
+    s.perform(ASK)
+    for life in range(1, 6):
+        (number, *_) = _numbers(s, 0)
+        done = s.perform(ev.ParcelsArrived(0, life, (number,), ev.Outcome.LOADED))
+        assert not [each for each in done if isinstance(each, do.RaiseFault)]
+        s.perform(ASK)
+        assert do.StartLife(0, life + 1, 0, past=life) in _dies(s, 0)
+        s.perform(ev.LifeReady(0, life + 1))
+        s.perform(ev.EpochBegun(0, life + 1, 0))
+
+
+def test_a_seat_that_gets_no_further_life_leaves_no_ticket_behind() -> None:
+    plan = Plan(
+        seats=2,
+        window=4,
+        longest_bundle=1,
+        source=Source.STREAMS,
+        resumes=True,
+        limits=Limits(attempts=5, failed_starts=2),
+    )
+    s = Script(plan, batches=100).begin().ready(0)
+    s.perform(ASK)
+    for _ in range(2):
+        _dies(s, 1)  # before it has begun
+    assert not s.sup._ledger.pending
+    assert s.sup.faults.latest[-1].kind is FaultKind.STREAM_LOST
+
+
+def test_a_new_epoch_begins_at_the_beginning() -> None:
+    s = _begun()
+    s.perform(ASK)
+    for seat in (0, 1):
+        s.perform(loaded(seat, _numbers(s, seat)[0]))
+    s.refill(100)
+    done = s.perform(ev.EpochAsked(1, 7))
+    assert do.BeginEpoch(0, 1, 1) in done
+    assert do.StartLife(1, 2, 1, past=0) in _dies(s, 1)
