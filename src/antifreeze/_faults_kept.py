@@ -13,7 +13,7 @@ from ._core import faults as core
 from ._core.growth import Growth
 from ._core.steps import index_at
 from ._core.tickets import Ticket
-from ._core.traps import SampleFailed
+from ._core.traps import QUARANTINED, SampleFailed
 from ._transport.words import said
 from .errors import BudgetSpent, error_for, report
 from .policies import Fault, Policy
@@ -64,7 +64,8 @@ class FaultBook:
         if fault.verdict in COUNTED:
             if len(self._of_epoch) < KEPT:
                 self._of_epoch.append(fault)
-            self._hold_against_budget(fault)
+            if fault.kind != QUARANTINED:
+                self._hold_against_budget(fault)
         if self._path is not None:
             with open(self._path, "a") as file:
                 file.write(json.dumps(as_data(fault)) + "\n")

@@ -6,6 +6,7 @@ hangs, hangs the loop. So there is no core here, and a batch costs no more than 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._transport.exceptions import add_note
+from ._worker.careful import NothingLeft
 from ._worker.fetch import Fetcher, StreamOver
 from ._worker.randomness import Randomness
 from ._worker.spec import Job
@@ -74,33 +76,42 @@ class InlineDriver:
         with self._lock:
             if self._run is Run.CLOSED:
                 raise LoaderClosed("this iterator was closed; call iter() on the loader")
-            came_at = self._now()
-            try:
-                indices = next(self._sampler)
-            except StopIteration:
-                self._run = Run.FINISHED
-                self.loop.count(came_at, self._now())
-                raise
-            fetcher = self._fetcher
-            self._drawn += 1
-            try:
-                batch = fetcher.load(indices, self._drawn - 1)
-                for failed in fetcher.failed():
-                    self.book.note_sample(replace(failed, position=self._drawn - 1))
-                if self._finish is not None:
-                    batch = self._finish(batch)
-            except StreamOver:
-                self.traps.notice(0, fetcher.ending)
-                self._run = Run.FINISHED
-                self._drawn -= 1
-                raise StopIteration from None
-            except BaseException as error:  # Ctrl-C too
-                self._note(error, indices)
-                raise
-            finally:
-                self.loop.count(came_at, self._now())
-            self.work.count(fetcher.fetch_s, fetcher.collate_s)
-            return batch
+            while True:  # bounded by the sampler, and the policy's budget
+                with contextlib.suppress(NothingLeft):
+                    return self._load(self._now())
+                if self.book.broke is not None:
+                    raise self.book.broke
+
+    def _load(self, came_at: float) -> Any:
+        """Load the next batch. Raises NothingLeft if the policy leaves out all of it."""
+        try:
+            indices = next(self._sampler)
+        except StopIteration:
+            self._run = Run.FINISHED
+            self.loop.count(came_at, self._now())
+            raise
+        fetcher = self._fetcher
+        self._drawn += 1
+        try:
+            batch = fetcher.load(indices, self._drawn - 1)
+            if self._finish is not None:
+                batch = self._finish(batch)
+        except StreamOver:
+            self.traps.notice(0, fetcher.ending)
+            self._run = Run.FINISHED
+            self._drawn -= 1
+            raise StopIteration from None
+        except NothingLeft:
+            raise
+        except BaseException as error:  # Ctrl-C too
+            self._note(error, indices)
+            raise
+        finally:
+            for failed in fetcher.failed():
+                self.book.note_sample(replace(failed, position=self._drawn - 1))
+            self.loop.count(came_at, self._now())
+        self.work.count(fetcher.fetch_s, fetcher.collate_s)
+        return batch
 
     def _note(self, error: BaseException, indices: Any) -> None:
         position = self._drawn - 1

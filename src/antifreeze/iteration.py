@@ -234,6 +234,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             base_seed=int(self._base_seed),
             init_fn=init_fn,
             policy=policy_of(loader.on_error),
+            quarantine=loader._quarantined,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),

@@ -67,6 +67,9 @@ class DataLoader(torch_data.DataLoader[T]):
     `worker_memory`: bytes that a worker may hold of its own. One that has grown beyond them is
     replaced between two batches, and what has grown is named. "auto": when little is left of what
     the machine or the container has, the one that has grown most. None: never.
+
+    `quarantine`: samples that are known to be bad, or the file of `antifreeze scan`: they are not
+    loaded, and the policy says what to have instead.
     """
 
     def __init__(
@@ -93,10 +96,12 @@ class DataLoader(torch_data.DataLoader[T]):
         on_error: Literal["raise", "replace", "skip"] | Policy = "raise",
         fault_log: str | os.PathLike[str] | None = None,
         worker_memory: float | Literal["auto"] | None = "auto",
+        quarantine: str | os.PathLike[str] | Iterable[int] | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
         self.sample_timeout, self.on_error, self.fault_log = sample_timeout, on_error, fault_log
-        self.worker_memory = worker_memory
+        self.worker_memory, self.quarantine = worker_memory, quarantine
+        self._quarantined: frozenset[Any] = frozenset()
         strict = not _platform.switched_off()
         if strict:
             options.check_types(arguments)
@@ -110,6 +115,7 @@ class DataLoader(torch_data.DataLoader[T]):
         if strict:
             options.check_together(arguments)
             options.check_policy(policy_of(on_error), self)
+            self._quarantined = options.read_quarantine(quarantine, policy_of(on_error))
             if self.num_workers > 0 and not _platform.missing():
                 from ._backends.lineage import foresee
 

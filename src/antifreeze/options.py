@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -99,6 +102,34 @@ def check_policy(policy: Policy, loader: Any) -> None:
             f'on_error="skip" in a run of {size} processes would make their batches differ in'
             ' number or size, and one of them wait for ever; on_error="replace" keeps both'
         )
+
+
+def read_quarantine(value: Any, policy: Policy) -> frozenset[Any]:
+    """Give the samples that must not be loaded: those listed, or those in a file of a scan."""
+    if value is None:
+        return frozenset()
+    if policy.action == "raise":
+        raise ValueError(
+            'quarantine needs to know what to do about its samples: on_error="replace" or "skip"'
+        )
+    if isinstance(value, str | os.PathLike):
+        try:
+            found = json.loads(Path(value).read_text())
+            return frozenset(each["index"] for each in found["bad"])
+        except FileNotFoundError:
+            raise
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"quarantine={os.fspath(value)!r} is no file of `antifreeze scan`:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+    try:
+        return frozenset(value)
+    except TypeError as error:
+        raise TypeError(
+            "quarantine option should be a file of `antifreeze scan` or some indices, but got"
+            f" {_shown('quarantine', {'quarantine': value})}"
+        ) from error
 
 
 def check_together(arguments: Mapping[str, Any]) -> None:

@@ -221,9 +221,10 @@ def test_a_wrong_policy_is_refused_at_once(
         DataLoader(range(3), **arguments)  # type: ignore[arg-type]
 
 
-def test_a_stream_takes_no_policy() -> None:
-    with pytest.raises(ValueError, match="map-style"):
-        DataLoader(Stream(), on_error="skip")
+def test_a_stream_takes_no_policy_that_asks_again() -> None:
+    for policy in ("replace", policies.skipping(retries=1), policies.raising(retries=1)):
+        with pytest.raises(ValueError, match="map-style"):
+            DataLoader(Stream(), on_error=policy)  # type: ignore[arg-type]
 
 
 def test_skipping_is_refused_where_ranks_would_disagree(monkeypatch: pytest.MonkeyPatch) -> None:

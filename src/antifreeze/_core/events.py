@@ -18,6 +18,7 @@ class Outcome(Enum):
     LOADED = "loaded"
     FAILED = "failed"  # the user's code raised; the parcel holds the exception
     ENDED = "ended"  # the stream of an iterable dataset is over
+    EMPTY = "empty"  # by its policy, no sample is left of it
 
 
 @message

@@ -72,6 +72,12 @@ class Ledger:
         self.window.arrive(errand.ticket.position, number)
         self.arrived[number] = Arrival(seat, life, errand.lease, in_slab)
 
+    def void(self, errand: Errand, seat: Seat, life: Life) -> None:
+        """Close the position of a ticket of which nothing is left."""
+        seat.undelivered -= 1
+        life.leases.free(errand.lease)
+        self.window.void(errand.ticket.position)
+
     def fail(self, ticket: Ticket | None, fault: Fault) -> None:
         """Let a fault take the place of a ticket's parcel, or a place of its own."""
         if ticket is None:

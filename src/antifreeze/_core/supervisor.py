@@ -318,6 +318,10 @@ class Supervisor:
             self._drop_late(number, out)
             return
         del life.held[number]
+        if event.outcome is ev.Outcome.EMPTY:
+            self._ledger.void(errand, seat, life)
+            self._drop_late(number, out)
+            return
         seat.past += self.plan.resumes
         self._ledger.arrive(errand, seat, life, event.in_slab)
         if event.outcome is ev.Outcome.FAILED:

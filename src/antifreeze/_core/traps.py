@@ -70,6 +70,9 @@ class Suspects:
     found: tuple[Suspect, ...]
 
 
+QUARANTINED = "quarantined"
+
+
 @frozen
 class SampleFailed:
     """A sample failed, and a policy says what becomes of it."""

@@ -15,7 +15,7 @@ from .packing import Packed, find_grad
 from .shelf import SlabView
 from .unpacking import Copies, copy_out, unpack
 
-OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED)
+OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED, Outcome.EMPTY)
 
 
 # Where in a worker's memory a parcel lies: slot, generation, size of the slab. A bare tuple, as it

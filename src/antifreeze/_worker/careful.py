@@ -7,11 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._clock import monotonic
-from .._core.traps import SampleFailed
+from .._core.traps import QUARANTINED, SampleFailed
 from .._transport.words import said
 from ..policies import SUBSTITUTES, Policy
 
 _LEFT_OUT = object()
+
+
+class NothingLeft(Exception):
+    """All samples of a batch were left out."""
 
 
 class NoneSample(ValueError):
@@ -21,8 +25,17 @@ class NoneSample(ValueError):
 class Careful:
     """Load the samples of batches by a policy; keep what failed until it is asked for."""
 
-    def __init__(self, dataset: Any, policy: Policy, *, none_fails: bool) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        policy: Policy,
+        *,
+        none_fails: bool,
+        quarantine: frozenset[Any] = frozenset(),
+    ) -> None:
+        """`quarantine`: samples that are known to be bad, and not loaded at all."""
         self._dataset, self._policy, self._none_fails = dataset, policy, none_fails
+        self._quarantine = quarantine
         self.failed: list[SampleFailed] = []
 
     def load(
@@ -37,15 +50,19 @@ class Careful:
             if sample is not _LEFT_OUT:
                 samples.append(sample)
         if not samples:
-            raise RuntimeError(f"all {len(indices)} samples of this batch failed and were left out")
+            raise NothingLeft
         return samples
 
     def _sample(self, place: int, index: Any, failed: int, begin: Callable[[int], None]) -> Any:
         policy, present, tries = self._policy, index, 1
+        known = index in self._quarantine if self._quarantine else False
+        if known:
+            self._note_known(index)
+            failed += 1
         if failed:
             if policy.action == "skip":
                 return _LEFT_OUT
-            present = policy.substitute(index, failed, len(self._dataset))
+            present, failed = self._substitute(index, failed)
         while True:  # bounded by retries and SUBSTITUTES
             begin(place)
             began = monotonic()
@@ -65,7 +82,19 @@ class Careful:
                     return _LEFT_OUT
                 tries = tries + 1 if again else 1
                 if verdict == "replaced":
-                    present = policy.substitute(index, failed, len(self._dataset))
+                    present, failed = self._substitute(index, failed)
+
+    def _substitute(self, index: Any, failed: int) -> tuple[Any, int]:
+        """Give what to load instead of a sample, and the how manieth that is."""
+        for attempt in range(failed, failed + len(self._quarantine) + 1):
+            present = self._policy.substitute(index, attempt, len(self._dataset))
+            if present not in self._quarantine:
+                return present, attempt
+        raise RuntimeError(f"nothing is left to take the place of sample {index!r}: the quarantine")
+
+    def _note_known(self, index: Any) -> None:
+        verdict = _VERDICTS[self._policy.action]
+        self.failed.append(SampleFailed(QUARANTINED, verdict, index, 1, 0.0, "known to be bad", ""))
 
     def _get(self, index: Any) -> Any:
         sample = self._dataset[index]

@@ -63,7 +63,9 @@ class Fetcher:
         self._careful: Careful | None = None
         if not job.streams and job.auto_collation and job.policy.watches:
             none_fails = job.collate_fn is default_collate
-            self._careful = Careful(job.dataset, job.policy, none_fails=none_fails)
+            self._careful = Careful(
+                job.dataset, job.policy, none_fails=none_fails, quarantine=job.quarantine
+            )
         self._spared: Sequence[int] = ()
         self._over = False
         self._error = ""  # of the stream, the last time it was asked

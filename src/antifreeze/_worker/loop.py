@@ -23,6 +23,7 @@ from .._transport.memory import MemoryShort
 from .._transport.packing import Unpackable, bring_inside, find_unpackable, pack
 from .._transport.tickets import Task, decode_tickets
 from ..errors import TransportFailed
+from .careful import NothingLeft
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .files import Held
@@ -164,14 +165,21 @@ class Desk:
             timings = Timings(begun_at=begun_at, sealed_at=monotonic())
             self._outbox.send(task.number, Outcome.ENDED, None, timings)
             return True
+        except NothingLeft:
+            self._tell_failed(fetcher, task)
+            self._arena.abort()
+            self._at(HAND_OVER)
+            timings = Timings(begun_at=begun_at, sealed_at=monotonic())
+            self._outbox.send(task.number, Outcome.EMPTY, None, timings)
+            return True
         except SystemExit:
             raise  # the user's code ends this process
         except BaseException as error:  # a KeyboardInterrupt of its own making, say
+            self._tell_failed(fetcher, task)
             timings = self._timings(fetcher, begun_at, monotonic())
             self._fail(task, error, fetcher.doing(), timings, fetcher.notes())
             return True
-        for failed in fetcher.failed():
-            self._outbox.tell(replace(failed, position=task.position))
+        self._tell_failed(fetcher, task)
         try:
             sent = self._hand_over(task, batch, fetcher, begun_at)
             if self._bookmark is not None:
@@ -183,6 +191,10 @@ class Desk:
             timings = self._timings(fetcher, begun_at, monotonic())
             self._fail(task, self._explain(batch[0] if batch else None, error), doing, timings)
             return True
+
+    def _tell_failed(self, fetcher: Fetcher, task: Task) -> None:
+        for failed in fetcher.failed():
+            self._outbox.tell(replace(failed, position=task.position))
 
     def _hand_over(self, task: Task, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
         """Pack the one batch in the list, let go of it, and send it or have it wait."""

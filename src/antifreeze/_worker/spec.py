@@ -26,6 +26,7 @@ class Job:
     base_seed: int
     init_fn: Callable[[int], None] | None
     policy: Policy = RAISE
+    quarantine: frozenset[Any] = frozenset()  # samples that are not to be loaded
     look_s: float = 2.0  # how often a worker looks whether it stands still
 
 

@@ -12,7 +12,7 @@ from .._version import VERSION
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; give the exit code."""
-    from . import platform
+    from . import platform, scan
 
     parser = argparse.ArgumentParser(
         prog="antifreeze",
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"antifreeze {VERSION}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    scan.add_to(verbs)
     platform.add_to(verbs)
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "run"):
