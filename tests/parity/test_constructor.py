@@ -164,7 +164,13 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
-OURS = {"sample_timeout", "on_error", "fault_log"}  # beyond torch's, by keyword only
+OURS = {
+    "sample_timeout",
+    "on_error",
+    "fault_log",
+    "worker_memory",
+    "quarantine",
+}  # beyond torch's, by keyword only
 
 
 @pytest.mark.parametrize("value", ["auto", None, 1, 0.5, 3600])

@@ -360,7 +360,7 @@ def _constructed(loader_class: LoaderClass, dataset: Any, arguments: dict[str, A
         except Exception as error:
             return type(error), first_line(error)
     public = {name: value for name, value in vars(loader).items() if not name.startswith("_")}
-    for beyond in ("sample_timeout", "on_error", "fault_log"):
+    for beyond in ("sample_timeout", "on_error", "fault_log", "worker_memory", "quarantine"):
         public.pop(beyond, None)
     return {
         name: type(value) if name in ("sampler", "batch_sampler") else value

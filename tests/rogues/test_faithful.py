@@ -412,7 +412,8 @@ def test_no_interpreter_to_start(
     nursery.end()
     monkeypatch.setattr(spawn, "get_executable", lambda: None)
     assert forked(1, lambda there: there + 1) == 2
-    assert "a clean process ends before it is ready" in caplog.text
+    ended = "ended with exit code 3" if how == "exit" else "was killed by signal 11"
+    assert f"{ended} while it opened the dataset" in caplog.text
     loader = DataLoader([1], num_workers=1, multiprocessing_context="spawn")  # type: ignore[arg-type, var-annotated]
     with pytest.raises(TransportFailed, match="no clean process could be had"):
         iter(loader)
@@ -584,7 +585,8 @@ def test_a_dataset_that_ends_the_process_that_opens_it_is_forked(
         assert [int(each) for each in loader] == [0, 1]
         assert [int(each) for each in loader] == [0, 1]
     assert caplog.text.count("are forked from this process although") == 1
-    assert "a clean process ends before it is ready" in caplog.text
+    ended = "ended with exit code 3" if how == "exit" else "was killed by signal 11"
+    assert f"{ended} while it opened the dataset" in caplog.text
 
 
 def test_what_was_refused_once_is_not_packed_for_the_next_loader(

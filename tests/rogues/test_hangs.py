@@ -60,6 +60,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
     monkeypatch.setattr(stalls, "EXAMINED_S", 0.5)
     monkeypatch.setattr(stalls, "MOVED_S", 2.0)
+    monkeypatch.setattr(stalls, "SPUN_S", 2.0)
     monkeypatch.setattr(stalls, "CPU_S", 0.03)  # a look is 0.2 s, a tick of the kernel 0.01 s
     monkeypatch.setattr("antifreeze.iteration.LOOK_S", 0.2)
     monkeypatch.setattr("antifreeze.iteration.WITNESS_S", 0.25)
