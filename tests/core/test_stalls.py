@@ -10,7 +10,7 @@ from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import FaultKind
 from antifreeze._core.plan import Limits, Plan, Source
-from antifreeze._core.stalls import Activity, Pulse, Sight, StackLine
+from antifreeze._core.stalls import Activity, Pulse, Sight, StackLine, Stalls
 from antifreeze._core.steps import (
     CLEAN,
     COLLATE,
@@ -202,6 +202,28 @@ def test_who_is_stopped_is_told_to_go_on_once_and_replaced_if_that_does_not_help
     assert [at for at, what in it.done if isinstance(what, do.ResumeLife)] == [4.0]
     assert {pulse for _, pulse in it.reports()} == {Pulse.STOPPED}
     assert it.killed_at() == [302.0]
+
+
+def test_who_is_told_late_to_go_on_has_its_time_to_do_so() -> None:
+    stalls, sight, stopped = Stalls(LIMITS), Sight(0, 1, 1, SAMPLE), Activity(stopped=True)
+
+    def look(at: int, waiting_since: float | None) -> bool:
+        stalls.begin(at, {(0, 1)})
+        return stalls.see(sight, at, waiting_since)
+
+    assert not look(0, 0.0) and look(2, 0.0)
+    assert stalls.examined((0, 1), stopped, 2, 0.0).resume is False  # type: ignore[union-attr]
+    # The loop is away, and somebody looks meanwhile: nobody may be judged then.
+    assert not any(look(at, None) for at in range(3, 401))
+    assert look(402, 401.0)
+    late = stalls.examined((0, 1), stopped, 402, 401.0)
+    assert late is not None and late.resume and not late.replace
+
+    def goes(at: int) -> bool:
+        advice = look(at, 401.0) and stalls.examined((0, 1), stopped, at, 401.0)
+        return bool(advice and advice.replace)
+
+    assert next(at for at in range(403, 1000) if goes(at)) == 402 - 3 + 300
 
 
 def test_a_life_that_takes_no_ticket_up_is_replaced_within_eight_seconds() -> None:

@@ -196,10 +196,13 @@ class Stalls:
             return None
         self._compare(call, activity, now)
         pulse = self._pulse(call, activity, now)
-        lasts_s, still_s = now - call.since, now - call.moved_at
-        stall = Stall(*sight, call.ticket, call.step, lasts_s, still_s, pulse, activity)
+        lasts_s = now - call.since
         resume = pulse is Pulse.STOPPED and lasts_s >= RESUMED_S and not call.resumed
-        call.resumed = call.resumed or resume
+        if resume:  # and has its time to go on, however long nobody could tell it to
+            call.resumed = True
+            call.moved_at = max(call.moved_at, now - RESUMED_S)
+        still_s = now - call.moved_at
+        stall = Stall(*sight, call.ticket, call.step, lasts_s, still_s, pulse, activity)
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
         goes = self._must_go(call, stall, now)
         self._deadlocked = self._deadlocked or (goes and pulse is Pulse.DEADLOCKED)
