@@ -14,9 +14,11 @@ from bounded import run_bounded
 
 ROOT = Path(__file__).parents[2]
 COMPARE = ROOT / "benchmarks" / "compare.py"
+RECOVERY = ROOT / "benchmarks" / "recovery.py"
 # Those that need nothing but torch and antifreeze: the peers are not installed for tests.
 ALWAYS = ["torch", "torch-plain", "torch-0", "antifreeze", "antifreeze-plain", "bound"]
 BOUND_S = 150.0
+MISHAPS_S = 400.0  # twelve programs, each of which imports torch, and some workers do
 
 
 @pytest.mark.slow
@@ -58,3 +60,40 @@ def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) ->
     assert "missing: pip install torchdata" in run.stderr
     bars = json.loads(run.stdout)["bars"]
     assert {"met": False, "what": "torchdata.nodes, thread takes part"}.items() <= bars[0].items()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MISHAPS_S + 50.0)
+def test_a_quick_run_of_recovery_says_what_each_loader_does_after_a_mishap() -> None:
+    run = run_bounded([sys.executable, str(RECOVERY), "--quick", "--json"], MISHAPS_S)
+    assert run.ended == "finished", run.stderr
+
+    figures = json.loads(run.stdout)
+    assert len(figures["kill to batch, ms"]) == 2
+    assert len(figures["hang to batch beyond the limit, ms"]) == 1
+    assert figures["rate with a kill a second, to undisturbed"][0] > 0
+    assert figures["kills"][0] >= 1
+    after = figures["after a mishap"]
+    assert {each["mishap"] for each in after} == {"worker killed", "sample hangs"}
+    for each in after:
+        assert each["outcome"] in ("goes on", "raises", "hangs", "ends", "not installed"), each
+        assert each["words"] and each["lost"] == 64 - each["samples"]
+    ours = [each for each in after if each["loader"].startswith("antifreeze")]
+    assert [(each["outcome"], each["lost"], each["twice"]) for each in ours] == [
+        ("goes on", 0, 0)
+    ] * 2
+    torchs = [each["outcome"] for each in after if each["loader"] == "torch, as written"]
+    assert torchs == ["raises", "hangs"]
+
+
+@pytest.mark.slow
+def test_a_loader_that_is_not_installed_is_left_out_of_the_mishaps(tmp_path: Path) -> None:
+    (tmp_path / "torchdata.py").touch()
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    chosen = ["--quick", "--json", "--peers", "nodes-process", "stateful"]
+    run = run_bounded(
+        ["env", f"PYTHONPATH={path}", sys.executable, str(RECOVERY), *chosen], BOUND_S
+    )
+    assert run.ended == "finished", run.stderr
+    after = json.loads(run.stdout)["after a mishap"]
+    assert [each["words"] for each in after] == ["not installed"] * 4
