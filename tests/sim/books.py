@@ -48,7 +48,8 @@ class Sent:
 
 def place_of(ticket: Ticket) -> int:
     """Give the sampler's count of a ticket."""
-    return int(ticket.indices[0]) // BATCH
+    place: int = ticket.indices[0] // BATCH
+    return place
 
 
 class Books:
@@ -156,7 +157,8 @@ class Books:
                 got.append(self.items[number])
             if not slab:
                 continue
-            expect(sent.cell[0] == number, "a batch was overwritten before its delivery")
+            if sent.cell[0] != number:
+                raise Broken("a batch was overwritten before its delivery")
             if not command.copied:
                 lease = sent.errand.lease
                 key = LeaseKey(*sent.worker.key, lease.slot, lease.generation)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ from antifreeze._core.tickets import Errand
 
 from .books import BATCH, Books, Broken, expect
 from .lives import Mood, Worker
-from .trouble import SPARED, Trouble
+from .trouble import MOST_BYTES, SPARED, Trouble
 
 SEATS = 4
 EPOCHS = 2  # of a loader
@@ -71,7 +70,9 @@ def plan_of(dice: random.Random) -> Plan:
             look_s=dice.choice((1.0, 2.0)) if watched else None,
             call_s=dice.choice((None, None, 6.0)),
             still_s=12.0,
-            spin_s=20.0,
+            # The long one lasts until it is said that it spins.
+            spin_s=dice.choice((20.0, 20.0, 20.0, 70.0)),
+            life_bytes=dice.choice((None, MOST_BYTES)),
         ),
     )
 
@@ -123,6 +124,7 @@ class Simulation:
             do.ExamineLife: self._examine,
             do.ResumeLife: self._resume,
             do.ReportStall: self.trouble.reported,
+            do.ReportGrowth: self._grown,
             do.AbandonLife: self._abandon,
             do.DropParcel: lambda command: self.books.parcels.pop(command.number, None) and None,
             do.Deliver: self._deliver,
@@ -138,17 +140,20 @@ class Simulation:
 
     def run(self, until: Callable[[], bool], within_s: float) -> None:
         """Let things happen until something is so. It must become so in time."""
-        agenda, first, began = self._agenda, self.events, self.now
+        agenda, trouble, next_wakeup = self._agenda, self.trouble, self.sup.next_wakeup
+        last, latest = self.events + MOST_EVENTS, self.now + within_s
         while not until():
-            spent_s = self.now - began - self.trouble.paused_s
-            if self.events - first > MOST_EVENTS or spent_s > within_s:
+            now = self.now
+            if self.events > last or now - trouble.paused_s > latest:
+                spent_s = now - trouble.paused_s - latest + within_s
                 raise Broken(f"no end after {spent_s:.0f} s: {self.sup.snapshot()}")
             # Between two calls of `next` nobody looks at the clock.
             pumped = self.waiting or self.closing or self.told_at_once
-            wakeup = self.sup.next_wakeup() if pumped else None
-            if agenda and (wakeup is None or agenda[0][0] <= max(wakeup, self.now)):
+            wakeup = next_wakeup() if pumped else None
+            if agenda and (wakeup is None or (at := agenda[0][0]) <= wakeup or at <= now):
                 at, _, action, args = heapq.heappop(agenda)
-                self.now = max(self.now, at)
+                if at > now:
+                    self.now = at
                 action(*args)
             elif wakeup is not None:
                 self.now = max(self.now, wakeup)
@@ -176,12 +181,14 @@ class Simulation:
             if worker.counts and self.running:
                 self.books.lose(worker)
             worker.end_told = True
-        todo = deque(self.handle(event))
-        while todo:
-            command = todo.popleft()
+        commands = self.handle(event)
+        if not commands:
+            return
+        todo = list(commands)
+        for command in todo:  # what these lead to comes after them
             more = self._do[type(command)](command)
             if more:
-                todo.extend(more)
+                todo += more
 
     def tell(self, event: ev.Event) -> None:
         """Tell it now, or when the loop comes back."""
@@ -211,12 +218,13 @@ class Simulation:
             self.tell_notices()
 
     def _give_back(self, most: int) -> None:
+        if len(self.books.kept) <= most:
+            return
         kept = list(self.books.kept)
-        keys: tuple[LeaseKey, ...] = tuple(kept[: max(0, len(kept) - most)])
+        keys: tuple[LeaseKey, ...] = tuple(kept[: len(kept) - most])
         for key in keys:
             self.books.give_back(key)
-        if keys:
-            self.feed(ev.LeasesReturned(keys))
+        self.feed(ev.LeasesReturned(keys))
 
     def leave_alone(self) -> None:
         """Let somebody else tell what happens, while the loop is away."""
@@ -306,7 +314,7 @@ class Simulation:
 
     def take_up(self, worker: Worker) -> None:
         """Let a worker that is idle begin what it was sent first."""
-        if worker.gone or not worker.idle or not worker.inbox:
+        if not worker.inbox or worker.busy or worker.gone or not worker.idle:
             return
         first = worker.inbox.popleft()
         if isinstance(first, do.BeginEpoch):
@@ -414,7 +422,7 @@ class Simulation:
     def sights(self) -> ev.LivesSeen:
         return ev.LivesSeen(
             tuple(
-                Sight(w.seat, w.life, w.busy[0].ticket.number if w.busy else 0, w.step)
+                Sight(w.seat, w.life, w.busy[0].ticket.number if w.busy else 0, w.step, w.own_bytes)
                 for w in self.workers.values()
             )
         )
@@ -425,6 +433,13 @@ class Simulation:
         if self.dice.random() < 0.02:
             activity = None  # nothing could be seen
         return self.handle(ev.LifeExamined(command.seat, command.life, activity))
+
+    def _grown(self, command: do.ReportGrowth) -> None:
+        growth = command.growth
+        worker = self.workers.get((growth.seat, growth.life))
+        if worker is None or worker.own_bytes <= MOST_BYTES or growth.now != worker.own_bytes:
+            raise Broken(f"{command}: it has not grown")
+        expect(growth.goes != self.trouble.streams, f"{command}: nobody goes on with a stream")
 
     # ---- epochs -----------------------------------------------------------------------------
 

@@ -12,6 +12,9 @@ from antifreeze._core.steps import OURS
 from antifreeze._core.tickets import Errand
 
 LINE = (StackLine("data.py", 7, "__getitem__"),)
+STUCK = Activity(cpu_s=3.0, stack=LINE)
+STOPPED = Activity(cpu_s=3.0, stopped=True)
+LOCKED = Activity(cpu_s=3.0, deadlock="a b")
 
 
 class Mood(Enum):
@@ -46,6 +49,7 @@ class Worker:
     step: int = OURS
     busy: tuple[Errand, ...] = ()  # what it loads
     inbox: deque[Errand | do.BeginEpoch] = field(default_factory=deque)
+    own_bytes: int = 100  # of its memory
     given: int = 0  # batches of its stream, in this epoch
 
     @property
@@ -76,12 +80,12 @@ class Worker:
         """Give what a close look shows."""
         match self.mood:
             case Mood.STUCK:
-                return Activity(cpu_s=3.0, stack=LINE)
+                return STUCK
             case Mood.SPINNING:
                 return Activity(cpu_s=now, stack=LINE)
             case Mood.STOPPED:
-                return Activity(cpu_s=3.0, stopped=True)
+                return STOPPED
             case Mood.LOCKED:
-                return Activity(cpu_s=3.0, deadlock="a b")
+                return LOCKED
             case _:
                 return Activity(cpu_s=3.0, io_bytes=int(now * 1000))

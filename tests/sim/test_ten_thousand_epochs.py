@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from itertools import count
 from typing import Any
 
 import pytest
@@ -19,42 +17,28 @@ from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Ticket
 from antifreeze._core.verdicts import Verdict
 
-from . import replay
+from . import blocks, replay
+from .blocks import Blocks
 from .books import Broken
-from .epochs import TICKETS, Account, Simulation
+from .epochs import Simulation
 from .replay import simulate
-from .trouble import DEADLY, FAULTS, MILD, POISON, STARTS, WATCHED
+from .trouble import DEADLY, MILD, POISON, STARTS, WATCHED
 
 EPOCHS = 10_000
-BLOCK = 1000  # epochs a test
+BLOCK = 1000  # epochs, in one process
 SEEDS = 1_000_000  # between the first seeds of two blocks
-CHECKED = 200  # one seed of so many is checked after every event, all of them after every epoch
+FORKS = "ignore:This process .* is multi-threaded:DeprecationWarning"  # the pool needs no thread
 
 
 @pytest.fixture(autouse=True)
 def little_tidying() -> Iterator[None]:
-    """Look for cycles seldom: it would take a fifth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000)
-    yield
-    gc.set_threshold(*before)
+    with blocks.little_tidying():
+        yield
 
 
-def counts(account: Account) -> bool:
-    return account.tickets >= TICKETS and len(account.faults) >= FAULTS[0]
-
-
-@pytest.mark.parametrize("block", range(EPOCHS // BLOCK))
-def test_every_epoch_of_a_thousand_ends_and_all_of_it_is_accounted_for(block: int) -> None:
-    first = block * SEEDS
-    done = told = 0
-    for seed in count(first):  # bounded: most of them count
-        accounts = simulate(seed, checked=seed % CHECKED == 0)
-        told += len(accounts)
-        done += sum(counts(account) for account in accounts)
-        if done >= BLOCK:
-            break
-        assert told < 2 * BLOCK, "too many of these epochs are too easy"
+@pytest.mark.filterwarnings(FORKS)
+def test_every_epoch_of_ten_thousand_ends_and_all_of_it_is_accounted_for() -> None:
+    assert Blocks(BLOCK).run_all(range(0, SEEDS * EPOCHS // BLOCK, SEEDS)) >= EPOCHS
 
 
 def test_every_kind_of_fault_happens_and_most_epochs_are_whole() -> None:
@@ -195,6 +179,15 @@ class EndsTheWell(Supervisor):
         return commands
 
 
+class Spins(Supervisor):
+    """Never comes back, at the first draw."""
+
+    def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
+        while isinstance(event, ev.TicketsDrawn):
+            pass
+        return super().handle(event, now)
+
+
 DEFECTS = (
     LosesATicket,
     DeliversTwice,
@@ -217,6 +210,17 @@ def test_a_supervisor_is_found_out_that(defect: type[Supervisor]) -> None:
             assert f"--seed {seed}" in str(error)
             return
     raise AssertionError("nobody noticed")
+
+
+@pytest.mark.filterwarnings(FORKS)
+def test_what_fails_in_another_process_names_its_seed_and_what_is_stuck_there_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(Broken, match=r"again: python -m tests.sim.replay --seed 5\d\d"):
+        Blocks(100, DeliversTwice).run_all([500, 700_000])
+    monkeypatch.setattr(blocks, "BLOCK_S", 1)
+    with pytest.raises(Broken, match="seed 500: TimeoutError: no end after 1 s"):
+        Blocks(100, Spins).run_all([500])
 
 
 def test_a_failure_names_its_seed_and_the_seed_tells_its_story(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FAULTS = (5, 8)  # an epoch, from and to
 LATEST = 44  # tickets taken up, of fifty at least
 SPARED = 2  # samples of a batch that may be left to the policy
+MOST_BYTES = 1000  # a life may hold, where there is a limit
 PAUSE_S = 4000.0  # the whole program is stopped
 
 # What may strike a worker that takes up a ticket.
@@ -36,6 +37,7 @@ MILD = (
     "ghost",
     "lease twice",
     "slow",
+    "grows",
     "sampler fails",
     "fork",
     "loop away",
@@ -47,7 +49,7 @@ DEADLY = ("crash named", "crash unnamed", "crash idle", "crash lying", "silent",
 POISON = ("poison", "poison unnamed")
 STARTS = ("refused", "dies young", "starts never", "dies before its epoch")
 WATCHED = ("stuck", "spinning", "stopped", "deadlocked", "late", "immortal", "poison hang")
-ONCE_WATCHED = ("slow", "resumed")  # else nobody would notice
+ONCE_WATCHED = ("slow", "grows", "resumed")  # else nobody would notice
 
 
 class Trouble:
@@ -57,7 +59,7 @@ class Trouble:
         self._world = world
         self._dice = world.dice
         self._watched = world.plan.limits.look_s is not None
-        self._streams = world.plan.source is Source.STREAMS
+        self.streams = world.plan.source is Source.STREAMS
         self.log: list[tuple[float, str]] = []
         self.happened: list[str] = []
         self.paused_s = 0.0
@@ -70,7 +72,7 @@ class Trouble:
         self.broken_off = False
         self.paused_s = 0.0
         self.stream_length = dice.randint(18, 20)
-        self.batches = 10**6 if self._streams else dice.randint(51, 55)
+        self.batches = 10**6 if self.streams else dice.randint(51, 55)
         self._taken = 0
         self._poison: dict[tuple[int, int], tuple[str, int]] = {}  # place, sample -> how, how often
         self._sampler_fails = self._twice = False
@@ -78,20 +80,20 @@ class Trouble:
         self._left_alone = False
         self._reports: Counter[tuple[int, int, int, int]] = Counter()
         self._break_at = LATEST + 4 if dice.random() < 0.05 else 10**9
-        first = 26 if self._streams else 1  # a lost stream is not made up for
+        first = 26 if self.streams else 1  # a lost stream is not made up for
         kinds = [self._kind() for _ in range(dice.randint(*FAULTS))]
         at = sorted(dice.sample(range(first, LATEST), len(kinds)))
         self._due = list(zip(at, kinds, strict=True))[::-1]
-        self._cursed = dice.choices(STARTS, k=dice.choice((0, 0, 0, 1 if self._streams else 2)))
+        self._cursed = dice.choices(STARTS, k=dice.choice((0, 0, 0, 1 if self.streams else 2)))
 
     def _kind(self) -> str:
         roll = self._dice.random()
-        if roll < (0.6 if self._streams else 0.35):
+        if roll < (0.6 if self.streams else 0.35):
             mild = [m for m in MILD if self._watched or m not in ONCE_WATCHED]
             return self._dice.choice(mild)
         if roll < 0.75 and self._watched:
             return self._dice.choice(WATCHED)
-        if roll < 0.85 and not self._streams:
+        if roll < 0.85 and not self.streams:
             return self._dice.choice(POISON)
         return self._dice.choice(DEADLY)
 
@@ -150,7 +152,7 @@ class Trouble:
         elif kind == "twice":
             self._twice = True
         elif kind == "sampler fails":
-            self._sampler_fails = not self._streams
+            self._sampler_fails = not self.streams
         else:
             self._away_s, self._left_alone = self._dice.uniform(1.0, 30.0), "alone" in kind
         return False
@@ -201,11 +203,13 @@ class Trouble:
         world.books.blame(worker.busy[0].ticket, step)
         if kind == "poison hang":
             self._poison[place_of(worker.busy[0].ticket), step - SAMPLE] = kind, 1
-        if kind == "slow":
+        if kind in ("slow", "grows"):
             worker.mood = Mood.MOVING
             call_s, slow_s = world.plan.limits.call_s, dice.uniform(3.0, 25.0)
             worker.doomed = call_s is not None
             world.later(slow_s, self._recovers, worker)
+            if kind == "grows":  # after a look, and before another
+                world.later(2.5, self._grows, worker)
         elif kind == "resumed":
             worker.mood, worker.cured_by_resuming = Mood.STOPPED, True
         else:
@@ -218,6 +222,9 @@ class Trouble:
             worker.mood = moods.get(kind, Mood.STUCK)
             worker.brings_late, worker.immortal = kind == "late", kind == "immortal"
         return True
+
+    def _grows(self, worker: Worker) -> None:
+        worker.own_bytes = 5 * MOST_BYTES
 
     def _recovers(self, worker: Worker) -> None:
         if not worker.gone and worker.killed is None:

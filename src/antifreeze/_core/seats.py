@@ -172,7 +172,7 @@ class Seats:
         count = len(self.all)
         for step in range(count):
             seat = self.all[(self._turn + step) % count]
-            if seat.takes_tickets and (best is None or seat.undelivered < best.undelivered):
+            if (best is None or seat.undelivered < best.undelivered) and seat.takes_tickets:
                 best = seat
         if best is not None:
             self._turn = (best.number + 1) % count
