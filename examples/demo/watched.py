@@ -19,7 +19,6 @@ from typing import Any, Literal
 import psutil
 
 TRAIN = Path(__file__).with_name("train.py")
-THROUGHPUT = Path(__file__).with_name("throughput.py")
 # Polite first, so that a healthy script can tidy up; a frozen one does not listen.
 TERM_GRACE_S = 2.0
 KILL_GRACE_S = 5.0
@@ -163,12 +162,14 @@ class WatchedRun:
         return (warned or [line.strip() for line in lines] or [""])[-1]
 
 
-def follow_throughput(rounds: int, bound_s: float) -> Generator[dict[str, Any] | None, None, None]:
-    """Run throughput.py and yield what it tells, and None now and then while there is nothing.
+def follow_lines(
+    script: str, *arguments: str, bound_s: float
+) -> Generator[dict[str, Any] | None, None, None]:
+    """Run a script of this folder and yield what it tells, and None now and then between.
 
     Ends with the child, or with its bound; leaving the loop early ends the child as well.
     """
-    command = [sys.executable, str(THROUGHPUT), "--rounds", str(rounds)]
+    command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     deadline = time.monotonic() + bound_s
     # A file, not a pipe: a worker that outlives its parent would keep a pipe open.
     with tempfile.TemporaryFile() as stdout:
@@ -190,9 +191,9 @@ def follow_throughput(rounds: int, bound_s: float) -> Generator[dict[str, Any] |
                 read += len(lines)
                 for line in lines.splitlines():
                     yield json.loads(line)
-                yield None
                 if not over:
                     time.sleep(LOOK_EVERY_S)
+                yield None
         finally:
             end_group(child)
 

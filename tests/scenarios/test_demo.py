@@ -7,12 +7,16 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bounded import run_bounded
-from pictures import make_pictures
+from faults import BROKEN, HANGS, KILLED, FaultyPictures, break_picture
+from pictures import COUNT, make_pictures
+from PIL import Image
 from rich.console import Console
 from run import LOADERS, MEASURES, Cost, cost_table
+from three_faults import Epoch, Seen, fault_table, went_well
 from throughput import LOADS
 from watched import WatchedRun
 
@@ -77,6 +81,7 @@ def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
     results = json.loads(run.stdout)
     assert results["freeze"]["torch"]["state"] == "frozen"
     assert results["freeze"]["antifreeze"]["state"] == "finished"
+    check_three_faults(results["three_faults"])
     for loader in ("torch", "antifreeze"):
         (cost,) = results["healthy"][loader]
         assert cost["samples_per_s"] > 0
@@ -86,6 +91,60 @@ def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
     assert [load.title for load in LOADS] == list(results["samples_per_s"])
     for rates in results["samples_per_s"].values():
         assert all(len(rates[loader]) == 1 and rates[loader][0] > 0 for loader in rates), rates
+
+
+def check_three_faults(seen: dict[str, list[dict[str, Any]]]) -> None:
+    """Ours: one epoch, all samples but two, each fault with its verdict. torch: no epoch ends."""
+    (ours,) = seen["antifreeze"]
+    assert ours["end"]["error"] == "" and ours["batch"] == ours["batches"]
+    assert ours["end"]["missing"] == [BROKEN, HANGS]
+    assert ours["end"]["samples"] == COUNT - 2  # so each of the others came once
+    told = sorted((one["index"], one["kind"], one["verdict"]) for one in ours["told"])
+    assert told == [
+        (BROKEN, "exception", "skipped"),
+        (HANGS, "hang", "retried"),
+        (HANGS, "hang", "skipped"),
+        (KILLED, "crash", "retried"),
+    ]
+    broken, killed, hangs = seen["torch"]
+    assert [epoch["faults"] for epoch in seen["torch"]] == [[BROKEN], [KILLED], [HANGS]]
+    assert "Caught OSError" in broken["end"]["error"]
+    assert killed["end"]["error"]  # which one depends on what the worker was handing over
+    assert hangs["frozen"] and hangs["end"] is None
+
+
+def test_the_broken_picture_is_real_and_the_others_are_whole(data: Path) -> None:
+    break_picture(data)
+    faulty = FaultyPictures(data, (BROKEN,))
+    with Image.open(faulty.paths[BROKEN]) as picture, pytest.raises(OSError, match="truncated"):
+        picture.load()
+    assert faulty[BROKEN + 1][0] == BROKEN + 1
+    assert FaultyPictures(data, ())[BROKEN][0] == BROKEN
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_table_of_faults_says_what_was_done_about_each(columns: int) -> None:
+    ours = Epoch([BROKEN, KILLED, HANGS], 16, 16)
+    hang = "DataLoader worker 1 (pid 7) hung for 1 s: sample 90 (batch 5) was stuck at f.py:5, in g"
+    crash = "DataLoader worker (pid 8) is killed by signal: Killed. Worker 1, life 3, was loading"
+    for index, kind, verdict, what in (
+        (BROKEN, "exception", "skipped", "OSError: truncated"),
+        (HANGS, "hang", "retried", hang),
+        (HANGS, "hang", "skipped", hang),
+        (KILLED, "crash", "retried", crash),
+    ):
+        ours.told.append({"index": index, "kind": kind, "verdict": verdict, "what": what})
+    ours.end = {"error": "", "samples": COUNT - 2, "missing": [BROKEN, HANGS], "seconds": 2.5}
+    seen = {"torch": Seen([Epoch([HANGS], 16, 5, frozen=True)]), "antifreeze": Seen([ours])}
+    console = Console(width=columns, record=True, file=io.StringIO())
+    console.print(fault_table(seen))
+    text = console.export_text()
+    assert "\u2026" not in text
+    for word in ("truncated", "hangs", "twice", "yet", "f.py:5", "254"):  # they may wrap
+        assert word in text
+    assert went_well(seen["antifreeze"])
+    ours.end["missing"] = [BROKEN]
+    assert not went_well(seen["antifreeze"])
 
 
 @pytest.mark.parametrize("columns", [80, 120])
