@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: help demo test chaos check bench gallery docs exam clean
+.PHONY: help demo test chaos check bench gallery what docs exam clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -45,7 +45,11 @@ bench: $(PEERS)  ## measure against torch's loader and others, 20 minutes (ARGS=
 gallery: $(READY)  ## run every scenario through torch's loader and ours
 	@$(BIN)/python examples/scenarios/gallery.py
 
-docs: $(READY)  ## write docs/states and docs/crash-matrix.md anew from their tables
+what: $(READY)  ## run every row of README's table through torch's loader and ours (ARGS=--json)
+	@$(BIN)/python examples/what_happens/what.py $(ARGS)
+
+docs: $(READY)  ## write docs/states, docs/crash-matrix.md and what happens when anew from their tables
+	@$(BIN)/python examples/what_happens/what.py --write
 	@$(BIN)/python docs/write_states.py
 	@$(BIN)/python docs/write_matrix.py
 

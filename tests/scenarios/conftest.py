@@ -7,3 +7,4 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "examples" / "scenarios"), str(ROOT / "examples" / "demo")]
+sys.path.append(str(ROOT / "examples" / "what_happens"))
