@@ -251,3 +251,34 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: Any) -> None:
 
 def test_policies_are_public() -> None:
     assert antifreeze.policies is policies
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("policy", "bad", "named"),
+    [
+        (policies.raising(retries=1), (5,), "raised while loading sample 5 (batch 1)"),
+        (policies.skipping(only=(ValueError,)), (5,), "raised while loading sample 5 (batch 1)"),
+        (
+            policies.replacing(by=lambda index, attempt: 13),
+            BAD,
+            "raised while loading sample 13 in place of sample 5 (batch 1)",
+        ),
+        ("skip", (4, 5, 6, 7), "raised while loading samples 4, 5, 6, 7 (batch 1)"),
+    ],
+    ids=["retried", "of another kind", "replaced in vain", "a whole batch"],
+)
+def test_what_is_raised_in_spite_of_a_policy_names_its_sample(
+    policy: Any, bad: tuple[int, ...], named: str, workers: int
+) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        Flawed("raise", bad),  # type: ignore[arg-type]
+        batch_size=4,
+        num_workers=workers,
+        on_error=policy,
+    )
+    iterator = iter(loader)
+    assert next(iterator).tolist() == [0, 1, 2, 3]
+    with pytest.raises((OSError, RuntimeError)) as caught:
+        next(iterator)
+    assert named in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._clock import monotonic
 from .._core.traps import QUARANTINED, SampleFailed
-from .._transport.words import said
+from .._transport.words import said, shown
 from ..policies import SUBSTITUTES, Policy
 
 _LEFT_OUT = object()
@@ -37,6 +37,7 @@ class Careful:
         self._dataset, self._policy, self._none_fails = dataset, policy, none_fails
         self._quarantine = quarantine
         self.failed: list[SampleFailed] = []
+        self._now: tuple[Any, Any] | None = None  # the index asked for, and the one being loaded
 
     def load(
         self, indices: Sequence[Any], spared: Sequence[int], begin: Callable[[int], None]
@@ -49,6 +50,7 @@ class Careful:
             sample = self._sample(place, index, spared.count(place), begin)
             if sample is not _LEFT_OUT:
                 samples.append(sample)
+        self._now = None
         if not samples:
             raise NothingLeft
         return samples
@@ -65,6 +67,7 @@ class Careful:
             present, failed = self._substitute(index, failed)
         while True:  # bounded by retries and SUBSTITUTES
             begin(place)
+            self._now = index, present
             began = monotonic()
             try:
                 return self._get(present)
@@ -95,6 +98,14 @@ class Careful:
     def _note_known(self, index: Any) -> None:
         verdict = _VERDICTS[self._policy.action]
         self.failed.append(SampleFailed(QUARANTINED, verdict, index, 1, 0.0, "known to be bad", ""))
+
+    def present(self) -> str:
+        """Name the sample that was being loaded when `load` was left; nothing if it was none."""
+        if self._now is None:
+            return ""
+        index, instead = self._now
+        for_it = "" if instead is index else f" in place of sample {shown(index)}"
+        return f"sample {shown(instead)}{for_it}"
 
     def _get(self, index: Any) -> Any:
         sample = self._dataset[index]

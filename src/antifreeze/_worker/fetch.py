@@ -172,7 +172,7 @@ class Fetcher:
             self._at(WHOLE)
             return dataset[indices]
         if self._careful is not None:
-            return self._careful.load(list(indices), self._spared, self._begin_sample)
+            return self._by_policy(self._careful, list(indices))
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
             self._sow(FIRST)
@@ -194,6 +194,15 @@ class Fetcher:
             self._phase, self._about = "loading", indices
             if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
                 self._phase, self._about = f"loading sample {shown(indices[place])}", None
+            raise
+
+    def _by_policy(self, careful: Careful, indices: list[Any]) -> list[Any]:
+        self._phase, self._about = "loading", indices
+        try:
+            return careful.load(indices, self._spared, self._begin_sample)
+        except BaseException:
+            if present := careful.present():
+                self._phase, self._about = f"loading {present}", None
             raise
 
     def _begin_sample(self, place: int) -> None:
