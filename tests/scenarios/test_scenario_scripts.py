@@ -66,6 +66,23 @@ def test_scenario_1_measures_what_the_lock_costs_on_near_and_far_storage() -> No
 
 
 @pytest.mark.slow
+def test_scenario_2_names_every_sample_that_torchs_loader_loses() -> None:
+    _, result = result_of(SCENARIOS / "s02_sample_that_raises.py")
+    assert result["torch"] == "wrong data"
+    assert result["wrong_samples"] == {"torch": 8, "antifreeze": 0}
+    findings = result["findings"]
+    after = "an error after 4 of 50 batches; it names"
+    assert f"torch, a sample that raises: {after} worker, line" in findings
+    assert f"torch, a sample that is None: {after} worker" in findings
+    assert f"antifreeze, a sample that raises: {after} sample, worker, line" in findings
+    assert f"antifreeze, a sample that is None: {after} sample, worker" in findings
+    assert "torch, left out: 392 of 400 samples, 8 missing that nobody names" in findings
+    assert "antifreeze, left out: 393 of 400 samples, 0 missing that nobody names" in findings
+    assert "antifreeze, retry, then replace: 400 of 400 samples" in findings
+    assert findings[-1].startswith("antifreeze, fault_log: 15 lines from ")
+
+
+@pytest.mark.slow
 def test_scenario_14_shows_that_sorting_makes_two_ranks_agree() -> None:
     _, result = result_of(SCENARIOS / "s14_one_file_a_sample.py")
     findings = "\n".join(result["findings"])
