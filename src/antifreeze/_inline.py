@@ -107,11 +107,14 @@ class InlineDriver:
             self._note(error, indices)
             raise
         finally:
-            for failed in fetcher.failed():
-                self.book.note_sample(replace(failed, position=self._drawn - 1))
+            self._note_failed()
             self.loop.count(came_at, self._now())
         self.work.count(fetcher.fetch_s, fetcher.collate_s)
         return batch
+
+    def _note_failed(self) -> None:
+        for failed in self._fetcher.failed():
+            self.book.note_sample(replace(failed, position=self._drawn - 1))
 
     def _note(self, error: BaseException, indices: Any) -> None:
         position = self._drawn - 1

@@ -282,3 +282,29 @@ def test_what_is_raised_in_spite_of_a_policy_names_its_sample(
     with pytest.raises((OSError, RuntimeError)) as caught:
         next(iterator)
     assert named in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("policy", "bad", "noted"),
+    [
+        (policies.raising(retries=2), (5,), [("retried", 5), ("retried", 5)]),
+        ("skip", (4, 5, 6, 7), [("skipped", index) for index in (4, 5, 6, 7)]),
+    ],
+    ids=["retried", "a whole batch left out"],
+)
+def test_what_failed_before_a_batch_was_raised_is_kept_as_well(
+    policy: Any, bad: tuple[int, ...], noted: list[tuple[str, int]], workers: int
+) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        Flawed("raise", bad),  # type: ignore[arg-type]
+        batch_size=4,
+        num_workers=workers,
+        on_error=policy,
+    )
+    with pytest.raises((OSError, RuntimeError)):
+        list(loader)
+    *before, last = loader.faults
+    assert [(fault.verdict, fault.index) for fault in before] == noted
+    assert {fault.position for fault in loader.faults} == {1}
+    assert last.verdict == "raised"

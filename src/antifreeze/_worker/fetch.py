@@ -210,10 +210,11 @@ class Fetcher:
         self._sow(place)
 
     def failed(self) -> Sequence[SampleFailed]:
-        """Give the samples of the last batch that failed and were seen to by the policy."""
-        if self._stream is not None:
-            return self._stream_failed
-        return () if self._careful is None else self._careful.failed
+        """Give, once, the samples of the last batch that failed and were seen to by the policy."""
+        noted, self._stream_failed = self._stream_failed, []
+        if self._careful is not None:
+            noted, self._careful.failed = self._careful.failed, []
+        return [one for one in noted if one.verdict != "raised"]  # the exception itself tells that
 
     def _sample(self, step: int, index: Any) -> Any:
         self._sow(step - SAMPLE)
