@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -c 'import antifreeze, pytest, hypothesis, cv2, PIL'
 	@touch $@
 
-demo: $(READY)  ## see a freeze, and the same script finish
+demo: $(READY)  ## see a freeze and three faults, and the same scripts finish
 	@$(BIN)/python examples/demo/run.py
 
 test: $(READY)  ## run every test

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from watched import follow_lines
 
-WHAT = {BROKEN: "half a JPEG file", KILLED: "its worker is killed", HANGS: "never returns"}
+WHAT = {BROKEN: "half a JPEG file", HANGS: "never returns", KILLED: "its worker is killed"}
 # How long torch's loop may wait for one batch. A healthy one takes a hundredth of a second.
 STILL_S = 6.0
 BOUND_S = 45.0
@@ -126,7 +126,7 @@ def fault_table(seen: dict[str, Seen]) -> Table:
         theirs = in_words(seen["torch"].epoch_with(fault))
         table.add_row(str(fault), what, theirs, handled(seen["antifreeze"], fault))
     table.add_section()
-    table.add_row("", "", *(delivered(one) for one in seen.values()))
+    table.add_row("", "delivered", *(delivered(one) for one in seen.values()))
     return table
 
 
