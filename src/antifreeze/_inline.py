@@ -104,6 +104,7 @@ class InlineDriver:
         except NothingLeft:
             raise
         except BaseException as error:  # Ctrl-C too
+            self._note_failed()
             self._note(error, indices)
             raise
         finally:

@@ -264,9 +264,8 @@ def test_policies_are_public() -> None:
             BAD,
             "raised while loading sample 13 in place of sample 5 (batch 1)",
         ),
-        ("skip", (4, 5, 6, 7), "raised while loading samples 4, 5, 6, 7 (batch 1)"),
     ],
-    ids=["retried", "of another kind", "replaced in vain", "a whole batch"],
+    ids=["retried", "of another kind", "replaced in vain"],
 )
 def test_what_is_raised_in_spite_of_a_policy_names_its_sample(
     policy: Any, bad: tuple[int, ...], named: str, workers: int
@@ -285,26 +284,30 @@ def test_what_is_raised_in_spite_of_a_policy_names_its_sample(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize(
-    ("policy", "bad", "noted"),
-    [
-        (policies.raising(retries=2), (5,), [("retried", 5), ("retried", 5)]),
-        ("skip", (4, 5, 6, 7), [("skipped", index) for index in (4, 5, 6, 7)]),
-    ],
-    ids=["retried", "a whole batch left out"],
-)
-def test_what_failed_before_a_batch_was_raised_is_kept_as_well(
-    policy: Any, bad: tuple[int, ...], noted: list[tuple[str, int]], workers: int
-) -> None:
+def test_what_failed_before_a_batch_was_raised_is_kept_as_well(workers: int) -> None:
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise", bad),  # type: ignore[arg-type]
+        Flawed("raise", (5,)),  # type: ignore[arg-type]
         batch_size=4,
         num_workers=workers,
-        on_error=policy,
+        on_error=policies.raising(retries=2),
     )
-    with pytest.raises((OSError, RuntimeError)):
+    with pytest.raises(OSError):
         list(loader)
     *before, last = loader.faults
-    assert [(fault.verdict, fault.index) for fault in before] == noted
+    assert [(fault.verdict, fault.index) for fault in before] == [("retried", 5), ("retried", 5)]
     assert {fault.position for fault in loader.faults} == {1}
     assert last.verdict == "raised"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_of_which_nothing_is_left_is_left_out_itself(workers: int) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        Flawed("raise", (4, 5, 6, 7)),  # type: ignore[arg-type]
+        batch_size=4,
+        num_workers=workers,
+        on_error="skip",
+    )
+    seen = [index for batch in loader for index in batch.tolist()]
+    assert seen == [index for index in range(len(loader.dataset)) if index not in (4, 5, 6, 7)]  # type: ignore[arg-type]
+    noted = [(fault.verdict, fault.index, fault.position) for fault in loader.faults]
+    assert noted == [("skipped", index, 1) for index in (4, 5, 6, 7)]
