@@ -31,8 +31,6 @@ class Row:
     @property
     def torch_bound_s(self) -> float:
         """Return how long torch's may take: a second is usual, what hangs would for ever."""
-        if self.own_shm_bytes:
-            return 15.0  # importing torch included
         return 5.0 if self.torch_shows == HANGS else 60.0
 
     @property

@@ -41,6 +41,7 @@ LOADERS = {"torch": TorchLoader, "antifreeze": OurLoader}
 OUR_BOUND_S = 60.0
 AT_ONCE = 3
 LOOK_EVERY_S = 0.02
+BEGUN = "begun\n"
 NOT_HERE = "cannot be shown here"
 SHOWN = 230  # letters of what was seen, on the screen
 HEADER = ("| when | torch 2.13 | antifreeze |", "|---|---|---|")
@@ -66,6 +67,7 @@ class Run:
         # A file, not a pipe: a worker that outlives its parent would keep a pipe open.
         self.output: BinaryIO = tempfile.TemporaryFile()  # type: ignore[assignment] # noqa: SIM115
         self.begin = time.monotonic()
+        self.begun = not row.own_shm_bytes  # a program of its own imports torch first
         if row.own_shm_bytes:
             within = own_shm(row.own_shm_bytes)
             command = [*within, sys.executable, __file__, "--child", row.name, loader]
@@ -88,16 +90,18 @@ class Run:
 
     def look(self) -> Sight | None:
         """Return what was seen, if the program has ended or has used up its time."""
+        if not self.begun and os.fstat(self.output.fileno()).st_size:
+            self.begun, self.begin = True, time.monotonic()
         seconds = time.monotonic() - self.begin
         pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if not pid and seconds < self.bound_s:
+        if not pid and seconds < (self.bound_s if self.begun else OUR_BOUND_S):
             return None
         self.end(buried=bool(pid))
         self.output.seek(0)
-        text = self.output.read().decode(errors="replace").strip()
+        text = self.output.read().decode(errors="replace").removeprefix(BEGUN).strip()
         saw = text.splitlines()[-1] if text else f"dies: {os.waitstatus_to_exitcode(status)}"
         if not pid:
-            saw = f"{HANGS}: nothing for {self.bound_s:.0f} s"
+            saw = f"{HANGS}: nothing for {self.bound_s:.0f} s" if self.begun else "never began"
         shows = self.row.torch_shows if self.loader == "torch" else self.row.antifreeze_shows
         return Sight(self.row.name, self.loader, saw, seconds, re.search(shows, saw) is not None)
 
@@ -202,6 +206,7 @@ def main() -> int:
     torch.set_num_threads(1)  # and no pool of threads before the forks
     if options.child:
         name, loader = options.child
+        print(BEGUN, end="", flush=True)
         return be_child(next(row for row in ROWS if row.name == name), loader)
     if options.write:
         for path, text in pages().items():
