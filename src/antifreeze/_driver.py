@@ -380,6 +380,8 @@ class Driver:
             case do.ReportGrowth(growth=growth):
                 self._herald.expect_suspects(growth)
                 self._backend.explain(growth.seat, growth.life)
+            case do.ReleaseLock():
+                self._herald.tell_lock(command, self._backend.release(command.lock))
             case do.AbandonLife():
                 self._backend.abandon(command.seat, command.life)
             case _:

@@ -59,6 +59,21 @@ class Herald:
         label = self._backend.label(stall.seat, stall.life)
         _stalls_told.tell(stall, command.ticket, label, self._supervisor.plan.limits)
 
+    def tell_lock(self, command: do.ReleaseLock, name: str) -> None:
+        """Say that a lock was released whose holder is gone."""
+        if not name:
+            return  # it was not: the stall reports go on
+        who = f"worker {command.lost[0]} ({self._backend.label(*command.lost)})"
+        all_of = "the worker waits" if len(command.waiting) == 1 else "all workers wait"
+        logger.warning(
+            "antifreeze: %s for %s, which nobody holds: %s was lost, and must have held it. It was"
+            " released, once. A lock around reads makes workers take turns; if it is not needed,"
+            " leave it out, or let each worker open its own file.",
+            all_of,
+            name,
+            who,
+        )
+
     def expect_suspects(self, growth: Growth) -> None:
         """Keep what is known of a life that has grown until it says what has grown in it."""
         self._grown[growth.seat] = growth

@@ -138,7 +138,7 @@ class Model:
                 assert worker.killed is do.Force.KILL, f"{command}: it was not killed"
                 del self.workers[worker.key]
                 self.departed.append(worker.key)
-            case do.ReportGrowth():
+            case do.ReportGrowth() | do.ReleaseLock():
                 pass  # words
             case do.LookAround():
                 todo.extend(self._handle(self._look()))

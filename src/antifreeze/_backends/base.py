@@ -136,6 +136,10 @@ class Backend(Protocol):
     def explain(self, seat: int, life: int) -> None:
         """Have a life tell, when it comes to it, what may have grown in it (`Suspects`)."""
 
+    def release(self, lock: int) -> str:
+        """Release a lock of the dataset's that lives wait for at this address. Gives its name;
+        nothing if there is no such lock, or somebody else may hold it."""
+
     def resume(self, seat: int, life: int) -> None:
         """Have a life go on that was stopped by a signal."""
 

@@ -163,6 +163,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         waits_for=_waits_for(pid, state),
         stopped=state == "T",
         deadlock=_deadlock(pid),
+        shared_lock=_shared_lock(pid),
     )
 
 
@@ -256,6 +257,15 @@ def _deadlock(pid: int) -> str:
             return ""
         locks.append(f"{task}:{waiting.arguments[0]:x}")
     return " ".join(sorted(locks))
+
+
+def _shared_lock(pid: int) -> int:
+    """Say where the lock is that the main thread waits for without a limit, if other processes have
+    it, too."""
+    waiting = _waiting(pid, str(pid))
+    if waiting is None or not waiting.on_lock or waiting.arguments[1] & PRIVATE:
+        return 0
+    return waiting.arguments[0] if waiting.arguments[3] == 0 else 0
 
 
 def _waits_for(pid: int, state: str) -> str:

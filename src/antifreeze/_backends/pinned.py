@@ -106,6 +106,9 @@ class PinnedBackend:
     def explain(self, seat: int, life: int) -> None:
         self._inner.explain(seat, life)
 
+    def release(self, lock: int) -> str:
+        return self._inner.release(lock)
+
     def resume(self, seat: int, life: int) -> None:
         self._inner.resume(seat, life)
 

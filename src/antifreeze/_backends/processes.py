@@ -51,6 +51,7 @@ from .._transport.tickets import encode_tickets
 from .._transport.trace import Trace
 from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
+from . import locks
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
 from .lineage import Lineage, is_ours, wish_of
@@ -110,6 +111,7 @@ class ProcessBackend:
             self._origin = Templates(job, self._status, lineage)
         else:
             self._origin = Children(job, self._status, context)
+        self._job = job
         self._onlooker = Onlooker(self._lines, self._origin, job.look_s)
         self._news_fd = self._origin.descriptor
         if self._news_fd is not None:
@@ -191,6 +193,9 @@ class ProcessBackend:
 
     def explain(self, seat: int, life: int) -> None:
         self._put(seat, life, Kind.EXPLAIN, b"")
+
+    def release(self, lock: int) -> str:
+        return locks.release(self._job, lock)
 
     def resume(self, seat: int, life: int) -> None:
         self._onlooker.resume(seat, life)

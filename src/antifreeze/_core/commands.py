@@ -108,6 +108,15 @@ class ReportGrowth:
 
 
 @message
+class ReleaseLock:
+    """Release a lock that all lives wait for and nobody holds: whoever did is gone."""
+
+    lock: int  # where it is, in the memory of a life
+    waiting: tuple[tuple[int, int], ...]  # seats and lives
+    lost: tuple[int, int]  # the latest life that left work undone
+
+
+@message
 class AbandonLife:
     """Stop waiting for a life that cannot be killed; the kernel owns it now."""
 
@@ -154,6 +163,7 @@ Command = (
     | ResumeLife
     | ReportStall
     | ReportGrowth
+    | ReleaseLock
     | AbandonLife
     | DropParcel
     | Deliver

@@ -19,7 +19,7 @@ LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
 class Lookout:
     """Ask for looks while the loop waits; report what they show. Decides nothing about tickets."""
 
-    __slots__ = ("_crew", "_ledger", "_look_s", "_may_go", "growths", "stalls")
+    __slots__ = ("_crew", "_ledger", "_look_s", "_may_go", "_released", "growths", "stalls")
 
     def __init__(self, plan: Plan, crew: Crew, ledger: Ledger) -> None:
         limits = plan.limits
@@ -27,6 +27,7 @@ class Lookout:
         self._may_go = plan.source is Source.INDICES
         self.stalls = Stalls(limits)
         self.growths = Growths(limits)
+        self._released: dict[int, int] = {}  # locks, and how many lives had been lost by then
 
     def arm(self, now: float) -> None:
         """Have a look asked for in time; called when the loop begins to wait."""
@@ -61,6 +62,25 @@ class Lookout:
         seen = [(sight, life) for sight, life in present if life is not None]
         grown = self.growths.see(seen, event.room)
         return grown if self._may_go else [replace(each, goes=False) for each in grown]
+
+    def free_lock(self, now: float, out: Out) -> None:
+        """Have a lock released that everybody who works waits for, if one who may have held it is
+        gone: once for each that is."""
+        lost, losses = self._crew.lost, self._crew.losses
+        if lost is None:
+            return
+        at_work = [
+            (seat.number, life.number)
+            for seat, life in self._crew.seats.living()
+            if self._crew.awaits(life)
+        ]
+        locks = {self.stalls.stuck_on(*who, now) for who in at_work}
+        if len(locks) != 1 or 0 in locks:
+            return
+        (lock,) = locks
+        if self._released.get(lock, 0) < losses:
+            self._released[lock] = losses
+            out.append(do.ReleaseLock(lock, tuple(at_work), lost))
 
     def examined(self, event: ev.LifeExamined, now: float, since: float, out: Out) -> Stall | None:
         """Report what was seen of a life, if it is time. Gives what it must be replaced for."""

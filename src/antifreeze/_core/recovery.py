@@ -74,6 +74,16 @@ class Recovery:
                 self._ledger.fail(ticket, fault)
         return verdict
 
+    def time_out(self, seconds: float, delivered: int) -> Fault:
+        """Say what the loop has waited for, and who has it."""
+        fault = Fault(FaultKind.TIMEOUT, delivered=delivered, seconds=seconds)
+        due = self._ledger.window.due()
+        for seat, life, ticket in self._seats.in_hand():
+            if ticket.position == due:
+                fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
+        self._faults.note(fault)
+        return fault
+
     def _resume_stream(self, loss: Loss, delivered: int) -> None:
         """Have the next life of the seat go on where this one was. If that breaks off, too, before
         it brought anything, it does so at the same place: nobody gets past it."""

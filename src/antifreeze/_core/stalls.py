@@ -78,6 +78,7 @@ class Activity:
     stopped: bool = False  # by a signal
     # The locks, if all its threads wait for each other, and for nobody else.
     deadlock: str = ""
+    shared_lock: int = 0  # where the lock is that it waits for, without a limit; not its own
     runs: bool = False  # its main thread does, or would if there were a processor for it
 
 
@@ -207,6 +208,13 @@ class Stalls:
         goes = self._must_go(call, stall, now)
         self._deadlocked = self._deadlocked or (goes and pulse is Pulse.DEADLOCKED)
         return Advice(stall, report, resume, goes)
+
+    def stuck_on(self, seat: int, life: int, now: float) -> int:
+        """Say where the shared lock is that a life has waited for, so long that it is no chance."""
+        call = self._calls.get((seat, life))
+        if call is None or call.activity is None or now - call.moved_at < self._limits.dead_s:
+            return 0
+        return call.activity.shared_lock
 
     def forget(self, seat: int, life: int) -> None:
         self._calls.pop((seat, life), None)

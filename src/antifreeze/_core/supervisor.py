@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from . import commands as do
@@ -485,6 +484,7 @@ class Supervisor:
     def _on_life_examined(self, event: ev.LifeExamined, now: float, out: Out) -> None:
         if self._loop is Loop.WAITING:
             stall = self._lookout.examined(event, now, self._asked_at, out)
+            self._lookout.free_lock(now, out)
             if stall is not None:
                 self._replace(self._seats.all[event.seat], now, out, stall)
                 self._go_on(now, out)
@@ -493,11 +493,6 @@ class Supervisor:
         """Tell the loop that its own patience is over; the work goes on."""
         if self._loop is not Loop.WAITING:
             return
-        due, seconds = self._ledger.window.due(), now - self._asked_at
-        fault = Fault(FaultKind.TIMEOUT, delivered=self._delivered, seconds=seconds)
-        for seat, life, ticket in self._seats.in_hand():
-            if ticket.position == due:
-                fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
-        self.faults.note(fault)
+        seconds = now - self._asked_at
         self._loop_leaves()
-        out.append(do.RaiseFault(fault))
+        out.append(do.RaiseFault(self._recovery.time_out(seconds, self._delivered)))

@@ -131,6 +131,9 @@ class SimulatedBackend:
     def explain(self, seat: int, life: int) -> None:
         pass
 
+    def release(self, lock: int) -> str:
+        return ""
+
     def resume(self, seat: int, life: int) -> None:
         pass
 
