@@ -63,15 +63,17 @@ class Herald:
         """Say that a lock was released whose holder is gone."""
         if not name:
             return  # it was not: the stall reports go on
-        who = f"worker {command.lost[0]} ({self._backend.label(*command.lost)})"
+        who = f"worker {command.seat} ({self._backend.label(command.seat, command.life)})"
+        did = "raised" if command.alive else "was lost"
         all_of = "the worker waits" if len(command.waiting) == 1 else "all workers wait"
         logger.warning(
-            "antifreeze: %s for %s, which nobody holds: %s was lost, and must have held it. It was"
+            "antifreeze: %s for %s, which nobody will release: %s %s, and must have had it. It was"
             " released, once. A lock around reads makes workers take turns; if it is not needed,"
             " leave it out, or let each worker open its own file.",
             all_of,
             name,
             who,
+            did,
         )
 
     def expect_suspects(self, growth: Growth) -> None:

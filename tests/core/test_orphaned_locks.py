@@ -8,7 +8,7 @@ from antifreeze._core.plan import Limits, Plan
 from antifreeze._core.stalls import Activity, Sight
 from antifreeze._core.steps import SAMPLE
 
-from .script import ASK, KILLED, Script
+from .script import ASK, KILLED, Script, failed
 
 LOCK = 0x7000
 PLAN = Plan(seats=2, window=4, longest_bundle=1, limits=Limits(look_s=1.0))
@@ -43,7 +43,7 @@ def _wait(s: Script, until: int, locks: dict[int, int]) -> list[do.ReleaseLock]:
 
 def test_what_all_wait_for_and_a_dead_one_may_have_held_is_released_once() -> None:
     (release,) = _wait(_lost_one(), 20, {0: LOCK, 1: LOCK})
-    assert release == do.ReleaseLock(LOCK, ((0, 1), (1, 2)), (1, 1))
+    assert release == do.ReleaseLock(LOCK, ((0, 1), (1, 2)), 1, 1, alive=False)
 
 
 def test_it_is_not_waited_for_longer_than_a_deadlock() -> None:
@@ -55,6 +55,16 @@ def test_if_nobody_has_died_somebody_holds_it() -> None:
     s = Script(PLAN, batches=50).begin().ready(0, 1)
     s.perform(ASK)
     assert _wait(s, 20, {0: LOCK, 1: LOCK}) == []
+
+
+def test_one_whose_sample_raised_may_have_kept_it() -> None:
+    s = Script(PLAN, batches=50).begin().ready(0, 1)
+    s.perform(ASK)
+    life = s.sup._seats.all[1].life
+    assert life is not None
+    s.perform(failed(1, next(iter(life.held))))
+    (release,) = _wait(s, 20, {0: LOCK, 1: LOCK})
+    assert (release.seat, release.life, release.alive) == (1, 1, True)
 
 
 def test_one_who_does_something_else_may_hold_it() -> None:

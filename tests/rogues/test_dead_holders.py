@@ -51,7 +51,7 @@ def test_it_is_released_and_said(
         seen = [int(index) for batch in loader for index in batch]
     assert seen == list(range(24))
     assert time.monotonic() - began < 60  # about seven seconds
-    assert "dataset.lock, which nobody holds: worker" in caplog.text
+    assert "dataset.lock, which nobody will release: worker" in caplog.text
     assert caplog.text.count("It was released, once.") == 1
     assert lock.acquire(timeout=5)  # free, and it can be held
     lock.release()
@@ -71,3 +71,34 @@ def test_a_lock_that_this_process_holds_is_left_alone(tmp_path: Path) -> None:
         assert locks.release(job, address + 64) == ""  # not that one, and ours is held
     assert lock.acquire(timeout=1)
     lock.release()
+
+
+class Careless(Locked):
+    """Takes the lock without `with`: the sample that raises keeps it."""
+
+    def __getitem__(self, index: int) -> int:
+        self.lock.acquire()
+        if index == 5:
+            raise OSError("cannot be read")
+        self.lock.release()
+        return index
+
+
+def test_a_sample_that_raises_and_keeps_it_costs_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = Careless(multiprocessing.Lock(), tmp_path / "died")
+    loader = DataLoader(
+        dataset,  # type: ignore[arg-type, var-annotated]
+        batch_size=4,
+        num_workers=2,
+        multiprocessing_context="fork",
+    )
+    seen, iterator = [], iter(loader)
+    for _ in range(6):
+        try:
+            seen += [int(index) for index in next(iterator)]
+        except OSError:
+            continue
+    assert seen == [*range(4), *range(8, 24)]
+    assert "raised, and must have had it. It was released, once." in caplog.text

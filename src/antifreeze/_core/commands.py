@@ -113,7 +113,9 @@ class ReleaseLock:
 
     lock: int  # where it is, in the memory of a life
     waiting: tuple[tuple[int, int], ...]  # seats and lives
-    lost: tuple[int, int]  # the latest life that left work undone
+    seat: int  # of the latest life that left work undone
+    life: int
+    alive: bool  # that one: a sample of it raised
 
 
 @message

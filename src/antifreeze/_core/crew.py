@@ -61,7 +61,8 @@ class Crew:
         self.dying: dict[tuple[int, int], Life] = {}  # replaced before they were gone
         self.epoch = 0
         self.restarts = 0
-        self.lost: tuple[int, int] | None = None  # the latest life that left work undone
+        # The latest life that left work undone, and whether it lives; how many there were.
+        self.lost: tuple[int, int, bool] | None = None
         self.losses = 0
         self._limits = limits
         self._leases_a_life = leases_a_life
@@ -128,7 +129,7 @@ class Crew:
         self, seat: Seat, life: Life, now: float, out: Out, stall: Stall | None = None
     ) -> Loss:
         """End a life that keeps everyone waiting; its seat is free at once."""
-        self._note_lost(seat, life)
+        self.note_lost(seat, life)
         loss = self._loss(seat, life, FaultKind.HANG, now, stall=stall)
         locked = stall is not None and stall.pulse is Pulse.DEADLOCKED
         self.orphan_tickets(life)
@@ -167,14 +168,15 @@ class Crew:
             return None
         kind = FaultKind.REFUSED if event.ending.refused else FaultKind.CRASH
         if kind is FaultKind.CRASH and life.state in AT_WORK:
-            self._note_lost(seat, life)
+            self.note_lost(seat, life)
         loss = self._loss(seat, life, kind, now, event)
         self._part(seat, life)
         seat.life = None
         return loss
 
-    def _note_lost(self, seat: Seat, life: Life) -> None:
-        self.lost, self.losses = (seat.number, life.number), self.losses + 1
+    def note_lost(self, seat: Seat, life: Life, *, alive: bool = False) -> None:
+        """Take note of work that was left undone: whoever did it may have kept a lock."""
+        self.lost, self.losses = (seat.number, life.number, alive), self.losses + 1
 
     def rest(self, seat: Seat, now: float) -> None:
         """Keep a seat empty for a while: the longer, the more of its lives brought nothing."""

@@ -64,8 +64,8 @@ class Lookout:
         return grown if self._may_go else [replace(each, goes=False) for each in grown]
 
     def free_lock(self, now: float, out: Out) -> None:
-        """Have a lock released that everybody who works waits for, if one who may have held it is
-        gone: once for each that is."""
+        """Have a lock released that everybody who works waits for, if there was one who may have
+        kept it: died, or left a sample in the middle by raising. Once for each of these."""
         lost, losses = self._crew.lost, self._crew.losses
         if lost is None:
             return
@@ -80,7 +80,7 @@ class Lookout:
         (lock,) = locks
         if self._released.get(lock, 0) < losses:
             self._released[lock] = losses
-            out.append(do.ReleaseLock(lock, tuple(at_work), lost))
+            out.append(do.ReleaseLock(lock, tuple(at_work), *lost))
 
     def examined(self, event: ev.LifeExamined, now: float, since: float, out: Out) -> Stall | None:
         """Report what was seen of a life, if it is time. Gives what it must be replaced for."""

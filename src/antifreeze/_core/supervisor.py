@@ -324,6 +324,7 @@ class Supervisor:
         seat.past += self.plan.resumes
         self._ledger.arrive(errand, seat, life, event.in_slab)
         if event.outcome is ev.Outcome.FAILED:
+            self._crew.note_lost(seat, life, alive=True)
             where = (event.seat, event.life, errand.ticket)
             self.faults.note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
 
