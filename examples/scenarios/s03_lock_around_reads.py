@@ -33,7 +33,7 @@ READ_S = 0.004  # from storage that is not near
 BATCH_SIZE = 8
 NUM_WORKERS = 2
 FATAL = 37  # the sample at which something happens to whoever has the lock
-STILL_S = 25.0  # without a batch: frozen
+STILL_S = 20.0  # without a batch: frozen
 
 LOCKED, FREE = "with the lock", "without it"
 DIES, RAISES = "a worker dies with it", "a sample raises with it"

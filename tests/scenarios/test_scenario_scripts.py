@@ -83,6 +83,15 @@ def test_scenario_2_names_every_sample_that_torchs_loader_loses() -> None:
 
 
 @pytest.mark.slow
+def test_scenario_3_goes_on_where_torchs_loader_waits_for_a_dead_workers_lock() -> None:
+    _, result = result_of(SCENARIOS / "s03_lock_around_reads.py")
+    findings = result["findings"]
+    for mishap, came in (("a worker dies with it", 160), ("a sample raises with it", 152)):
+        assert f"antifreeze, {mishap}: {came} of 160 samples" in findings
+        assert f"torch, {mishap}: frozen" in findings
+
+
+@pytest.mark.slow
 def test_scenario_14_shows_that_sorting_makes_two_ranks_agree() -> None:
     _, result = result_of(SCENARIOS / "s14_one_file_a_sample.py")
     findings = "\n".join(result["findings"])
