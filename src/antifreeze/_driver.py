@@ -407,10 +407,13 @@ class Driver:
         if self._supervisor.plan.source is not Source.STREAMS or not command.past:
             return self._brief
         state = self._herald.states.get(command.seat)
-        resume = Resume(command.past)
-        if state is not None and state.epoch == self._brief.epoch:
-            resume = Resume(command.past, state.batches, state.state)
-        return replace(self._brief, resume=resume)
+        if state is None or state.epoch != self._brief.epoch:
+            state = None
+        if self._supervisor.plan.spares:  # by policy: from its beginning
+            return replace(self._brief, resume=Resume(command.past))
+        if state is None or not state.state:
+            raise RuntimeError("its stream has no state from which it could be taken up again")
+        return replace(self._brief, resume=Resume(command.past, state.batches, state.state))
 
     def _draw(self, count: int) -> None:
         """Ask the sampler for so many batches. What stops it before is told when it is asked

@@ -52,11 +52,13 @@ class FaultBook:
         self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
         self._count = 0
         self._growths = 0
+        self._raised: dict[int | None, SampleFailed] = {}  # samples of this epoch, by batch
         self._of_epoch: list[Fault] = []
         self.broke: BudgetSpent | None = None
 
     def begin_epoch(self) -> None:
         self._of_epoch.clear()
+        self._raised.clear()
 
     def note(self, fault: Fault) -> None:
         """Keep a fault. The run breaks if there are too many."""
@@ -71,7 +73,12 @@ class FaultBook:
                 file.write(json.dumps(as_data(fault)) + "\n")
 
     def note_sample(self, failed: SampleFailed, worker: int | None = None) -> None:
-        """Keep a sample that a policy has seen to."""
+        """Keep a sample that a policy has seen to; or which one it is that will be raised."""
+        if failed.verdict == "raised":
+            self._raised[failed.position] = failed
+            while len(self._raised) > KEPT:
+                del self._raised[next(iter(self._raised))]
+            return
         self.note(
             Fault(
                 kind=failed.kind,
@@ -127,13 +134,16 @@ class FaultBook:
     def note_raised(self, error: Exception, sent: tuple[int, int, Ticket] | None) -> None:
         """Keep what the loop receives instead of a batch."""
         seat, _, ticket = (None, None, None) if sent is None else sent
+        blamed = None if ticket is None else self._raised.pop(ticket.position, None)
+        index = None if ticket is None else ticket.indices
         self.note(
             Fault(
-                kind="exception",
+                kind="exception" if blamed is None else blamed.kind,
                 verdict="raised",
-                index=None if ticket is None else ticket.indices,
+                index=index if blamed is None else blamed.index,
                 position=None if ticket is None else ticket.position,
                 worker=seat,
+                attempt=1 if blamed is None else blamed.attempt,
                 exception=f"{type(error).__name__}: {said(error)}",
                 traceback="".join(traceback.format_exception(error)),
             )

@@ -39,7 +39,7 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
     if step == steps.OURS:
         return "a worker that takes no work up"
     if step == steps.CLEAN:
-        return "a new worker, which is being made in a clean process,"
+        return "a new worker, whose clean process imports libraries or opens the dataset,"
     if ticket is None:
         return "a batch of an earlier epoch"
     if step == steps.INDICES:
@@ -119,7 +119,7 @@ def _place(frame: StackLine) -> str:
 def _outlook(stall: Stall, limits: Limits) -> str:
     if stall.pulse is Pulse.STOPPED:
         return "It was told to go on (SIGCONT)."
-    if stall.step == steps.CLEAN:
+    if stall.step == steps.CLEAN and stall.pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
         return f"It has {limits.start_s:g} s to begin."
     if limits.call_s is not None and steps.is_of_user(stall.step):
         return f"It is replaced after {limits.call_s:g} s (sample_timeout)."
@@ -133,5 +133,6 @@ def _outlook(stall: Stall, limits: Limits) -> str:
         case Pulse.DEADLOCKED:
             after_s = limits.dead_s
         case _:
-            after_s = limits.dead_s if stall.step == steps.OURS else limits.still_s
+            ours = stall.step in (steps.OURS, steps.HAND_OVER, steps.CLEAN)
+            after_s = limits.dead_s if ours else limits.still_s
     return f"It is replaced after {after_s:g} s of that; sample_timeout=SECONDS would set a limit."

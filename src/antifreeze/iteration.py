@@ -175,6 +175,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         heir: LoaderIterator = object.__new__(type(self))
         heir.__dict__.update(self.__dict__)
         self._finalizer.detach()
+        _iterators.discard(self)
         heir._own_driver()
         self._finished = self._superseded = True
         return heir
@@ -212,6 +213,8 @@ class LoaderIterator(_BaseDataLoaderIter):
         return getattr(backend, "thread")  # noqa: B009
 
     def _shutdown_workers(self) -> None:
+        if self._superseded:
+            return  # they are another's now
         self._driver.close()
         _drivers.discard(self._driver)
 

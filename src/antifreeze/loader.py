@@ -115,11 +115,15 @@ class DataLoader(torch_data.DataLoader[T]):
         if strict:
             options.check_together(arguments)
             options.check_policy(policy_of(on_error), self)
-            self._quarantined = options.read_quarantine(quarantine, policy_of(on_error))
+            self._quarantined = options.read_quarantine(quarantine, policy_of(on_error), self)
             if self.num_workers > 0 and not _platform.missing():
                 from ._backends.lineage import foresee
 
                 foresee(self.multiprocessing_context)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what belongs to this process: where its workers come from, its faults."""
+        return {name: it for name, it in vars(self).items() if name not in _OF_PROCESS}
 
     @property
     def faults(self) -> list[Fault]:
@@ -207,6 +211,9 @@ class DataLoader(torch_data.DataLoader[T]):
         if kept is None or not kept.holds(wish):
             kept = self.__dict__["_descends"] = Lineage(wish, self.dataset)
         return kept
+
+
+_OF_PROCESS = frozenset({"_descends", "_fault_book", "_told"})
 
 
 @functools.cache

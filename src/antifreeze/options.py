@@ -104,10 +104,14 @@ def check_policy(policy: Policy, loader: Any) -> None:
         )
 
 
-def read_quarantine(value: Any, policy: Policy) -> frozenset[Any]:
+def read_quarantine(value: Any, policy: Policy, loader: Any) -> frozenset[Any]:
     """Give the samples that must not be loaded: those listed, or those in a file of a scan."""
     if value is None:
         return frozenset()
+    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+        raise ValueError(
+            "quarantine is for batches of a map-style dataset: samples of a stream have no index"
+        )
     if policy.action == "raise":
         raise ValueError(
             'quarantine needs to know what to do about its samples: on_error="replace" or "skip"'

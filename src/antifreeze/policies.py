@@ -116,7 +116,7 @@ class Fault:
     """One thing that went wrong, and what was done about it."""
 
     kind: str  # "exception", "none", "crash", "hang", ...
-    verdict: str  # "retried", "replaced", "skipped", "raised", "recycled"
+    verdict: str  # "retried", "replaced", "skipped", "raised", "recycled", "left"
     index: Any = None  # of the sample, as the sampler gave it
     position: int | None = None  # of its batch in the epoch
     worker: int | None = None

@@ -36,9 +36,9 @@ def test_importing_adds_little_to_importing_torch(tmp_path: Path) -> None:
             run(
                 """
                 import time, torch
-                before = time.perf_counter()
+                before = time.process_time()  # others may have the processor
                 import antifreeze
-                print(time.perf_counter() - before)
+                print(time.process_time() - before)
                 """,
                 **compiled,
             )

@@ -65,10 +65,13 @@ def test_a_lock_that_this_process_holds_is_left_alone(tmp_path: Path) -> None:
     dataset = Locked(lock, tmp_path / "died")
     job = Job(dataset, False, True, list, False, 2, 0, None)
     address = lock._semlock.handle  # type: ignore[attr-defined]
-    assert locks.release(job, address) == ""  # it is free
+    assert locks.release(job, address, forked=True) == ""  # it is free
     with lock:
-        assert locks.release(job, address) == ""
-        assert locks.release(job, address + 64) == ""  # not that one, and ours is held
+        assert locks.release(job, address, forked=True) == ""
+        assert locks.release(job, address + 64, forked=False) == ""
+    with multiprocessing.Lock() as another:  # somebody else's, at another address
+        assert another
+        assert locks.release(job, address + 64, forked=True) == ""
     assert lock.acquire(timeout=1)
     lock.release()
 

@@ -41,10 +41,10 @@ class Hoards(Dataset[torch.Tensor]):
 def test_who_holds_more_than_it_may_is_replaced_and_nothing_is_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    loader = DataLoader(Hoards(400), batch_size=4, num_workers=2, worker_memory=300 * MB)
+    loader = DataLoader(Hoards(900), batch_size=4, num_workers=2, worker_memory=300 * MB)
     with caplog.at_level(logging.WARNING, "antifreeze"):
         seen = [int(value) for batch in loader for value in batch[:, 0]]
-    assert seen == list(range(400))
+    assert seen == list(range(900))
     (fault, *_) = loader.faults
     assert (fault.kind, fault.verdict) == ("growth", "recycled")
     assert "dataset.cache (about +" in fault.exception

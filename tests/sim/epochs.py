@@ -125,6 +125,7 @@ class Simulation:
             do.ResumeLife: self._resume,
             do.ReportStall: self.trouble.reported,
             do.ReportGrowth: self._grown,
+            do.ReleaseLock: lambda command: None,  # whoever waits there is stuck for other reasons
             do.AbandonLife: self._abandon,
             do.DropParcel: lambda command: self.books.parcels.pop(command.number, None) and None,
             do.Deliver: self._deliver,

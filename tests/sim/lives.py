@@ -12,7 +12,7 @@ from antifreeze._core.steps import OURS
 from antifreeze._core.tickets import Errand
 
 LINE = (StackLine("data.py", 7, "__getitem__"),)
-STUCK = Activity(cpu_s=3.0, stack=LINE)
+STUCK = Activity(cpu_s=3.0, stack=LINE, shared_lock=0x7000)
 STOPPED = Activity(cpu_s=3.0, stopped=True)
 LOCKED = Activity(cpu_s=3.0, deadlock="a b")
 

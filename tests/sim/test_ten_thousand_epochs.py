@@ -36,6 +36,7 @@ def little_tidying() -> Iterator[None]:
         yield
 
 
+@pytest.mark.timeout(1200)  # less than a minute on two processors that have nothing else to do
 @pytest.mark.filterwarnings(FORKS)
 def test_every_epoch_of_ten_thousand_ends_and_all_of_it_is_accounted_for() -> None:
     assert Blocks(BLOCK).run_all(range(0, SEEDS * EPOCHS // BLOCK, SEEDS)) >= EPOCHS

@@ -80,7 +80,8 @@ def held_by(job: Job) -> Held:
         if type(thing) in (io.BufferedRandom, io.TextIOWrapper, io.FileIO):
             with contextlib.suppress(OSError, ValueError):  # closed
                 number = thing.fileno()
-                if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+                writable = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+                if writable and os.fstat(number).st_size:  # an empty one is to be written to
                     files.append(number)
         if (conversation := _conversation(thing)) is not None:
             taken.setdefault(conversation, path)  # the outermost object's path

@@ -15,15 +15,15 @@ from .._worker.insides import things_in
 from .._worker.spec import Job
 
 
-def release(job: Job, address: int) -> str:
+def release(job: Job, address: int, *, forked: bool) -> str:
     """Release the lock that workers wait for at an address; give its name, or nothing.
 
-    Forked workers have it where we have it; others at an address of their own, and then it must be
-    the only one.
+    `forked` workers have it where we have it; others at an address of their own, and then it must
+    be the only one.
     """
     found = {id(lock): (path, lock) for path, lock in _locks(job)}
     here = [each for each in found.values() if each[1]._semlock.handle == address]
-    if not here and len(found) == 1:
+    if not forked and not here and len(found) == 1:
         here = list(found.values())
     if len(here) != 1:
         return ""

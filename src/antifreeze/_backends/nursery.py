@@ -89,16 +89,15 @@ class Nursery:
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
         with self._sending:
-            while True:
-                self._hear()
+            while self._hear():
                 left_s = give_up - monotonic()
                 if pid in self._ended or left_s <= 0 or not poller.poll(1000 * left_s):
-                    return self._ended.pop(pid, None)
-                if self._is_gone():
-                    return None
+                    break
+            return self._ended.pop(pid, None)
 
-    def _hear(self) -> None:
-        with contextlib.suppress(OSError):  # there is nothing more, or nobody
+    def _hear(self) -> bool:
+        """Take what it has said. Say whether it may say more."""
+        with contextlib.suppress(BlockingIOError):
             while data := self._sock.recv(LARGEST):
                 said = pickle.loads(data)
                 if isinstance(said, Ended):
@@ -107,6 +106,8 @@ class Nursery:
                         del self._ended[next(iter(self._ended))]
                 else:
                     self._wishes_known, self._known = said
+            return False
+        return True
 
     def warm(self, modules: Sequence[str]) -> None:
         """Have libraries imported that templates need, for those to come, if it can be asked."""

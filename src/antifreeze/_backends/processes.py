@@ -76,6 +76,7 @@ from .template import Templates
 FATAL = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS}
 )
+GARBLED = "something in it wrote to its channel: to a descriptor that was not its own"
 BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first
 
 
@@ -178,6 +179,8 @@ class ProcessBackend:
         if line is None:
             return
         line.worker.end(force)  # or when it is born
+        if force is Force.KILL and line.pidfd is None:
+            self._origin.forsake()  # the next life must not be asked of it
         silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
         if silent or (doubted and not self._one_delivered):
             self._origin.doubt()
@@ -195,7 +198,7 @@ class ProcessBackend:
         self._put(seat, life, Kind.EXPLAIN, b"")
 
     def release(self, lock: int) -> str:
-        return locks.release(self._job, lock)
+        return locks.release(self._job, lock, forked=self._origin.forks)
 
     def resume(self, seat: int, life: int) -> None:
         self._onlooker.resume(seat, life)
@@ -349,6 +352,10 @@ class ProcessBackend:
         except EOFError:
             self._silence(line)
             self._notices.append(Notice(LifeSilent(line.seat, line.life)))
+        except Exception:  # what came is none of our messages
+            self._silence(line)
+            line.garbled = True
+            line.worker.end(Force.KILL)
 
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
@@ -391,7 +398,7 @@ class ProcessBackend:
 
     def _end(self, line: Line) -> None:
         with contextlib.suppress(EOFError):
-            for frame in line.read(to_the_end=True):
+            for frame in () if line.garbled else line.read(to_the_end=True):
                 self._notices.append(self._notice(line, frame))
         self._ignore_pidfd(line)
         self._unexplained[line] = monotonic() + REAP_S
@@ -414,7 +421,8 @@ class ProcessBackend:
         working_on, step = (0, OURS) if ending is line.orphaned else line.status.call
         stack = line.trace.last_words() if ending.signal in FATAL else ()
         self._forget(line)
-        ending = replace(ending, step=step, stack=stack)
+        words = GARBLED if line.garbled else ending.words
+        ending = replace(ending, step=step, stack=stack, words=words)
         event = LifeEnded(line.seat, line.life, ending, working_on)
         self._notices.append(Notice(event))
 

@@ -56,6 +56,7 @@ from .shortage import Shortage
 from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")
+ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
 STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
 
 
@@ -75,6 +76,7 @@ class Template:
         self._home: nursery.Nursery | None = None  # if it is not
         self.opened = False  # it holds what it was sent
         self.given_up = False  # we ended it ourselves, and have said why
+        self.forsaken = False  # we ended it, since it did not get on
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         self._shortage = Shortage()
@@ -215,6 +217,8 @@ class Template:
             return "the nursery, from which its template was to come, has ended"
         # Not `join`, which waits for all who inherited a pipe of the process.
         self.is_gone(REAP_S)
+        if self.forsaken:
+            return f"its template (pid {self.pid}) did not get on, and was ended"
         code = None if self._process is None else self._process.exitcode
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
@@ -346,8 +350,12 @@ class Templates:
         return news
 
     def forsake(self) -> None:
-        if self._present is not None:
-            self._present.kill()
+        template = self._present
+        if template is not None:
+            template.forsaken = True
+            template.kill()
+            if template.is_gone(ENDS_S):  # else it is buried when it is
+                self._bury()
 
     def doubt(self) -> None:
         if self._lineage.turn():
@@ -374,7 +382,7 @@ class Templates:
         return self._present
 
     def _make(self) -> Template:
-        warn_of_connections(self._job.dataset, taken=self._job.num_workers > 1)
+        warn_of_connections(self._job.dataset, taken=bool(held_by(self._job).taken))
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
                 return Template.bring(self._job, self._status, self._lineage)
@@ -406,5 +414,5 @@ class Templates:
         self._news.append(Orphaned(how, told or template.given_up))
         self._waiting.end(template)
         template.close()
-        if not template.opened and template.unfit is None:
+        if not (template.opened or template.forsaken) and template.unfit is None:
             self._count_stillborn(how)

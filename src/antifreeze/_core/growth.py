@@ -1,7 +1,7 @@
 """Whose memory grows, and who is let go for it before the kernel ends somebody.
 
-1. What a life held of its own when it had brought its first batch is what it needs. What it holds
-   beyond that has grown.
+1. What a life held of its own when it was first looked at, after its first batch, is what it needs.
+   What it holds beyond that has grown.
 2. A life that holds more than it may is let go. So is the one that has grown most, when little is
    left of what the machine or the container has, or will be, as they grow, after a few more looks:
    one at a time, for its memory comes back.
@@ -78,16 +78,16 @@ class Growths:
     def _too_much(
         self, grown: list[Growth], seen: list[tuple[Sight, Life]], room: Room | None
     ) -> list[Growth]:
+        if any(life.state is LifeState.RETIRING for _, life in seen):
+            return []
         most = self._limits.life_bytes
         if most is not None:
             over = [each for each in grown if each.now > most]
             if over := [each for each in over if each.grown > TOO_LITTLE * most]:
-                return over
+                return [max(over, key=lambda each: each.grown)]
         if room is None or not grown or not self._limits.short:
             return []
         if room.left >= max(self._limits.short * room.total, AHEAD * min(self._rates)):
-            return []
-        if any(life.state is LifeState.RETIRING for _, life in seen):
             return []
         worst = max(grown, key=lambda each: each.grown)
         if worst.grown < max(self._limits.grown_bytes, WORTH * room.total):

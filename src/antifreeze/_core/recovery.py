@@ -108,7 +108,8 @@ class Recovery:
         fault = loss.as_fault(FaultKind.STREAM_LOST, first, delivered)
         self._faults.note(fault)
         self._ledger.fail(first, fault)
-        for ticket in loss.tickets[1:]:
+        waiting = self._ledger.take_pending_of(loss.seat.number)
+        for ticket in (*loss.tickets[1:], *waiting):
             self._ledger.window.void(ticket.position)
         self._seats.move(loss.seat, SeatCue.LOSE)
         if not self._seats.loadable:

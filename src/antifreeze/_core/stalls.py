@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from .messages import frozen, message, record
 from .plan import Limits
 from .states import State
-from .steps import CLEAN, OURS, is_of_user
+from .steps import CLEAN, HAND_OVER, OURS, is_of_user
 
 EXAMINED_S = 1.0  # a call that lasts longer is looked at closely
 RESUMED_S = 3.0  # who is stopped is told to go on
@@ -235,6 +235,8 @@ class Stalls:
     def _is_due(self, call: _Call, pulse: Pulse, now: float, waited_s: float) -> bool:
         """Say whether it is time for a report, the first or a further one."""
         due = sum(waited_s >= at for at in REPORTED_S)
+        if due == 1 and call.step == CLEAN and pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
+            return False  # imports take their time on a busy machine
         if due <= call.reports:
             return False
         first, call.reports = call.reports == 0, due
@@ -281,9 +283,12 @@ class Stalls:
         limits = self._limits
         if limits.call_s is not None and is_of_user(call.step) and stall.seconds >= limits.call_s:
             return True
-        if limits.still_s is None or call.step == CLEAN:
+        if limits.still_s is None:
             return False
-        if call.step == OURS:
+        if call.step == CLEAN:  # imports take their time, but do something in it
+            still = stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED)
+            return still and stall.still_s >= limits.dead_s
+        if call.step in (OURS, HAND_OVER):
             return stall.still_s >= limits.dead_s
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)

@@ -81,9 +81,9 @@ class SampleFailed:
     verdict: str
     index: Any
     attempt: int
-    seconds: float
-    exception: str
-    traceback: str
+    seconds: float = 0.0
+    exception: str = ""
+    traceback: str = ""
     position: int | None = None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,8 +59,7 @@ class Careful:
 
     def _sample(self, place: int, index: Any, failed: int, begin: Callable[[int], None]) -> Any:
         policy, present, tries = self._policy, index, 1
-        known = index in self._quarantine if self._quarantine else False
-        if known:
+        if self._quarantine and self._is_known(index):
             self._note_known(index)
             failed += 1
         if failed:
@@ -91,9 +92,17 @@ class Careful:
         """Give what to load instead of a sample, and the how manieth that is."""
         for attempt in range(failed, failed + len(self._quarantine) + 1):
             present = self._policy.substitute(index, attempt, len(self._dataset))
-            if present not in self._quarantine:
+            if not self._is_known(present):
                 return present, attempt
         raise RuntimeError(f"nothing is left to take the place of sample {index!r}: the quarantine")
+
+    def _is_known(self, index: Any) -> bool:
+        with contextlib.suppress(TypeError):  # it is no number, or cannot be looked up at all
+            index = operator.index(index)
+        try:
+            return index in self._quarantine
+        except TypeError:
+            return False
 
     def _note_known(self, index: Any) -> None:
         verdict = _VERDICTS[self._policy.action]

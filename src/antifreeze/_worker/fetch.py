@@ -71,8 +71,10 @@ class Fetcher:
         self._error = ""  # of the stream, the last time it was asked
         self._given = self._dropped = 0  # samples of the stream
         self._tally = Tally() if job.streams and job.num_workers > 1 else None
+        self._asked = 0  # samples of the stream
         self._to_skip = 0  # batches that another life has given
         self._stream_failed: list[SampleFailed] = []
+        self._raised: list[SampleFailed] = []  # the sample that is about to be raised
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
@@ -194,6 +196,7 @@ class Fetcher:
             self._phase, self._about = "loading", indices
             if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
                 self._phase, self._about = f"loading sample {shown(indices[place])}", None
+                self._raised.append(SampleFailed("exception", "raised", indices[place], 1))
             raise
 
     def _by_policy(self, careful: Careful, indices: list[Any]) -> list[Any]:
@@ -211,10 +214,11 @@ class Fetcher:
 
     def failed(self) -> Sequence[SampleFailed]:
         """Give, once, the samples of the last batch that failed and were seen to by the policy."""
-        noted, self._stream_failed = self._stream_failed, []
+        noted, self._stream_failed = self._stream_failed + self._raised, []
+        self._raised = []
         if self._careful is not None:
             noted, self._careful.failed = self._careful.failed, []
-        return [one for one in noted if one.verdict != "raised"]  # the exception itself tells that
+        return noted
 
     def _sample(self, step: int, index: Any) -> Any:
         self._sow(step - SAMPLE)
@@ -246,6 +250,7 @@ class Fetcher:
             self._to_skip -= 1
             with contextlib.suppress(Exception):  # it was raised then
                 self._given += len(self._take(stream, wanted))
+            self._stream_failed.clear()  # these were told then
         samples = self._take(stream, wanted)
         if not samples:
             raise StreamOver
@@ -261,6 +266,7 @@ class Fetcher:
         samples: list[Any] = []
         while len(samples) < wanted and not self._over:
             self._at(SAMPLE + len(samples))
+            self._asked += 1
             try:
                 samples.append(next(stream))
                 self._error = ""
@@ -279,9 +285,8 @@ class Fetcher:
         if len(self._stream_failed) >= SUBSTITUTES:
             raise error
         told = "".join(traceback.format_exception(error))
-        place = self._given + len(self._stream_failed)
         self._stream_failed.append(
-            SampleFailed("exception", "skipped", place, 1, 0.0, self._error, told)
+            SampleFailed("exception", "skipped", self._asked - 1, 1, 0.0, self._error, told)
         )
 
     def _names(self, indices: Any) -> str:

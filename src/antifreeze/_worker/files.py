@@ -53,11 +53,11 @@ def take_away(held: Held) -> None:
             mode = os.fstat(number).st_mode
             if stat.S_ISSOCK(mode):
                 with socket.socket() as unconnected:
-                    os.dup2(unconnected.fileno(), number)
+                    os.dup2(unconnected.fileno(), number, inheritable=False)
             else:
                 writes = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
                 wrong = os.open(os.devnull, os.O_RDONLY if writes else os.O_WRONLY)
-                os.dup2(wrong, number)
+                os.dup2(wrong, number, inheritable=False)
                 os.close(wrong)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 from dataclasses import replace
@@ -69,6 +70,10 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
             words[at] = OURS
 
 
+# What reading and writing give where a conversation was (see `files.take_away`).
+TAKEN = frozenset({errno.EBADF, errno.EPIPE, errno.ENOTCONN})
+
+
 def _of_taken(held: Held) -> str:
     names = ", ".join(path for _, path in held.taken)
     return (
@@ -128,7 +133,8 @@ class Desk:
             )
             self._bookmark, self._epoch = None, brief.epoch
             if spec.job.streams and is_stateful(spec.job.dataset):
-                self._bookmark = Bookmark(spec.job.dataset, brief.resume)
+                stream = self._fetcher.stream
+                self._bookmark = Bookmark(spec.job.dataset, stream, brief.resume)
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
@@ -184,7 +190,8 @@ class Desk:
             sent = self._hand_over(task, batch, fetcher, begun_at)
             if self._bookmark is not None:
                 self._outbox.flush()  # the state must not come before what it stands for
-                self._outbox.tell(self._bookmark.turn(fetcher.stream, self._epoch))
+                self._at(ITER)
+                self._outbox.tell(self._bookmark.turn(self._epoch))
             return sent
         except (Unpackable, MemoryShort) as error:
             doing = f"handing over what came of {fetcher.doing()}"
@@ -254,9 +261,11 @@ class Desk:
         more: tuple[str, ...] = (),
     ) -> None:
         self._arena.abort()
+        if self._bookmark is not None:
+            self._bookmark.pass_over()
         self._at(HAND_OVER)
         where = f"in DataLoader worker process {self._spec.seat}"
-        if self._spec.held.taken and isinstance(error, OSError | EOFError | ValueError):
+        if self._spec.held.taken and getattr(error, "errno", None) in TAKEN:
             more = (*more, _of_taken(self._spec.held))
         packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)

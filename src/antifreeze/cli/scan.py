@@ -26,6 +26,7 @@ from ..policies import Budget, skipping
 BATCH = 16  # samples a message
 SHOWN = 20  # bad samples in the table
 TIMEOUT_S = 60.0  # for one sample; people who scan want to be done some day
+ERRORS = 100  # batches that are lost as a whole
 RETRIES = 1  # a network that fails once is no bad sample
 
 
@@ -93,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"a scan needs a worker, not {arguments.workers}")
         dataset = find(arguments.dataset)
         length = len(dataset)
+        with open(arguments.output, "a"):  # now, and not after hours
+            pass
     except Exception as error:
         print(f"antifreeze scan: {arguments.dataset}: {_said(error)}", file=sys.stderr)
         return 2
@@ -160,14 +163,15 @@ def scan(
             fault_log=log,
         )
         result = Scan(name, len(dataset), 0, [], complete=False)
-        iterator = iter(loader)
         try:
-            for done in _batches(iterator, len(dataset)):
+            for done in _batches(iter(loader), len(dataset)):
                 result.scanned = done
                 advance(done, len({f.index for f in loader.faults if f.verdict == "skipped"}))
             result.complete = True
         except KeyboardInterrupt:
             print("interrupted: what was found so far is kept", file=sys.stderr)
+        except Exception as error:
+            print(f"the scan broke off: {_said(error)}", file=sys.stderr)
         result.bad = list(_bad(log))
     return result
 
@@ -175,8 +179,18 @@ def scan(
 def _batches(iterator: Any, length: int) -> Iterator[int]:
     """Go through all batches; tell how many samples are behind. (Of those that come to nothing
     there is no word.)"""
-    done = 0
-    for _ in iterator:
+    done = errors = 0
+    while errors < ERRORS:
+        try:
+            next(iterator)
+        except StopIteration:
+            break
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # some libraries' are of a kind of their own
+            errors += 1
+            if errors == ERRORS:
+                raise RuntimeError(f"{errors} batches were lost as a whole") from error
         done = min(length, done + BATCH)
         yield done
     yield length
@@ -233,7 +247,7 @@ class _progress:
 
     def _advance(self, done: int, bad: int) -> None:
         self._bar.update(self._task, completed=done, bad=bad)
-        tenth = 10 * done // self._length
+        tenth = 10 * done // max(1, self._length)
         if not self._console.is_terminal and tenth > self._told:
             self._told = tenth
             print(f"scanned {done:,} of {self._length:,}, {bad} bad", file=sys.stderr)
@@ -242,6 +256,7 @@ class _progress:
 def show(result: Scan, path: str) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(file=sys.stdout)
     if result.bad:
@@ -251,7 +266,7 @@ def show(result: Scan, path: str) -> None:
         table.add_column("why", overflow="fold")
         for each in result.bad[:SHOWN]:
             why = _BATCH.sub("", each["exception"].split(" Likely")[0])
-            table.add_row(str(each["index"]), each["kind"], why)
+            table.add_row(str(each["index"]), each["kind"], Text(why))
         console.print(table)
         if len(result.bad) > SHOWN:
             console.print(f"... and {len(result.bad) - SHOWN} more in {path}")
