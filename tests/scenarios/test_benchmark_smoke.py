@@ -65,7 +65,7 @@ def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.timeout(MISHAPS_S + 50.0)
 def test_a_quick_run_of_recovery_says_what_each_loader_does_after_a_mishap() -> None:
-    chosen = ["--quick", "--json", "--peers", "antifreeze", "torch", "grain"]
+    chosen = ["--quick", "--json", "--peers", "antifreeze-plain", "torch-plain", "grain"]
     run = run_bounded([sys.executable, str(RECOVERY), *chosen], MISHAPS_S)
     assert run.ended == "finished", run.stderr
 
