@@ -25,6 +25,7 @@ TOLD_S = 30.0  # between two lines about how it goes
 WEIGHTS = {
     "chaos/test_chaos.py": 150,
     "core/test_machine.py": 60,
+    "docs/test_examples_run.py": 90,
     "failures/test_exam.py": 110,
     "rogues/test_circumstances.py": 40,
     "rogues/test_faithful.py": 40,
@@ -35,7 +36,7 @@ WEIGHTS = {
     "rogues/test_templates.py": 50,
     "scenarios/test_benchmark_smoke.py": 110,
     "scenarios/test_demo.py": 90,
-    "scenarios/test_scenario_scripts.py": 150,
+    "scenarios/test_scenario_scripts.py": 420,
     "scenarios/test_what_happens.py": 60,
     "sim/test_ten_thousand_epochs.py": 60,
 }

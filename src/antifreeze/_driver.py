@@ -393,6 +393,7 @@ class Driver:
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
+        self._herald.nothing_said(command.seat)
         try:
             self._backend.start(command.seat, command.life, self._brief_for(command))
         except BaseException as error:

@@ -80,6 +80,10 @@ class Herald:
         """Keep what is known of a life that has grown until it says what has grown in it."""
         self._grown[growth.seat] = growth
 
+    def nothing_said(self, seat: int) -> None:
+        """Tell what is known of a life that has left without a word of what had grown in it."""
+        self._tell_growth(seat, ())
+
     def _tell_growth(self, seat: int, found: tuple[Suspect, ...]) -> None:
         growth = self._grown.pop(seat, None)
         if growth is not None:

@@ -60,22 +60,22 @@ class Hoards(torch.utils.data.Dataset):
     def __init__(self):
         self.cache = {}
     def __len__(self):
-        return 500
+        return 800
     def __getitem__(self, index):
-        self.cache[index] = torch.full((500_000,), float(index))
+        self.cache[index] = torch.full((250_000,), float(index))
         time.sleep(0.015)
         return self.cache[index][:2].clone()
 
 if __name__ == "__main__":
     loader = DataLoader(Hoards(), batch_size=4, num_workers=1)
     seen = [int(value) for batch in loader for value in batch[:, 0]]
-    assert seen == list(range(500)), seen
+    assert seen == list(range(800)), seen
     print(sorted({fault.verdict for fault in loader.faults}))
 """
 
 
 def test_in_a_container_the_kernel_has_nobody_to_end(tmp_path: Path) -> None:
-    with group_of(600 * MB) as group:  # a GB is hoarded, beside what the program needs
+    with group_of(600 * MB) as group:  # 800 MB are hoarded, beside what the program needs
         done = run_in(group, CONTAINER, tmp_path / "hoards.py")
         counted = group / "memory.events"
         if not counted.exists():

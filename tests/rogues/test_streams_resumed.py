@@ -130,3 +130,101 @@ def test_samples_of_a_stream_that_raise_are_left_out_and_counted() -> None:
 def test_replacing_a_sample_of_a_stream_is_refused() -> None:
     with pytest.raises(ValueError, match='"skip" goes on without'):
         DataLoader(Raises(), batch_size=4, num_workers=1, on_error="replace")
+
+
+class Mute(Rows):
+    """Has a state that does not say where it is."""
+
+    def __init__(self, mark: Path, says: str) -> None:
+        super().__init__(mark)
+        self.says = says
+
+    def state_dict(self) -> Any:
+        if self.says == "raises":
+            raise RuntimeError("not now")
+        return {"weights": [1, 2]} if self.says == "the same" else (row for row in range(3))
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError("nobody can go on from that")
+
+
+@pytest.mark.parametrize("says", ["the same", "raises", "what cannot be pickled"])
+def test_a_state_that_says_nothing_is_none(says: str, tmp_path: Path) -> None:
+    with pytest.raises(WorkerCrashed, match="gave up this worker's stream"):
+        _batches(Mute(tmp_path / "died", says))
+    whole = _batches(Mute(tmp_path / "died", says))  # that it was asked for is no harm
+    assert sum(len(batch) for batch in whole) == 2 * ROWS
+
+
+class RaisesThenDies(IterableDataset[int]):
+    """Raises at row 9, goes on after it, and ends its worker at row 25, once."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark, self.at = mark, -1
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        if self.at >= ROWS:
+            raise StopIteration
+        if self.at == 9:
+            raise OSError("row 9")
+        if self.at == 25 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.at
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+def test_a_batch_that_was_raised_is_behind_as_well(tmp_path: Path) -> None:
+    iterator = iter(DataLoader(RaisesThenDies(tmp_path / "died"), batch_size=4, num_workers=1))
+    seen = []
+    for _ in range(ROWS):
+        try:
+            seen += [int(row) for row in next(iterator)]
+        except OSError:
+            continue
+        except StopIteration:
+            break
+    assert (tmp_path / "died").exists()
+    assert seen == [*range(8), *range(10, ROWS)]  # 8 was in the batch that raised
+
+
+class ManyBad(IterableDataset[int]):
+    """Every second row raises, and row 45 ends its worker, once."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark, self.at = mark, -1
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = -1
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        if self.at >= 60:
+            raise StopIteration
+        if self.at % 2:
+            if self.at == 45 and not self.mark.exists():
+                self.mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError(f"row {self.at}")
+        return self.at
+
+
+def test_what_is_passed_over_again_is_neither_given_nor_told_again(tmp_path: Path) -> None:
+    policy = policies.skipping(budget=policies.Budget(share=1.0))
+    dataset = ManyBad(tmp_path / "died")
+    loader = DataLoader(dataset, batch_size=4, num_workers=1, on_error=policy)
+    seen = [int(row) for batch in loader for row in batch]
+    assert (tmp_path / "died").exists()
+    assert seen == list(range(0, 60, 2))
+    left_out = [fault.index for fault in loader.faults if fault.verdict == "skipped"]
+    assert left_out == list(range(1, 60, 2))

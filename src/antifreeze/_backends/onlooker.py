@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from . import evidence
 from .lines import Line
 from .origins import Origin
 
-PAGE = resource.getpagesize()
+_OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
 
 class Onlooker:
@@ -69,10 +69,10 @@ class Onlooker:
 
 
 def own_bytes(pid: int) -> int:
-    """Say how much memory a process has that is no file's and not shared; 0 if nobody knows."""
+    """Say how much memory a process has that is no file's and not shared, swapped out or not; 0 if
+    nobody knows."""
     try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = file.read().split()
-    except (OSError, ValueError):
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return 1024 * sum(int(each) for each in _OWN.findall(file.read()))
+    except OSError:
         return 0
-    return (int(resident) - int(shared)) * PAGE

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from .._transport.framing import CHUNK, OVERTAKES, Frame, FrameReader, Kind, prefix
@@ -51,13 +52,15 @@ class Channel:
         """Say whether something has come that makes all tickets before it void."""
         while self._poller.poll(0):
             self._read()
-        newest = 0
-        for place, frame in enumerate(self._inbox):
-            if frame.kind in OVERTAKES:
-                newest = place
+        places = [place for place, frame in enumerate(self._inbox) if frame.kind in OVERTAKES]
+        if not places:
+            return False
+        newest = places[-1]
+        kept = [frame for frame in islice(self._inbox, newest) if frame.kind is Kind.EXPLAIN]
         for _ in range(newest):
             self._inbox.popleft()
-        return bool(self._inbox) and self._inbox[0].kind in OVERTAKES
+        self._inbox.extendleft(reversed(kept))
+        return True
 
     def say(self, kind: Kind, body: Any = None) -> None:
         self.send(kind, pickle.dumps(body, protocol=5))

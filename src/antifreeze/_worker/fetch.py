@@ -9,6 +9,7 @@ import contextlib
 import traceback
 from collections.abc import Iterator, Sequence
 from itertools import count
+from types import GeneratorType
 from typing import Any, Protocol
 
 from torch.utils.data import default_collate
@@ -240,7 +241,9 @@ class Fetcher:
     def ending(self) -> StreamEnded:
         """Say how the stream ended."""
         tally = None if self._tally is None else self._tally.sum
-        return StreamEnded(self._given, self._dropped, self._error, tally)
+        goes_on = self._job.policy.action == "skip" and not isinstance(self._stream, GeneratorType)
+        error = "" if goes_on else self._error  # an iterator that raised last was over by itself
+        return StreamEnded(self._given, self._dropped, error, tally)
 
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None
