@@ -369,6 +369,8 @@ class Driver:
                 self._backend.stop(command.seat, command.life)
             case do.KillLife(seat=seat, life=life):
                 self._backend.kill(seat, life, command.force, doubted=command.doubted)
+            case do.ReportLate():
+                self._herald.tell_late(command)
             case do.LookAround():
                 self._hear(ev.LivesSeen(tuple(self._backend.look()), self._backend.room()))
             case do.ExamineLife(seat=seat, life=life):

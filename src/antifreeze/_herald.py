@@ -59,6 +59,20 @@ class Herald:
         label = self._backend.label(stall.seat, stall.life)
         _stalls_told.tell(stall, command.ticket, label, self._supervisor.plan.limits)
 
+    def tell_late(self, command: do.ReportLate) -> None:
+        """Say who keeps an epoch or the program from ending, and what is seen of it."""
+        seen = self._backend.examine(command.seat, command.life)
+        waits = f" ({seen.waits_for})" if seen is not None and seen.waits_for else ""
+        logger.warning(
+            "antifreeze: worker %s (%s) had nothing to do and did not leave in %g s%s; it was"
+            " ended. Look at what your dataset, or a library, does when a process exits (atexit,"
+            " threads that are joined).",
+            command.seat,
+            self._backend.label(command.seat, command.life),
+            command.seconds,
+            waits,
+        )
+
     def tell_lock(self, command: do.ReleaseLock, name: str) -> None:
         """Say that a lock was released whose holder is gone."""
         if not name:

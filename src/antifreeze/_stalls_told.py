@@ -74,7 +74,6 @@ def _samples(indices: Any) -> str:
 def state(stall: Stall) -> str:
     """Say how it stands, where, and by what evidence."""
     seen = stall.activity
-    where = f" at {_place(frame)}" if (frame := users_frame(seen.stack)) is not None else ""
     evidence = [seen.waits_for] if seen.waits_for else []
     if stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED):
         evidence.append(f"no CPU, no I/O for {stall.still_s:.2g} s")
@@ -83,7 +82,7 @@ def state(stall: Stall) -> str:
     if stall.pulse is Pulse.SPINNING:
         evidence.append("it uses the CPU, its stack does not change")
     told = f" ({'; '.join(evidence)})" if evidence else ""
-    return f"{stall.pulse.value}{where}{told}"
+    return f"{stall.pulse.value}{where(seen.stack)}{told}"
 
 
 logger = logging.getLogger("antifreeze")
@@ -112,8 +111,12 @@ def lines(stack: tuple[StackLine, ...]) -> str:
     )
 
 
-def _place(frame: StackLine) -> str:
-    return f"{PurePath(frame.file).name}:{frame.line}, in {frame.function}"
+def where(stack: tuple[StackLine, ...]) -> str:
+    """Say at which line that is; nothing if there is no stack."""
+    frame = users_frame(stack)
+    if frame is None:
+        return ""
+    return f" at {PurePath(frame.file).name}:{frame.line}, in {frame.function}"
 
 
 def _outlook(stall: Stall, limits: Limits) -> str:
@@ -131,7 +134,7 @@ def _outlook(stall: Stall, limits: Limits) -> str:
         case Pulse.SPINNING:
             after_s = limits.spin_s
         case Pulse.DEADLOCKED:
-            after_s = limits.dead_s
+            after_s = limits.locked_s
         case _:
             ours = stall.step in (steps.OURS, steps.HAND_OVER, steps.CLEAN)
             after_s = limits.dead_s if ours else limits.still_s

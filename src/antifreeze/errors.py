@@ -13,7 +13,7 @@ from typing import Any
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.stalls import Pulse, Stall
-from ._core.steps import COLLATE, HAND_OVER, INIT, PACK, index_at
+from ._core.steps import CLEAN, COLLATE, HAND_OVER, INIT, PACK, index_at
 from ._core.tickets import Ticket
 from ._transport.available import Available, in_words
 from ._transport.words import shown
@@ -233,6 +233,8 @@ def _cause_of_deadlock(stall: Stall) -> str:
 
 
 def _remedy_for(stall: Stall) -> str:
+    if stall.step == CLEAN:
+        return "look at that line: it runs in every new process, before any sample"
     if stall.pulse is not Pulse.DEADLOCKED:
         return "a larger sample_timeout, if your code can be this slow; else look at that line"
     return (
@@ -340,9 +342,9 @@ def timed_out(
 def _never_started(fault: Fault, label: str) -> str:
     ending = fault.ending or Ending()
     where = "It was in worker_init_fn. " if fault.step == INIT else ""
+    how = "did not begin in time." if fault.ending is None else _how(ending)
     return report(
-        f"DataLoader worker ({label}) {_how(ending)} {where}No worker came up, so nothing was"
-        " loaded.",
+        f"DataLoader worker ({label}) {how} {where}No worker came up, so nothing was loaded.",
         did="tried several times for every worker",
         cause=_why(ending),
         remedy=FEWER

@@ -66,7 +66,7 @@ class Model:
         self.drawn = 0  # positions
         self.answered: dict[int, str] = {}  # position -> what the loop got for it
         self.void: set[int] = set()
-        self.blame: Counter[int] = Counter()  # position -> lives that ended while they loaded it
+        self.blame: dict[int, list[int]] = {}  # position -> steps that lives were lost in
         self.sampler_faults: deque[int] = deque()  # positions
         self.stream_faults: dict[LifeKey, int] = {}  # broken while idle -> the fault's position
         self.lost_streams: set[int] = set()  # seats
@@ -138,7 +138,7 @@ class Model:
                 assert worker.killed is do.Force.KILL, f"{command}: it was not killed"
                 del self.workers[worker.key]
                 self.departed.append(worker.key)
-            case do.ReportGrowth() | do.ReleaseLock():
+            case do.ReportGrowth() | do.ReleaseLock() | do.ReportLate():
                 pass  # words
             case do.LookAround():
                 todo.extend(self._handle(self._look()))
@@ -254,7 +254,8 @@ class Model:
         assert ticket.epoch == self.epoch and 0 <= ticket.position < self.drawn
         assert ticket.position not in self.answered, f"{errand}: the loop has it"
         assert ticket.position not in self.void, f"{errand}: it is void"
-        assert ticket.attempt == 1 + self.blame[ticket.position], f"{errand}: wrong attempt"
+        blamed = tuple(self.blame.get(ticket.position, ()))
+        assert ticket.blamed == blamed, f"{errand}: wrongly blamed, not for {blamed}"
         assert ticket.spared == self.spared.get(ticket.position, ()), f"{errand}: wrongly spared"
         for other in self.workers.values():
             if other.counts:
@@ -317,13 +318,13 @@ class Model:
     def _blame(self, ticket: Ticket, step: int) -> None:
         """Note a life that was lost with a ticket: the next try, a sample less, or a fault."""
         limits, before = self.plan.limits, self.spared.get(ticket.position, ())
-        last = self.blame[ticket.position] + 1 >= limits.attempts
+        blamed = self.blame.setdefault(ticket.position, [])
+        blamed.append(step)
+        last = blamed.count(step) >= limits.attempts or len(blamed) >= limits.tries
         known = 0 <= step - SAMPLE < len(ticket.indices) and len(before) < limits.spared
         if last and known and self.plan.spares:
-            self.blame[ticket.position] = 0
+            blamed.clear()
             self.spared[ticket.position] = (*before, step - SAMPLE)
-        else:
-            self.blame[ticket.position] += 1
 
     # ---- what the loop gets -----------------------------------------------------------------
 
@@ -378,7 +379,9 @@ class Model:
             assert fault.ticket is not None
             position = fault.ticket.position
             if fault.kind is not FaultKind.STREAM_LOST:
-                assert self.blame[position] == self.plan.limits.attempts, f"{fault} is innocent"
+                limits, blamed = self.plan.limits, self.blame[position]
+                often = blamed.count(blamed[-1]) == limits.attempts
+                assert often or len(blamed) == limits.tries, f"{fault} is innocent"
             self._answer(position, "raised")
 
     def _finish(self) -> None:

@@ -11,6 +11,7 @@ from antifreeze._core.faults import Ending
 from antifreeze._core.leases import Lease
 from antifreeze._core.pace import BUNDLE_S
 from antifreeze._core.plan import Plan
+from antifreeze._core.steps import OURS
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
 
@@ -163,7 +164,8 @@ def ticket(
     number: int, position: int, *, attempt: int = 1, epoch: int = 0, drawn: int | None = None
 ) -> Ticket:
     """Give a ticket; `drawn` is the sampler's count where it is not the position."""
-    return Ticket(number, epoch, position, [position if drawn is None else drawn], attempt)
+    indices = [position if drawn is None else drawn]
+    return Ticket(number, epoch, position, indices, (OURS,) * (attempt - 1))
 
 
 def start(seat: int, life: int = 1, epoch: int = 0) -> do.StartLife:
@@ -198,6 +200,10 @@ def stop(seat: int, life: int = 1) -> do.StopLife:
 
 def terminate(seat: int, life: int = 1) -> do.KillLife:
     return do.KillLife(seat, life, do.Force.TERMINATE)
+
+
+def late(seat: int, seconds: float, life: int = 1) -> do.ReportLate:
+    return do.ReportLate(seat, life, seconds)
 
 
 def kill(seat: int, life: int = 1) -> do.KillLife:

@@ -33,6 +33,7 @@ leases = st.builds(Lease, picks, picks, st.booleans())
 limits = st.builds(
     Limits,
     attempts=st.integers(1, 3),
+    tries=st.integers(3, 6),
     failed_starts=st.integers(1, 3),
     barren_lives=st.integers(1, 5),
     start_s=st.just(10.0),

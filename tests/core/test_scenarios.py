@@ -44,6 +44,7 @@ from .script import (
     epoch_asked,
     failed,
     kill,
+    late,
     send,
     start,
     stop,
@@ -441,7 +442,7 @@ def test_the_run_ends_also_if_a_seat_was_left_empty_when_all_was_drawn() -> None
 
 
 def test_lives_that_bring_nothing_rest_longer_and_longer_until_the_budget_is_spent() -> None:
-    limits = Limits(attempts=100, barren_lives=7, rest_s=0.25, rest_max_s=1.0)
+    limits = Limits(attempts=100, tries=100, barren_lives=7, rest_s=0.25, rest_max_s=1.0)
     s = Script(Plan(seats=1, window=1, limits=limits), batches=MANY).begin().ready(0)
     number = 1
     s.at(10.0).dies(0, start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
@@ -462,7 +463,8 @@ def test_lives_that_bring_nothing_rest_longer_and_longer_until_the_budget_is_spe
 
 
 def test_a_life_that_brings_a_batch_ends_the_row_of_barren_ones() -> None:
-    s = Script(Plan(seats=1, window=1, limits=Limits(attempts=100)), batches=MANY).begin()
+    limits = Limits(attempts=100, tries=100)
+    s = Script(Plan(seats=1, window=1, limits=limits), batches=MANY).begin()
     s.ready(0).dies(0, start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
     s.ready(0, life=2).loaded(0, 2, life=2)
     s.tell(ASK, deliver(2), send(0, ticket(3, 1), life=2))
@@ -942,7 +944,7 @@ def test_a_close_before_the_first_epoch_has_nothing_to_do() -> None:
 
 
 def test_a_close_ends_also_a_life_that_is_being_killed_and_a_rest() -> None:
-    limits = Limits(silent_s=5.0, rest_s=50.0, rest_max_s=50.0, kill_s=4.0, attempts=9)
+    limits = Limits(silent_s=5.0, rest_s=50.0, rest_max_s=50.0, kill_s=4.0, attempts=9, tries=9)
     s = Script(Plan(seats=1, window=1, limits=limits), batches=1).begin().ready(0)
     s.silent(0).at(5.0)
     s.tell(RING, kill(0), start(0, life=2), send(0, ticket(2, 0, attempt=2), life=2))
@@ -961,13 +963,13 @@ def test_an_idle_life_has_longer_to_leave_than_a_busy_one() -> None:
     s.tell(CLOSE, stop(0), stop(1), stop(2))
     s.at(0.25).tell(RING, terminate(0), terminate(2))  # busy, and not yet up
     s.at(0.375).tell(RING, kill(0), kill(2))
-    s.at(1.0).tell(RING, terminate(1))
+    s.at(1.0).tell(RING, late(1, 1.0), terminate(1))
 
 
 def test_the_end_of_an_epoch_gets_harder_too_if_a_life_does_not_leave() -> None:
     s = Script(Plan(seats=1, window=1, limits=ENDING), batches=0).begin().ready(0)
     s.tell(ASK, stop(0), FINISH)
-    s.at(1.0).tell(RING, terminate(0))
+    s.at(1.0).tell(RING, late(0, 1.0), terminate(0))
     s.at(1.125).tell(RING, kill(0))
     s.at(5.125).tell(RING, abandon(0))
     assert s.sup.at_rest

@@ -12,6 +12,7 @@ from antifreeze._core.pace import LONGEST
 from antifreeze._core.plan import Plan, Source
 from antifreeze._core.reorder import Order
 from antifreeze._core.seats import Life, LifeState, SeatState
+from antifreeze._core.steps import OURS
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
 
@@ -43,7 +44,12 @@ def pending_tickets_are_out_of_order(sup: Supervisor) -> None:
 
 
 def a_ticket_has_had_too_many_attempts(sup: Supervisor) -> None:
-    sup._ledger.pending.extend(replace(ticket, attempt=2) for ticket in take_back(sup))
+    sup._ledger.pending.extend(replace(ticket, blamed=(OURS,)) for ticket in take_back(sup))
+
+
+def a_ticket_has_been_tried_too_often(sup: Supervisor) -> None:
+    blamed = tuple(range(sup.plan.limits.tries))
+    sup._ledger.pending.extend(replace(ticket, blamed=blamed) for ticket in take_back(sup))
 
 
 def a_ticket_of_another_epoch_is_held(sup: Supervisor) -> None:
@@ -264,6 +270,7 @@ DAMAGES: list[Damage] = [
     a_ticket_nobody_waits_for,
     pending_tickets_are_out_of_order,
     a_ticket_has_had_too_many_attempts,
+    a_ticket_has_been_tried_too_often,
     a_ticket_of_another_epoch_is_held,
     a_seat_owes_more_than_it_has,
     a_seat_at_rest_owes_less_than_it_brought,

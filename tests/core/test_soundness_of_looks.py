@@ -77,8 +77,9 @@ def faults_are_kept_that_nobody_has_seen(sup: Supervisor) -> None:
 
 
 def losses_are_kept_of_more_seats_than_there_are(sup: Supervisor) -> None:
-    (loss, *_) = sup._losses.values()
-    sup._losses.update(dict.fromkeys(range(sup.plan.seats + 1), loss))
+    losses = sup._recovery.losses
+    (loss, *_) = losses.values()
+    losses.update(dict.fromkeys(range(sup.plan.seats + 1), loss))
 
 
 DAMAGES: list[Damage] = [

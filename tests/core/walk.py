@@ -63,6 +63,7 @@ def random_plan(rng: random.Random) -> Plan:
         spares=rng.random() < 0.5,
         limits=Limits(
             attempts=rng.choice([1, 2, 2, 3]),
+            tries=rng.choice([3, 4, 6]),
             failed_starts=rng.choice([1, 2, 3, 3]),
             barren_lives=rng.choice([1, 3, 5, 8, 8]),
             start_s=10.0,

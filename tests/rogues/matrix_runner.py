@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 import torch
 
-from antifreeze import DataLoader, iteration
+from antifreeze import DataLoader
 from antifreeze._backends import nursery
 from antifreeze._worker import guard
 
@@ -83,15 +83,10 @@ def run(cell: dict[str, Any], folder: Path) -> dict[str, Any]:
     arguments = prepared(cell["phase"], deed)
     plain = {key: value for key, value in arguments.items() if key != "multiprocessing_context"}
     undisturbed, _ = epoch(DataLoader(batch_size=BATCH, **plain))
-    before = {name: getattr(iteration, name) for name in cell["soon"]}
-    for name, value in cell["soon"].items():
-        setattr(iteration, name, value)
     loader: Any = DataLoader(batch_size=BATCH, num_workers=2, **arguments, **cell["arguments"])
     began = time.monotonic()
     batches, errors = epoch(loader, leaves=cell["leaves_at_error"])
     seconds = time.monotonic() - began
-    for name, value in before.items():
-        setattr(iteration, name, value)
     pairs = zip(batches, undisturbed, strict=False)
     return {
         "seconds": round(seconds, 2),

@@ -222,7 +222,8 @@ def library_deed() -> Deed | None:
 
 def of_library(deed: Deed, place: Path) -> Any:
     """Write the library and give a dataset of it: whoever unpickles that imports the module."""
-    name = f"rogue_library_{deed.folder.name}"  # no other cell has imported it
+    program = deed.folder.parent.name
+    name = f"rogue_library_{program}_{deed.folder.name}"  # no other cell has it
     place.mkdir(parents=True, exist_ok=True)
     (place / f"{name}.py").write_text(LIBRARY_CODE)
     sys.path.append(str(place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -42,6 +43,56 @@ def test_leaving_a_loop_does_not_wait_for_busy_workers(stubborn: bool) -> None:
     del iterator
     assert time.monotonic() - before < 5 * LEAVE_S
     assert not any(worker.is_alive() for worker in workers)
+
+
+class Converts:
+    """A program is started for each sample, and does not end."""
+
+    def __init__(self, folder: Path, *, apart: bool) -> None:
+        self.folder, self.apart = folder, apart
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        command = ["sh", "-c", "sleep 90 & echo $! $$; wait"]
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=self.apart)
+        assert started.stdout is not None
+        (self.folder / f"new{index}").write_bytes(started.stdout.readline())
+        (self.folder / f"new{index}").rename(self.folder / f"pids{index}")
+        return started.wait()
+
+
+@pytest.mark.parametrize("timeout", [None, 1.5], ids=["loop left", "sample_timeout"])
+@pytest.mark.parametrize("apart", [False, True], ids=["its own", "in a session of its own"])
+def test_what_a_worker_has_started_goes_with_it_if_it_is_ended_by_force(
+    tmp_path: Path, timeout: float | None, apart: bool
+) -> None:
+    loader = DataLoader(Converts(tmp_path, apart=apart), num_workers=1, sample_timeout=timeout)
+    iterator = iter(loader)
+    if timeout is not None:
+        with pytest.raises(WorkerHung):
+            next(iterator)
+    else:
+        while not (tmp_path / "pids0").exists():
+            time.sleep(0.01)
+    iterator._shutdown_workers()
+    pids = [int(pid) for path in tmp_path.glob("pids*") for pid in path.read_text().split()]
+    assert pids
+    give_up = time.monotonic() + 10
+    while not apart and any(map(is_running, pids)) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    left = [pid for pid in pids if is_running(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == (pids if apart else [])
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_stopped_worker_is_a_timeout_and_can_be_left() -> None:

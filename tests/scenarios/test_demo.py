@@ -15,10 +15,11 @@ from faults import BROKEN, HANGS, KILLED, FaultyPictures, break_picture
 from pictures import COUNT, make_pictures
 from PIL import Image
 from rich.console import Console
-from run import LOADERS, MEASURES, Cost, cost_table
 from three_faults import Epoch, Seen, fault_table, went_well
 from throughput import LOADS
 from watched import WatchedRun
+
+from run import LOADERS, MEASURES, Cost, cost_table
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo"
 BOUND_S = 60.0

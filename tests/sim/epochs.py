@@ -65,6 +65,7 @@ def plan_of(dice: random.Random) -> Plan:
         spares=dice.random() < 0.5,
         limits=Limits(
             attempts=dice.choice((1, 2, 2)),
+            tries=dice.choice((3, 6)),
             spared=SPARED,
             start_s=10.0,
             look_s=dice.choice((1.0, 2.0)) if watched else None,
@@ -120,6 +121,7 @@ class Simulation:
             do.SendTickets: self._send,
             do.StopLife: self._stop,
             do.KillLife: self._kill,
+            do.ReportLate: lambda command: None,  # words
             do.LookAround: lambda command: self.handle(self.sights()),
             do.ExamineLife: self._examine,
             do.ResumeLife: self._resume,

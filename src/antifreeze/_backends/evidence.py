@@ -20,9 +20,9 @@ from pathlib import Path
 from .._core.messages import frozen
 from .._core.stalls import Activity, StackLine
 from .._worker.guard import THREAD_NAME
+from .offspring import family, tasks
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-FAMILY = 200  # processes that one has started, looked at; a bound, not a wish
 POLLED = 8  # descriptors of one `poll`, named
 PRIVATE = 128  # in the operation of a futex: only this process can release it
 
@@ -152,7 +152,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
     if not state:
         return None
     cpu_s, others, io_bytes = _cpu_s(pid), 0.0, _received(pid)
-    for each in _family(pid):
+    for each in family(pid):
         others += _cpu_s(each) if each != pid else 0.0
         io_bytes += _io_bytes(each)
     return Activity(
@@ -170,24 +170,6 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
 def runs(pid: int) -> bool:
     """Say whether the main thread runs, or would if it got a processor."""
     return _state(pid) == "R"
-
-
-def _family(pid: int) -> list[int]:
-    """Give a process and those it has started, and so on."""
-    found = [pid]
-    for each in found:
-        if len(found) >= FAMILY:
-            break
-        for task in _tasks(each):
-            found += [int(child) for child in _read(f"/proc/{each}/task/{task}/children").split()]
-    return found[:FAMILY]
-
-
-def _tasks(pid: int) -> list[str]:
-    try:
-        return os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return []
 
 
 def _read(path: str) -> str:
@@ -210,7 +192,7 @@ def _cpu_s(pid: int) -> float:
     fields = _stat(f"{pid}")
     if len(fields) < 15:
         return 0.0
-    ours = [_stat(f"{pid}/task/{task}") for task in _tasks(pid) if _is_ours(pid, task)]
+    ours = [_stat(f"{pid}/task/{task}") for task in tasks(pid) if _is_ours(pid, task)]
     ticks = sum(map(int, fields[11:15])) - sum(int(f[11]) + int(f[12]) for f in ours if len(f) > 12)
     return TICK_S * ticks
 
@@ -249,7 +231,7 @@ def _deadlock(pid: int) -> str:
     if caught is None or any(int(caught[1], 16) >> (number - 1) & 1 for number in _WAKING):
         return ""
     locks = []
-    for task in _tasks(pid):
+    for task in tasks(pid):
         if task != str(pid) and _is_ours(pid, task):
             continue
         waiting = _waiting(pid, task)

@@ -8,6 +8,7 @@ import signal
 
 from .._core.commands import Force
 from .._transport.descriptors import Descriptor
+from .offspring import Offspring
 
 _SIGNALS = {Force.TERMINATE: signal.SIGTERM, Force.KILL: signal.SIGKILL}
 LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
@@ -61,9 +62,11 @@ class WorkerHandle:
 
     def end(self, force: Force) -> None:
         self._force = force
-        if self._pidfd is not None and not self._over:
+        if self._pidfd is not None and self.pid is not None and not self._over:
+            started = Offspring(self.pid)  # while they can be told from others
             with contextlib.suppress(OSError):  # it was quicker
                 signal.pidfd_send_signal(self._pidfd.number, _SIGNALS[force])
+            started.end(_SIGNALS[force])
 
     def __repr__(self) -> str:
         state = "not born" if self.pid is None else "alive" if self.is_alive() else "ended"

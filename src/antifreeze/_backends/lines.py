@@ -127,6 +127,12 @@ class Line:
                 signal.pidfd_send_signal(self.pidfd.number, ASKED_BY)
         return ()
 
+    def go_on(self) -> None:
+        """Have it go on if somebody has stopped it; to others that is nothing."""
+        if self.pidfd is not None:
+            with contextlib.suppress(OSError):  # it is gone
+                signal.pidfd_send_signal(self.pidfd.number, signal.SIGCONT)
+
     def born(self, pid: int, pidfd: Descriptor) -> None:
         self.pidfd = pidfd
         self.worker.born(pid, pidfd)

@@ -23,6 +23,7 @@ from multiprocessing import spawn, util
 
 from .._clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children
+from .._transport.trace import Trace
 from .._worker.pools import VARIABLES
 from . import modules
 from .nursery_process import Bring, Ended, Warm
@@ -69,13 +70,13 @@ class Nursery:
         self._given_up = False
         self._sending = threading.Lock()  # for as long as the messages of one wish take
 
-    def bring(self, channel: socket.socket) -> None:
+    def bring(self, channel: socket.socket, trace: Trace) -> None:
         """Have a template begin at this end of a channel; what it is to hold it is sent there.
-        Raises OriginGone."""
+        Where it is meanwhile it writes into the trace. Raises OriginGone."""
         outputs = [number for number in (1, 2) if _is_open(number)]
         wish = Bring(os.getpid(), tuple(outputs))
         with self._sending:
-            send(self._sock, pickle.dumps(wish), [channel.fileno(), *outputs])
+            send(self._sock, pickle.dumps(wish), [channel.fileno(), trace.number, *outputs])
 
     def known(self) -> modules.Known:
         """Give what need not be sent to a template that is asked for now."""

@@ -30,6 +30,7 @@ from .._worker.files import Held
 from .._worker.pools import cap_pools
 from . import modules
 from .circumstances import Circumstances, apply_environment
+from .opening import answer
 from .own_code import is_of_library
 from .riders import receive, receive_many
 from .sending import Unpacking
@@ -42,8 +43,8 @@ TOLD = 4000  # characters of an error, and of its traceback
 
 @frozen
 class Bring:
-    """Wanted: a template. With the message come, in this order, its channel and the outputs named
-    here. What it is to hold comes through its channel."""
+    """Wanted: a template. With the message come, in this order, its channel, its trace and the
+    outputs named here. What it is to hold comes through its channel."""
 
     main_pid: int
     outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
@@ -193,7 +194,8 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
     try:
         guard.end_with_parent(parent)  # the nursery, which ends with the program
         guard.leave_signals_to_main()
-        main, channel, *outputs = descriptors
+        main, channel, trace, *outputs = descriptors
+        own_trace = Descriptor(trace)  # not its children's
         control = socket.socket(fileno=channel)
         control.settimeout(None)
         for number, output in zip(wish.outputs, outputs, strict=True):
@@ -202,6 +204,7 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         pidfd = os.pidfd_open(os.getpid())
         _say(control, Hello(os.getpid()), pidfd)
         os.close(pidfd)
+        answer(own_trace.number)
         unpacking = Unpacking(*receive_many(control))
         before, began = set(sys.modules), monotonic()
         try:

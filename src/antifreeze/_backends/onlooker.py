@@ -50,9 +50,10 @@ class Onlooker:
         if pid is None:
             return None
         runs = evidence.runs(pid)  # before it is asked for its stack, for which it has to run
-        before = line.trace.bytes
-        seen = evidence.activity(pid, line.stack(self._look_s))
-        after = line.trace.bytes
+        witness = line if line.worker.pid is not None else self._origin.opening or line
+        before = witness.trace.bytes
+        seen = evidence.activity(pid, witness.stack(self._look_s))
+        after = witness.trace.bytes
         own = after if after == before else -after  # it wrote meanwhile: like no other look
         return None if seen is None else replace(seen, own_bytes=own, runs=runs)
 

@@ -25,6 +25,7 @@ from .._transport.trace import Trace
 from .._worker.main import run
 from .._worker.spec import EpochBrief, Job, WorkerSpec
 from .inheritance import warn_of_connections
+from .opening import Opening
 from .sending import SentJob
 
 REAP_S = 1.0  # between the end of a process and its exit status, at most
@@ -107,6 +108,10 @@ class Origin(Protocol):
     def pid(self) -> int | None:
         """Give whoever brings lives into the world, if it is another process."""
 
+    @property
+    def opening(self) -> Opening | None:
+        """Give what is seen of whoever is to bring lives into the world, while it cannot yet."""
+
     def forsake(self) -> None:
         """End whoever was asked for a life and does not give it; the next one is asked anew."""
 
@@ -161,6 +166,7 @@ class Children:
     descriptor = None  # news come when they are asked for
     pid = None
     forks = False
+    opening = None  # a life that imports is born already
 
     def __init__(self, job: Job, status: StatusBoard, context: Any) -> None:
         self._context, self._status = context, status

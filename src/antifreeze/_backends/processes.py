@@ -172,6 +172,7 @@ class ProcessBackend:
     def stop(self, seat: int, life: int) -> None:
         if (line := self._lines.get((seat, life))) is not None:
             line.told_to_leave = True
+            line.go_on()
         self._put(seat, life, Kind.STOP, b"")
 
     def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:

@@ -26,6 +26,7 @@ from multiprocessing.process import BaseProcess
 
 from .._core.descent import Descent
 from .._core.faults import Ending
+from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
@@ -39,6 +40,7 @@ from .circumstances import Circumstances
 from .faithful import Unsendable
 from .inheritance import held_by, warn_of_connections
 from .lineage import Lineage
+from .opening import Opening
 from .origins import (
     REAP_S,
     Born,
@@ -74,7 +76,7 @@ class Template:
         self.unfit: Unfit | None = None
         self._process: BaseProcess | None = None  # if it is a child of this one
         self._home: nursery.Nursery | None = None  # if it is not
-        self.opened = False  # it holds what it was sent
+        self.opening: Opening | None = None  # it is about to hold what it was sent
         self.given_up = False  # we ended it ourselves, and have said why
         self.forsaken = False  # we ended it, since it did not get on
         self._said_all = False  # nobody holds the other end of its channel
@@ -118,7 +120,6 @@ class Template:
             theirs.close()
         template = cls(ours)
         template._process = process
-        template.opened = True
         template.pid, template.pidfd = process.pid, pidfd
         return template
 
@@ -133,8 +134,9 @@ class Template:
         known = home.known()
         ours, theirs = _channel()
         ours.setblocking(False)
+        opening = Opening()
         try:
-            home.bring(theirs)  # it is forked while we pack; if we fail, it leaves
+            home.bring(theirs, opening.trace)  # it is forked while we pack; if we fail, it leaves
             theirs.close()
             terms = status, guard.handled()
             try:
@@ -147,11 +149,12 @@ class Template:
             payload.send(ours)
         except BaseException:
             ours.close()
+            opening.close()
             raise
         finally:
             theirs.close()
         template = cls(ours)
-        template._home = home
+        template._home, template.opening = home, opening
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
 
@@ -197,13 +200,20 @@ class Template:
                 self.pid = pid
                 if came:
                     self.pidfd = came[0]
+                    if self.opening is not None:
+                        self.opening.pidfd = came[0]
             case Unfit():
                 self.unfit = said
             case Warmed(modules=modules, seconds=seconds):
-                self.opened = True
+                self._has_opened()
                 self._warmed(seconds)
                 if self._home is not None:
                     self._home.warm(modules)
+
+    def _has_opened(self) -> None:
+        if self.opening is not None:
+            self.opening.close()
+            self.opening = None
 
     def is_gone(self, within_s: float = 0.0) -> bool:
         if self.pidfd is None:  # from the nursery, and on its way: its channel is with nobody else
@@ -218,7 +228,8 @@ class Template:
         # Not `join`, which waits for all who inherited a pipe of the process.
         self.is_gone(REAP_S)
         if self.forsaken:
-            return f"its template (pid {self.pid}) did not get on, and was ended"
+            stack = () if self.opening is None else self.opening.trace.stack_since(0)
+            return f"its template (pid {self.pid}) did not get on{where(stack)}, and was ended"
         code = None if self._process is None else self._process.exitcode
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
@@ -229,7 +240,7 @@ class Template:
                 how += f" ({told.words})" if told.words else ""
         else:
             how = "has ended, nobody knows how" if code is None else _in_words(code)
-        opening = "" if self.opened or self._home is None else " while it opened the dataset"
+        opening = "" if self.opening is None else " while it opened the dataset"
         return f"its template (pid {self.pid}) {how}{opening if self.unfit is None else ''}"
 
     def kill(self) -> None:
@@ -266,6 +277,7 @@ class Template:
     def close(self) -> None:
         """Let go of it; in a child of the user's, too."""
         self.sock.close()
+        self._has_opened()
         if self.pidfd is not None:
             self.pidfd.close()
         if self._process is not None:
@@ -330,6 +342,10 @@ class Templates:
     @property
     def pid(self) -> int | None:
         return None if self._present is None else self._present.pid or self._present.home_pid
+
+    @property
+    def opening(self) -> Opening | None:
+        return None if self._present is None else self._present.opening
 
     def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         try:
@@ -410,9 +426,9 @@ class Templates:
         assert template is not None
         self._news.extend(template.read())
         told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
-        how = template.how_it_ended()
+        how, opened = template.how_it_ended(), template.opening is None
         self._news.append(Orphaned(how, told or template.given_up))
         self._waiting.end(template)
         template.close()
-        if not (template.opened or template.forsaken) and template.unfit is None:
+        if not (opened or template.forsaken) and template.unfit is None:
             self._count_stillborn(how)

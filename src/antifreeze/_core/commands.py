@@ -72,6 +72,15 @@ class KillLife:
 
 
 @message
+class ReportLate:
+    """Say that a life does not leave, although it has nothing to do; it will be ended."""
+
+    seat: int
+    life: int
+    seconds: float  # since it was told to
+
+
+@message
 class LookAround:
     """See what all lives say they do; answer `LivesSeen`."""
 
@@ -160,6 +169,7 @@ Command = (
     | SendTickets
     | StopLife
     | KillLife
+    | ReportLate
     | LookAround
     | ExamineLife
     | ResumeLife

@@ -38,6 +38,10 @@ class Loss:
     seconds: float  # it had worked on the oldest ticket
     stall: Stall | None = None
 
+    @property
+    def says_how(self) -> bool:
+        return self.stall is not None or self.ending not in (None, Ending())
+
     def as_fault(self, kind: FaultKind, ticket: Ticket | None, delivered: int) -> Fault:
         """Say what this loss means for a ticket, or for the run."""
         return Fault(
@@ -106,8 +110,8 @@ class Crew:
             return
         # A seat whose stream is over has nothing left to do, whatever it still owes.
         idle = seat.state is SeatState.SPENT or not life.owes
-        patient = idle and life.state is not LifeState.STARTING
-        stop_s = self._limits.stop_idle_s if patient else self._limits.stop_s
+        life.patiently = idle and life.state is not LifeState.STARTING
+        stop_s = self._limits.stop_idle_s if life.patiently else self._limits.stop_s
         life.move(LifeCue.STOP)
         self._clear(DeadlineKind.START, seat, life)
         self._clear(DeadlineKind.SILENT, seat, life)
@@ -149,6 +153,8 @@ class Crew:
         if life is None or life.number != life_number:
             return
         if kind is DeadlineKind.STOP:
+            if life.patiently:
+                out.append(do.ReportLate(number, life_number, self._limits.stop_idle_s))
             life.move(LifeCue.CONDEMN)
             self._set(DeadlineKind.TERMINATE, seat, life, now + self._limits.terminate_s)
             out.append(do.KillLife(number, life_number, do.Force.TERMINATE))

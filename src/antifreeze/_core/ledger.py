@@ -48,17 +48,18 @@ class Ledger:
         self,
         ticket: Ticket,
         *,
-        attempt: int,
+        blamed: tuple[int, ...],
         spare: tuple[int, ...] = (),
         seat: int | None = None,
     ) -> None:
         """Take a ticket back under a new number, so that no late parcel of it can count.
 
-        `spare`: places of samples that are not to be loaded any more. `seat`: whose it stays.
+        `blamed`: the steps of it that lives were lost in. `spare`: places of samples that are not
+        to be loaded any more. `seat`: whose it stays.
         """
         self._numbers += 1
         spared = ticket.spared + spare
-        again = replace(ticket, number=self._numbers, attempt=attempt, spared=spared, seat=seat)
+        again = replace(ticket, number=self._numbers, blamed=blamed, spared=spared, seat=seat)
         insort(self.pending, again, key=lambda t: t.position)
 
     def is_waited_for(self, held: dict[int, Errand]) -> bool:

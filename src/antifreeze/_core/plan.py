@@ -27,9 +27,12 @@ class Tenure(Enum):
 class Limits:
     """Every bound has a name, a default and a reason. Seconds and counts."""
 
-    # A ticket whose worker dies is tried once more: an out-of-memory kill or a cosmic ray does
+    # A sample whose worker dies is tried once more: an out-of-memory kill or a cosmic ray does
     # not come back, a poisonous sample does, and a third try would only cost another worker.
     attempts: int = 2
+    # Tries of a whole ticket, if each of them ends with another of its samples: who kills workers
+    # now and then hits a long batch more than once. Where every sample kills, nobody gets far.
+    tries: int = 6
     # Samples of one batch that may so be left to the policy. Where more fail, all will.
     spared: int = 16
     # Lives of a seat, in a row, that end before they have begun an epoch. Twice can be bad luck.
@@ -49,9 +52,11 @@ class Limits:
     still_s: float | None = 300.0
     # ... using the processor on one unchanged stack. There is code that computes for minutes.
     spin_s: float | None = 1800.0
-    # A life that holds tickets and takes none up, or whose threads all wait for each other: it
-    # will not get better. Long enough for a machine that swaps.
+    # A life that holds tickets and takes none up: it will not get better. Long enough for a machine
+    # that swaps.
     dead_s: float = 5.0
+    # A life whose threads all wait for each other, with no limit: that is proven, at every look.
+    locked_s: float = 2.5
     # Memory of its own that a life may hold. None: what the machine has.
     life_bytes: int | None = None
     # When less than this share of the memory there is is left, who has grown most is let go, if by

@@ -9,7 +9,7 @@ from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
 from .plan import Plan, Source
-from .seats import NEVER, SeatCue, Seats, SeatState
+from .seats import NEVER, Seat, SeatCue, Seats, SeatState
 from .tickets import Ticket
 from .verdicts import Verdict, judge
 
@@ -17,13 +17,14 @@ from .verdicts import Verdict, judge
 class Recovery:
     """Decide about tickets, one lost life at a time."""
 
-    __slots__ = ("_faults", "_ledger", "_pace", "_plan", "_seats")
+    __slots__ = ("_faults", "_ledger", "_pace", "_plan", "_seats", "losses")
 
     def __init__(
         self, plan: Plan, seats: Seats, ledger: Ledger, pace: Pace, faults: FaultLog
     ) -> None:
         self._plan, self._seats, self._ledger = plan, seats, ledger
         self._pace, self._faults = pace, faults
+        self.losses: dict[int, Loss] = {}  # of each seat, in this epoch: the last that says how
 
     def __repr__(self) -> str:
         limits = self._plan.limits
@@ -33,6 +34,8 @@ class Recovery:
     def recover(self, loss: Loss, delivered: int) -> None:
         """Take back what a life held: what it worked on is judged, the rest is innocent."""
         seat, life = loss.seat, loss.life
+        if loss.says_how or seat.number not in self.losses:  # else the one before says more
+            self.losses[seat.number] = loss
         seat.undelivered -= len(loss.tickets)
         seat.barren = 0 if life.brought else seat.barren + 1
         if life.epoch == NEVER:
@@ -55,21 +58,22 @@ class Recovery:
                 if verdict is Verdict.SPARE or (verdict is Verdict.RAISE and hung):
                     seat.barren = 0
             else:
-                self._ledger.reclaim(ticket, attempt=ticket.attempt)
+                self._ledger.reclaim(ticket, blamed=ticket.blamed)
         if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
             self._faults.note(fault)
 
     def _judge(self, fault: Fault, ticket: Ticket) -> Verdict:
         limits, place = self._plan.limits, fault.place
-        left = ticket.attempt < limits.attempts
+        blamed = (*ticket.blamed, fault.step)
+        left = blamed.count(fault.step) < limits.attempts and len(blamed) < limits.tries
         spares = self._plan.spares and place is not None and len(ticket.spared) < limits.spared
         verdict = judge(fault.kind, left=left, spares=spares)
         match verdict:
             case Verdict.RETRY:
-                self._ledger.reclaim(ticket, attempt=ticket.attempt + 1)
+                self._ledger.reclaim(ticket, blamed=blamed)
             case Verdict.SPARE:
                 assert place is not None
-                self._ledger.reclaim(ticket, attempt=1, spare=(place,))
+                self._ledger.reclaim(ticket, blamed=(), spare=(place,))
             case Verdict.RAISE:
                 self._ledger.fail(ticket, fault)
         return verdict
@@ -91,16 +95,23 @@ class Recovery:
         if seat.barren >= most or (suspect is not None and suspect.attempt >= most):
             self._lose_stream(loss, delivered)
             return
-        for ticket in loss.tickets:
-            attempt = ticket.attempt + (ticket is suspect)
-            self._ledger.reclaim(ticket, attempt=attempt, seat=seat.number)
         fault = loss.as_fault(loss.kind, suspect, delivered)
+        for ticket in loss.tickets:
+            blamed = ticket.blamed + (fault.step,) * (ticket is suspect)
+            self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number)
         self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
 
-    def give_up_stream(self, loss: Loss, delivered: int) -> Fault:
+    def why_lost(self, seat: Seat) -> Loss:
+        """Give what became of the lives of a seat; if nobody knows, of another's: they have the
+        same parent."""
+        loss = self.losses[seat.number]
+        telling = (each for each in self.losses.values() if each.says_how)
+        return loss if loss.says_how else next(telling, loss)
+
+    def give_up_stream(self, seat: Seat, delivered: int) -> Fault:
         """Raise, in turn, that nobody goes on with the stream of a seat any more."""
-        waiting = tuple(self._ledger.take_pending_of(loss.seat.number))
-        return self._lose_stream(replace(loss, tickets=waiting), delivered)
+        waiting = tuple(self._ledger.take_pending_of(seat.number))
+        return self._lose_stream(replace(self.losses[seat.number], tickets=waiting), delivered)
 
     def _lose_stream(self, loss: Loss, delivered: int) -> Fault:
         """Raise once, in turn, that a stream broke off; void what was asked of it beyond that."""

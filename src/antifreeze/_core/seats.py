@@ -105,6 +105,7 @@ class Life:
     orphans: dict[int, Lease] = field(default_factory=dict)
     brought: int = 0  # parcels
     working_since: float = 0.0  # when it turned to its oldest ticket
+    patiently: bool = False  # it was told to leave: it had nothing to do
 
     @property
     def owes(self) -> bool:

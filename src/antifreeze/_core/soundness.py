@@ -51,8 +51,10 @@ def _tickets(sup: Supervisor) -> Iterator[str]:
     if positions != sorted(positions):
         yield f"pending tickets are out of order: {positions}"
     for ticket in tickets:
-        if ticket.attempt > sup.plan.limits.attempts:
-            yield f"{ticket} has more attempts than {sup.plan.limits.attempts}"
+        if any(ticket.blamed.count(step) >= sup.plan.limits.attempts for step in ticket.blamed):
+            yield f"a step of {ticket} has more attempts than {sup.plan.limits.attempts}"
+        if ticket.attempt > sup.plan.limits.tries:
+            yield f"{ticket} has more tries than {sup.plan.limits.tries}"
         if len(ticket.spared) > sup.plan.limits.spared:
             yield f"{ticket} has more samples spared than {sup.plan.limits.spared}"
         if ticket.spared and not sup.plan.spares:
@@ -194,5 +196,6 @@ def _records(sup: Supervisor) -> Iterator[str]:
         yield f"{len(faults.latest)} faults are kept, {FAULTS_KEPT} are enough"
     if len(faults.latest) > faults.seen:
         yield f"{len(faults.latest)} faults are kept, and {faults.seen} were seen"
-    if len(sup._losses) > sup.plan.seats:
-        yield f"{len(sup._losses)} losses are kept for {sup.plan.seats} seats"
+    losses = sup._recovery.losses
+    if len(losses) > sup.plan.seats:
+        yield f"{len(losses)} losses are kept for {sup.plan.seats} seats"

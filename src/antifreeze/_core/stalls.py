@@ -285,14 +285,13 @@ class Stalls:
             return True
         if limits.still_s is None:
             return False
-        if call.step == CLEAN:  # imports take their time, but do something in it
-            still = stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED)
-            return still and stall.still_s >= limits.dead_s
-        if call.step in (OURS, HAND_OVER):
-            return stall.still_s >= limits.dead_s
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)
-            return locked_s >= (AGAIN_S if self._deadlocked else limits.dead_s)
+            return locked_s >= (AGAIN_S if self._deadlocked else limits.locked_s)
+        if call.step == CLEAN:  # imports take their time, but do something in it
+            return stall.pulse is Pulse.STUCK and stall.still_s >= limits.dead_s
+        if call.step in (OURS, HAND_OVER):
+            return stall.still_s >= limits.dead_s
         if stall.still_s >= limits.still_s:
             return True
         spun_s = now - call.turned_at if stall.pulse is Pulse.SPINNING else 0.0

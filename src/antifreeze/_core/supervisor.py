@@ -15,7 +15,7 @@ from typing import Any
 
 from . import commands as do
 from . import events as ev
-from .crew import Crew, Loss, Out
+from .crew import Crew, Out
 from .deadlines import DeadlineKind, Key
 from .dealing import Dealer
 from .faults import Fault, FaultKind, FaultLog
@@ -55,7 +55,6 @@ class Supervisor:
         self._seats = self._crew.seats
         self._deadlines = self._crew.deadlines
         self._dying = self._crew.dying
-        self._losses: dict[int, Loss] = {}  # the last one of each seat, in this epoch
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
         self.faults = FaultLog()
@@ -132,7 +131,7 @@ class Supervisor:
         self._epoch, self._delivered, self._seed_base = event.epoch, 0, event.seed_base
         self._crew.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
-        self._losses.clear()
+        self._recovery.losses.clear()
         self._pace.reset(self.plan.longest_bundle)
         self._loop_leaves()
         self._seats.rewind()
@@ -377,7 +376,7 @@ class Supervisor:
         loss = self._crew.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in AT_WORK:
-                self._recover(loss)
+                self._recovery.recover(loss, self._delivered)
             self._staff(seat, now, out)
         self._go_on(now, out)
 
@@ -387,10 +386,6 @@ class Supervisor:
             self._crew.silent(seat, life, now)
 
     # ---- recovery ---------------------------------------------------------------------------
-
-    def _recover(self, loss: Loss) -> None:
-        self._losses[loss.seat.number] = loss
-        self._recovery.recover(loss, self._delivered)
 
     def _staff_all(self, now: float, out: Out) -> None:
         for seat in self._seats.all:
@@ -417,17 +412,16 @@ class Supervisor:
 
     def _goes_without(self, seat: Seat) -> bool:
         """Say whether the machine has no process for this seat, and others do the work."""
-        refused = self._losses[seat.number].kind is FaultKind.REFUSED
+        refused = self._recovery.losses[seat.number].kind is FaultKind.REFUSED
         return refused and any(other.takes_tickets for other in self._seats.all)
 
     def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
-        loss = self._losses[seat.number]
         if self.plan.resumes:
-            self._recovery.give_up_stream(loss, self._delivered)
+            self._recovery.give_up_stream(seat, self._delivered)
             return
         self._seats.move(seat, SeatCue.LOSE)
-        fault = loss.as_fault(why, None, self._delivered)
+        fault = self._recovery.why_lost(seat).as_fault(why, None, self._delivered)
         self.faults.note(fault)
         if self._seats.loadable:
             return
@@ -470,7 +464,7 @@ class Supervisor:
         self._lookout.stalls.forget(seat.number, seat.life.number)
         loss = self._crew.condemn(seat, seat.life, now, out, stall)
         if self._run is Run.RUNNING:
-            self._recover(loss)
+            self._recovery.recover(loss, self._delivered)
             self._staff(seat, now, out)
 
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:

@@ -41,9 +41,13 @@ class Ticket:
     epoch: int
     position: int
     indices: Any  # what the sampler gave; opaque here
-    attempt: int = 1
+    blamed: tuple[int, ...] = ()  # the steps of it in which lives were lost; see `steps`
     spared: tuple[int, ...] = ()  # places of samples that count as failed, as often as they did
     seat: int | None = None  # whose stream it is part of; None: anybody's
+
+    @property
+    def attempt(self) -> int:
+        return 1 + len(self.blamed)
 
 
 @message

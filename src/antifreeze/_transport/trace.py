@@ -19,7 +19,7 @@ READ = 256 * 1024  # bytes from its end
 FATAL = "Fatal Python error"
 _BLOCK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
-_OURS = re.compile(r"[/\\]antifreeze[/\\](?:_worker|_transport)[/\\]\w+\.py$")
+_OURS = re.compile(r"[/\\]antifreeze[/\\](?:_backends|_worker|_transport)[/\\]\w+\.py$")
 
 
 def header(call: tuple[int, int]) -> str:
