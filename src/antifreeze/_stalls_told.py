@@ -25,7 +25,8 @@ def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str
     """Say in one line what keeps the loop waiting, and what will be done about it."""
     who = f"worker {stall.seat} ({label})"
     said = f"antifreeze: waiting {stall.seconds:.0f} s for {who}: {doing(stall, ticket)}"
-    return f"{said} is {state(stall)}. {_outlook(stall, limits)}"
+    unwanted = ticket is None and stall.ticket != 0
+    return f"{said} is {state(stall)}. {_outlook(stall, limits, unwanted)}"
 
 
 def doing(stall: Stall, ticket: Ticket | None) -> str:
@@ -41,7 +42,7 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
     if step == steps.CLEAN:
         return "a new worker, whose clean process imports libraries or opens the dataset,"
     if ticket is None:
-        return "a batch of an earlier epoch"
+        return "a batch of an epoch that was left"
     if step == steps.INDICES:
         return f"reading the indices of batch {ticket.position}"
     if step == steps.COLLATE:
@@ -119,7 +120,7 @@ def where(stack: tuple[StackLine, ...]) -> str:
     return f" at {PurePath(frame.file).name}:{frame.line}, in {frame.function}"
 
 
-def _outlook(stall: Stall, limits: Limits) -> str:
+def _outlook(stall: Stall, limits: Limits, unwanted: bool) -> str:
     if stall.pulse is Pulse.STOPPED:
         return "It was told to go on (SIGCONT)."
     if stall.step == steps.CLEAN and stall.pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
@@ -137,5 +138,5 @@ def _outlook(stall: Stall, limits: Limits) -> str:
             after_s = limits.locked_s
         case _:
             ours = stall.step in (steps.OURS, steps.HAND_OVER, steps.CLEAN)
-            after_s = limits.dead_s if ours else limits.still_s
+            after_s = limits.dead_s if ours or unwanted else limits.still_s
     return f"It is replaced after {after_s:g} s of that; sample_timeout=SECONDS would set a limit."

@@ -292,6 +292,8 @@ def _was_loading(fault: Fault) -> str:
     worker = f"Worker {fault.seat}, life {fault.life},"
     if fault.step == INIT:
         return f"{worker} was in worker_init_fn."
+    if fault.step == CLEAN:
+        return f"{worker} was opening the dataset."
     if fault.ticket is None:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
@@ -341,10 +343,10 @@ def timed_out(
 
 def _never_started(fault: Fault, label: str) -> str:
     ending = fault.ending or Ending()
-    where = "It was in worker_init_fn. " if fault.step == INIT else ""
+    where = {INIT: "It was in worker_init_fn. ", CLEAN: "It was opening the dataset. "}
     how = "did not begin in time." if fault.ending is None else _how(ending)
     return report(
-        f"DataLoader worker ({label}) {how} {where}No worker came up, so nothing was loaded.",
+        f"DataLoader worker ({label}) {how} {where.get(fault.step, '')}No worker came up, so nothing was loaded.",
         did="tried several times for every worker",
         cause=_why(ending),
         remedy=FEWER

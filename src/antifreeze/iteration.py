@@ -64,7 +64,7 @@ CLEAN_S = 120.0
 CLEAN_OR_FORKED_S = 30.0
 
 LOOK_S = 1.0  # between two looks at workers that keep the loop waiting
-WITNESS_S = 2.0  # between two looks of a worker at itself
+WITNESS_S = 1.0  # between two looks of a worker at itself
 SHORTEST_LOOK_S = 0.02
 
 SUPERSEDED = (
@@ -154,12 +154,19 @@ class LoaderIterator(_BaseDataLoaderIter):
                 self._shutdown_workers()
             self._warn_of_traps()
             raise
+        except LoaderClosed:
+            if self._is_over():  # another thread had the last batch
+                raise StopIteration from None
+            raise
         self._num_yielded += 1
         self._book.samples += self._batch_samples
         said: int | None = self._IterableDataset_len_called
         if said is not None and self._num_yielded > said:
             self._warn_of_length(said)
         return data
+
+    def _is_over(self) -> bool:
+        return self._finished and not self._superseded
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""

@@ -9,7 +9,7 @@ import pytest
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import FaultKind
-from antifreeze._core.plan import Limits, Plan, Source
+from antifreeze._core.plan import Limits, Plan, Source, Tenure
 from antifreeze._core.stalls import Activity, Pulse, Sight, StackLine, Stalls
 from antifreeze._core.steps import (
     CLEAN,
@@ -39,8 +39,9 @@ class Watched:
         activity: Callable[[float], Activity] = lambda now: Activity(),
         source: Source = Source.INDICES,
         starting: bool = False,
+        tenure: Tenure = Tenure.EPOCH,
     ) -> None:
-        plan = Plan(seats=1, window=1, limits=limits, source=source)
+        plan = Plan(seats=1, window=1, limits=limits, source=source, tenure=tenure)
         self.script = Script(plan, batches=4).begin()
         if not starting:
             self.script.ready(0)
@@ -74,7 +75,7 @@ class Watched:
 
 def test_what_is_stuck_is_reported_at_growing_intervals_and_replaced() -> None:
     it = Watched().run(400.0)
-    assert it.reports() == [(8.0, Pulse.STUCK), (61.0, Pulse.STUCK), (301.0, Pulse.STUCK)]
+    assert it.reports() == [(6.0, Pulse.STUCK), (61.0, Pulse.STUCK), (301.0, Pulse.STUCK)]
     assert it.killed_at() == [302.0]
     (fault,) = it.script.sup.faults.latest
     assert fault.kind is FaultKind.HANG
@@ -144,7 +145,7 @@ def test_what_moved_and_then_stands_still_has_its_time_from_then_on() -> None:
 
 def test_a_first_stack_is_no_movement() -> None:
     it = Watched(activity=lambda now: Activity(stack=LINE if now > 5 else ())).run(10.0)
-    assert it.reports() == [(8.0, Pulse.STUCK)]
+    assert it.reports() == [(6.0, Pulse.STUCK)]
 
 
 def test_another_sample_is_progress() -> None:
@@ -193,7 +194,7 @@ def test_a_number_ends_a_call_whatever_it_does(seconds: float) -> None:
 def test_none_ends_nothing_but_reports() -> None:
     limits = Limits(look_s=1.0, still_s=None, spin_s=None)
     it = Watched(limits, activity=lambda now: Activity(deadlock="a b")).run(2_500.0)
-    assert [at for at, _ in it.reports()] == [8.0, 61.0, 301.0, 1801.0]
+    assert [at for at, _ in it.reports()] == [6.0, 61.0, 301.0, 1801.0]
     assert it.killed_at() == []
 
 
@@ -253,7 +254,7 @@ def test_a_clean_process_that_is_stuck_is_replaced_within_eight_seconds() -> Non
 
 def test_the_init_function_is_watched_as_well() -> None:
     it = Watched(sight=lambda now: Sight(0, 1, 0, INIT)).run(400.0)
-    assert it.reports()[0] == (8.0, Pulse.STUCK)
+    assert it.reports()[0] == (6.0, Pulse.STUCK)
     assert it.killed_at() == [302.0]
 
 
@@ -265,8 +266,32 @@ def test_while_the_loop_is_away_nobody_is_reported_and_nobody_is_judged_by_that_
         assert script.at(float(at)).perform(ev.LivesSeen((Sight(0, 1, 2, SAMPLE),))) == []
     script.perform(ASK)
     it._sight = lambda now: Sight(0, 1, 2, SAMPLE)
-    assert [at for at, _ in it.run(330.5).reports()] == [37.0, 90.0, 330.0]
+    assert [at for at, _ in it.run(330.5).reports()] == [35.0, 90.0, 330.0]
     assert it.killed_at() == [330.0]  # 300 s after the first close look
+
+
+@pytest.mark.parametrize(
+    "activity, ends",
+    [
+        (lambda now: Activity(), [7.0]),
+        (lambda now: Activity(cpu_s=now), []),
+        (lambda now: Activity(io_bytes=int(now)), []),
+    ],
+    ids=["stuck", "computes", "reads"],
+)
+def test_who_is_stuck_with_a_batch_of_an_epoch_that_was_left_is_not_waited_for_as_long(
+    activity: Callable[[float], Activity], ends: list[float]
+) -> None:
+    it = Watched(activity=activity, tenure=Tenure.LOADER)
+    it.script.refill(4)
+    it.script.begin(epoch=1)  # and the life still has ticket 1, which nobody wants any more
+    it.script.perform(ASK)
+    assert it.run(60.0).killed_at() == ends
+
+
+def test_what_moves_is_reported_a_little_later_than_what_does_not() -> None:
+    it = Watched(activity=lambda now: Activity(cpu_s=now))
+    assert it.run(20.0).reports() == [(8.0, Pulse.MOVING)]
 
 
 def test_a_program_that_was_stopped_for_a_while_blames_nobody() -> None:

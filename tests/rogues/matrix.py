@@ -93,40 +93,41 @@ class Cell:
         return {**asdict(self), "sees": self.sees.name, "name": self.name}
 
 
-def _in_clean(phase: str) -> list[Cell]:
-    """Opening the dataset is done once, in the template: no worker is there yet."""
+def _import() -> list[Cell]:
+    """What a dataset needs is imported once, in the template: no worker is there yet."""
 
+    def opening(ended: str) -> tuple[str, str]:
+        return "its template (pid", f"{ended} while it opened the dataset"
+
+    ends = {
+        "os._exit": opening("ended with exit code 7"),
+        "SIGSEGV": opening("was killed by signal 11"),
+        "SIGKILL": ("was killed by signal 9 (someone sent SIGKILL", *opening(")")),
+        "eat memory": ("was killed by signal 9 (out of memory: ", *opening(")")),
+    }
+    return _in_clean("import", ends)
+
+
+def _unpickle() -> list[Cell]:
+    """An object with code of its own for that is opened in each worker."""
+    ends = {way: (words, "was opening the dataset") for way, words in CRASHES.items()}
+    return _in_clean("unpickle", ends)
+
+
+def _in_clean(phase: str, ends: dict[str, tuple[str, ...]]) -> list[Cell]:
     def same(way: str, *words: str, within_s: float = CLEAN_S) -> Cell:
         return Cell(phase, way, Sees.SAME, within_s, words=words)
 
-    def opening(ended: str) -> str:
-        return f"{ended} while it opened the dataset"
-
-    gone = "its template (pid"
+    gone, still = "its template (pid", ("opens the dataset, was ", "at misdeeds.py:")
     return [
         same("raise", gone, "could not be made: RuntimeError: a rogue's own words"),
         same("sys.exit", gone, "could not be made: SystemExit: 7"),
-        same("os._exit", gone, opening("ended with exit code 7")),
-        same("SIGSEGV", gone, opening("was killed by signal 11")),
-        same("SIGKILL", gone, "was killed by signal 9 (someone sent SIGKILL", opening(")")),
+        same("os._exit", *ends["os._exit"]),
+        same("SIGSEGV", *ends["SIGSEGV"]),
+        same("SIGKILL", *ends["SIGKILL"]),
         same("SIGSTOP", "is stopped", "It was told to go on (SIGCONT)", within_s=RESUMED_S),
-        *(
-            same(
-                way,
-                "opens the dataset, was ",
-                "at misdeeds.py:",
-                words,
-                within_s=BEGUN_S,
-            )
-            for way, words in HANGS.items()
-        ),
-        same(
-            "eat memory",
-            gone,
-            "was killed by signal 9 (out of memory: ",
-            opening(")"),
-            within_s=EATEN_S,
-        ),
+        *(same(way, *still, words, within_s=BEGUN_S) for way, words in HANGS.items()),
+        same("eat memory", *ends["eat memory"], within_s=EATEN_S),
         same("fork a grandchild"),
     ]
 
@@ -219,7 +220,7 @@ def _seal() -> list[Cell]:
 def _exit() -> list[Cell]:
     """All batches are there already: nothing can be lost, but for time."""
     slow = {"SIGSTOP": LOCKED_S, **dict.fromkeys(HANGS, LOCKED_S), "eat memory": EATEN_S}
-    said = {"raise": ("a rogue's own words",)}
+    said = {"raise": ("a rogue's own words",), **dict.fromkeys(HANGS, ("did not leave in 5 s",))}
     return [
         Cell("exit", way, Sees.SAME, slow.get(way, AT_ONCE_S), words=said.get(way, ()))
         for way in WAYS
@@ -234,8 +235,8 @@ def _in_order(cells: list[Cell]) -> list[Cell]:
 TABLE: list[Cell] = [
     cell
     for cells in (
-        _in_clean("import"),
-        _in_clean("unpickle"),
+        _import(),
+        _unpickle(),
         _INIT_FN,
         _GETITEM,
         _COLLATE,
@@ -324,9 +325,9 @@ ALWAYS: list[Cell] = [
         "unpickle",
         "SIGKILL",
         Sees.OVER,
-        LOCKED_S,
-        "AntifreezeError",
-        ("clean process",),
+        CLEAN_S,
+        "WorkerNeverStarted",
+        ("is killed by signal: Killed", "It was opening the dataset"),
         once=False,
     ),
     Cell(

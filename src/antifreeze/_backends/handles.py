@@ -46,6 +46,11 @@ class WorkerHandle:
         """Take note of its end: the descriptor is about to be closed."""
         self._over = True
 
+    @property
+    def forced(self) -> bool:
+        """Say whether somebody here has ended it."""
+        return self._force is not None
+
     def is_alive(self) -> bool:
         return not (self._over or self._has_ended(0))
 

@@ -27,7 +27,9 @@ from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
 from .._worker.files import Held
+from .._worker.main import told_of
 from .._worker.pools import cap_pools
+from .._worker.spec import Job
 from . import modules
 from .circumstances import Circumstances, apply_environment
 from .opening import answer
@@ -38,7 +40,6 @@ from .template_process import Hello, Mother, Unfit, Warmed, live
 
 LOW = 64  # descriptors; few programs have as many open before their loaders begin
 LISTED = 400  # modules that a template tells to have imported: as many as a message takes
-TOLD = 4000  # characters of an error, and of its traceback
 
 
 @frozen
@@ -210,7 +211,7 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         try:
             mother = _open(wish, unpacking, Descriptor(main))
         except BaseException as error:
-            _say(control, _unfit(error))
+            _say(control, Unfit(*told_of(error)))
             os._exit(1)
         _say(control, Warmed(_new_libraries(before), monotonic() - began))
         guard.outlive_parent()  # it watches the program itself, from here on
@@ -219,7 +220,23 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         os._exit(1)
 
 
-is_opening = False  # a template imports what it needs of the program
+is_opening = False  # a template, or a life, imports what it needs of the program
+
+
+class _SealedJob:
+    """A job that was sent. Opened once a process."""
+
+    def __init__(self, unpacking: Unpacking, circumstances: Circumstances, look_s: float) -> None:
+        self._unpacking, self._circumstances, self.look_s = unpacking, circumstances, look_s
+
+    def open(self) -> tuple[Job, Held]:
+        global is_opening
+        is_opening = True
+        job = self._unpacking.next()
+        self._unpacking.install_code()
+        self._circumstances.settle()
+        is_opening = False
+        return job, Held()
 
 
 def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
@@ -228,10 +245,9 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
     circumstances.apply()
-    status, handled = unpacking.next()
-    job = unpacking.next()
-    unpacking.install_code()
-    circumstances.settle()
+    status, handled, look_s = unpacking.next()
+    sealed = _SealedJob(unpacking, circumstances, look_s)
+    job = sealed if unpacking.each_opens else sealed.open()[0]
     is_opening = False
     return Mother(
         job=job,
@@ -244,13 +260,6 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
         held=Held(),
         handled=handled,
     )
-
-
-def _unfit(error: BaseException) -> Unfit:
-    why = type(error).__name__
-    with contextlib.suppress(Exception):  # it may not even have a text
-        why += f": {error}"
-    return Unfit(why[:TOLD], traceback.format_exc()[-TOLD:])
 
 
 def _new_libraries(before: set[str]) -> tuple[str, ...]:

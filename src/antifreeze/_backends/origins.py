@@ -31,6 +31,11 @@ from .sending import SentJob
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
 
+def in_words(code: int) -> str:
+    """Say how a process ended: an exit code, or the negative number of a signal."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
 @frozen
 class Wanted:
     """A life that is asked for."""
@@ -114,6 +119,12 @@ class Origin(Protocol):
 
     def forsake(self) -> None:
         """End whoever was asked for a life and does not give it; the next one is asked anew."""
+
+    def unfit(self, words: str, details: str) -> None:
+        """Take note that a life cannot open its job: none of its siblings can."""
+
+    def stillborn(self, how: str) -> None:
+        """Take note that a life ended while it opened its job; not by us."""
 
     def doubt(self) -> None:
         """Take note that no life got going: try another way to make them, if there is one."""
@@ -206,6 +217,12 @@ class Children:
 
     def forsake(self) -> None:
         """Nothing to do: whoever is asked gives at once."""
+
+    def unfit(self, words: str, details: str) -> None:
+        """Nothing to do: its jobs are not sealed."""
+
+    def stillborn(self, how: str) -> None:
+        """Nothing to do: likewise."""
 
     def doubt(self) -> None:
         """Nothing to do: how a life begins is the user's own choice."""

@@ -39,7 +39,7 @@ from .._core.events import (
 from .._core.faults import Ending
 from .._core.growth import Room
 from .._core.stalls import Activity, Sight
-from .._core.steps import OURS
+from .._core.steps import CLEAN, OURS
 from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
@@ -66,6 +66,7 @@ from .origins import (
     Orphaned,
     Refused,
     Wanted,
+    in_words,
     worker_name,
 )
 from .riders import OriginGone
@@ -182,7 +183,8 @@ class ProcessBackend:
         line.worker.end(force)  # or when it is born
         if force is Force.KILL and line.pidfd is None:
             self._origin.forsake()  # the next life must not be asked of it
-        silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
+        got_going = self._one_got_going and line.status.call[1] != CLEAN
+        silent = force is Force.KILL and not (line.told_to_leave or got_going)
         if silent or (doubted and not self._one_delivered):
             self._origin.doubt()
 
@@ -364,6 +366,9 @@ class ProcessBackend:
             return self._parcels(line, frame)
         if frame.kind is Kind.NOTICED:
             return Notice(None, seen=(seat, pickle.loads(frame.body)))
+        if frame.kind is Kind.UNFIT:
+            self._origin.unfit(*pickle.loads(frame.body))
+            return Notice(None)
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))
         self._one_got_going = True
@@ -451,6 +456,9 @@ class ProcessBackend:
                 self._explain(line, Ending(words=words, refused=True))
             case Exited(code=code, peak_bytes=peak_bytes) if line is not None:
                 line.worker.exitcode = code
+                if code is not None and line.status.call[1] == CLEAN and not line.worker.forced:
+                    how = f"a worker (pid {line.worker.pid}) {in_words(code)}"
+                    self._origin.stillborn(f"{how} while it opened the dataset")
                 line.ending = self._shortage.explain(_ending(code), peak_bytes)
                 if line in self._unexplained:
                     self._explain(line, line.ending)

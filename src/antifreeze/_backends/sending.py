@@ -42,6 +42,15 @@ from .faithful import Unsendable, check, ways
 from .own_code import OwnCode
 from .riders import send_many
 
+# Whose objects are values, however they are made anew: one of them may serve all workers.
+_OF_VALUES = sys.stdlib_module_names | {
+    "antifreeze",
+    "cloudpickle",
+    "numpy",
+    "pandas",
+    "PIL",
+    "torch",
+}
 SCRIPT_S = 0.05  # for what the script names and the dataset does not
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
 SEARCHED_S = 1.0  # for that
@@ -148,7 +157,7 @@ def _pack(
     finally:
         sys.setrecursionlimit(deep)
         context.set_spawning_popen(None)
-    memory, size = stream.lay_out()
+    memory, size = stream.lay_out(each_opens=pickler.each_opens)
     return Payload(memory, carrier.riders, size, monotonic() - began)
 
 
@@ -176,7 +185,7 @@ class Unpacking:
         os.close(memory)
         view = memoryview(mapped)
         length = int.from_bytes(view[:8], "little")
-        pickled, beside = pickle.loads(view[8 : 8 + length])
+        pickled, beside, self.each_opens = pickle.loads(view[8 : 8 + length])
         buffers = []
         for offset, size, readonly in beside:
             buffer = view[offset : offset + size]
@@ -218,7 +227,7 @@ class _Stream:
         self._check()
         return False
 
-    def lay_out(self) -> tuple[Descriptor, int]:
+    def lay_out(self, *, each_opens: bool) -> tuple[Descriptor, int]:
         """Put everything into memory of its own: a header, the stream, and each buffer on pages of
         its own. Gives its size, too."""
         pickled = self._pickled.getbuffer()
@@ -229,7 +238,7 @@ class _Stream:
         for buffer in self._beside:
             beside.append((end, len(buffer), buffer.readonly))
             end = _whole_pages(end + len(buffer))
-        header = pickle.dumps((stream, beside))
+        header = pickle.dumps((stream, beside, each_opens))
         assert len(header) <= header_room
         memory = Descriptor(reserve(end))
         _write_at(memory.number, len(header).to_bytes(8, "little") + header, 0)
@@ -302,6 +311,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     ) -> None:
         """`imports`: the other process imports the program's modules, and runs its script."""
         self._imports = imports
+        self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
+        self.each_opens = False  # there is one that does, perhaps with a connection of its own
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
         # torch's own way with tensors and what is behind them moves the caller's memory.
         theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
@@ -333,7 +344,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             if own:
                 return cloudpickle.cloudpickle._dynamic_class_reduce(obj)
         check(obj)
+        self._note_maker(type(obj))
         return super().reducer_override(obj)
+
+    def _note_maker(self, kind: type) -> None:
+        if kind not in self._makes:
+            self._makes[kind] = _makes_itself_anew(kind)
+            self.each_opens = self.each_opens or self._makes[kind]
 
     def dump_code(self) -> None:
         """Send what was noted of the program's code. If it looks for things by name, those of the
@@ -349,6 +366,18 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
                     self._code.note(thing)
         self.dump([*self._code.sent, *plain])
+
+
+def _makes_itself_anew(kind: type) -> bool:
+    """Say whether code of a class runs where its objects arrive: people open what each worker
+    should have of its own there, and so do libraries."""
+    for each in kind.__mro__[:-1]:
+        if each.__module__.partition(".")[0] not in _OF_VALUES and any(
+            isinstance(vars(each).get(name), FunctionType)
+            for name in ("__setstate__", "__reduce__", "__reduce_ex__")
+        ):
+            return True
+    return False
 
 
 _Remembering: Any = type(functools.lru_cache(len))

@@ -50,6 +50,7 @@ from .origins import (
     Refused,
     Wanted,
     disown,
+    in_words,
     without_interrupts,
 )
 from .riders import OriginGone, send
@@ -60,10 +61,6 @@ from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 _FORK = multiprocessing.get_context("fork")
 ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
 STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
-
-
-def _in_words(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 class Template:
@@ -138,7 +135,7 @@ class Template:
         try:
             home.bring(theirs, opening.trace)  # it is forked while we pack; if we fail, it leaves
             theirs.close()
-            terms = status, guard.handled()
+            terms = status, guard.handled(), job.look_s
             try:
                 payload = pack(Circumstances.collect(known), terms, job, choice.bounds)
             except Unsendable:
@@ -234,12 +231,12 @@ class Template:
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
         elif self._home is not None and (ended := self._home.how_ended(self.pid, REAP_S)):
-            how = _in_words(ended.code)
+            how = in_words(ended.code)
             if ended.code == -signal.SIGKILL:
                 told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
                 how += f" ({told.words})" if told.words else ""
         else:
-            how = "has ended, nobody knows how" if code is None else _in_words(code)
+            how = "has ended, nobody knows how" if code is None else in_words(code)
         opening = "" if self.opening is None else " while it opened the dataset"
         return f"its template (pid {self.pid}) {how}{opening if self.unfit is None else ''}"
 
@@ -372,6 +369,19 @@ class Templates:
             template.kill()
             if template.is_gone(ENDS_S):  # else it is buried when it is
                 self._bury()
+
+    def unfit(self, words: str, details: str) -> None:
+        template = self._present
+        if template is not None and template.unfit is None:
+            template.unfit = Unfit(words, details)
+            template.kill()
+
+    def stillborn(self, how: str) -> None:
+        self._stillborn += 1
+        if self._stillborn >= STILLBORN and self._lineage.refuse(ChildProcessError(how)):
+            if self._present is not None:
+                self._present.given_up = True
+            self.forsake()
 
     def doubt(self) -> None:
         if self._lineage.turn():

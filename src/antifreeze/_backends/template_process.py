@@ -1,6 +1,7 @@
 """What a template does: it waits, forks a life when asked to, and tells how each one ended.
 
-1. It has one thread, and runs no code of the user's.
+1. It has one thread, and runs no code of the user's. (Where objects are made anew by code of their
+   own, each life opens the job for itself: what that code opens is not shared.)
 2. It waits for messages, for the end of its children, and for the end of the main process; it
    never relies on a closed channel alone, which a stranger's process may hold open.
 3. Its lives end with it: by the kernel, whatever ends it.
@@ -25,7 +26,7 @@ from .._transport.status import StatusBoard
 from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import prepare, run
-from .._worker.spec import Job
+from .._worker.spec import Job, Sealed
 from . import pools
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
 
@@ -61,7 +62,7 @@ class Warmed:
 class Mother:
     """What a template must know."""
 
-    job: Job
+    job: Job | Sealed
     status: StatusBoard
     main_pid: int
     main: Descriptor | None  # tells the end of the main process; None: its parent
@@ -139,9 +140,11 @@ class _Nest:
             # Duplicates: these descriptors themselves are closed in every child.
             theirs = socket.socket(fileno=os.dup(channel.number))
             its_trace = os.dup(trace.number)
+            sealed = None if isinstance(mother.job, Job) else mother.job
             spec = wanted.spec(
                 mother.job,
                 mother.status,
+                sealed=sealed,
                 prepared=True,
                 forgets=mother.handled,
                 trace=its_trace,

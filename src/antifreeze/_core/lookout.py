@@ -88,7 +88,8 @@ class Lookout:
         if life is None or event.activity is None:
             return None
         who = event.seat, event.life
-        advice = self.stalls.examined(who, event.activity, now, since)
+        unwanted = bool(life.orphans) and self.stalls.ticket_of(*who) in life.orphans
+        advice = self.stalls.examined(who, event.activity, now, since, unwanted=unwanted)
         if advice is None:
             return None
         if advice.report and self._ledger.is_waited_for(life.held):

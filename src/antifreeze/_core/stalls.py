@@ -22,12 +22,13 @@ from .steps import CLEAN, HAND_OVER, OURS, is_of_user
 EXAMINED_S = 1.0  # a call that lasts longer is looked at closely
 RESUMED_S = 3.0  # who is stopped is told to go on
 # When it is reported. The first comes early enough to be seen within ten seconds of the hang.
-REPORTED_S = (7.0, 60.0, 300.0, 1800.0)
+REPORTED_S = (5.0, 60.0, 300.0, 1800.0)
+MOVING_S = 7.0  # the first, of what moves: it may be done by then
 # Between first reports of calls that move: where every sample is slow, one line is enough. Doubles.
 QUIET_S = 60.0
 PAUSE_S = 10.0  # without a look: the whole program stood still, and nobody is to blame for that
 CPU_S = 0.02  # a thread that sleeps and looks, as our own do, uses less between two looks
-MOVED_S = 5.0  # what moves does something in this time; stacks come every two seconds
+MOVED_S = 5.0  # what moves does something in this time; stacks come every second
 # On one unchanged stack, at every look: a loop in Python is found on its hottest line now and then.
 SPUN_S = 30.0
 AGAIN_S = 1.5  # for a deadlock that comes again: a new worker did not help
@@ -189,9 +190,16 @@ class Stalls:
         return now - call.since >= min(EXAMINED_S, (self._limits.call_s or LONG_S) / 2)
 
     def examined(
-        self, sight: tuple[int, int], activity: Activity, now: float, waiting_since: float
+        self,
+        sight: tuple[int, int],
+        activity: Activity,
+        now: float,
+        waiting_since: float,
+        *,
+        unwanted: bool = False,
     ) -> Advice | None:
-        """Judge a life by what was seen of it, now and before."""
+        """Judge a life by what was seen of it, now and before. `unwanted`: nobody waits for what it
+        does, but for it to be done."""
         call = self._calls.get(sight)
         if call is None:
             return None
@@ -206,6 +214,8 @@ class Stalls:
         stall = Stall(*sight, call.ticket, call.step, lasts_s, still_s, pulse, activity)
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
         goes = self._must_go(call, stall, now)
+        if unwanted and pulse is Pulse.STUCK and self._limits.still_s is not None:
+            goes = goes or still_s >= self._limits.dead_s
         self._deadlocked = self._deadlocked or (goes and pulse is Pulse.DEADLOCKED)
         return Advice(stall, report, resume, goes)
 
@@ -215,6 +225,11 @@ class Stalls:
         if call is None or call.activity is None or now - call.moved_at < self._limits.dead_s:
             return 0
         return call.activity.shared_lock
+
+    def ticket_of(self, seat: int, life: int) -> int:
+        """Give the number of the ticket that a life was last seen with; 0: none."""
+        call = self._calls.get((seat, life))
+        return 0 if call is None else call.ticket
 
     def forget(self, seat: int, life: int) -> None:
         self._calls.pop((seat, life), None)
@@ -237,6 +252,8 @@ class Stalls:
         due = sum(waited_s >= at for at in REPORTED_S)
         if due == 1 and call.step == CLEAN and pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
             return False  # imports take their time on a busy machine
+        if due == 1 and pulse in (Pulse.MOVING, Pulse.SPINNING) and waited_s < MOVING_S:
+            return False
         if due <= call.reports:
             return False
         first, call.reports = call.reports == 0, due

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     EPOCH_BEGUN = 17
     PARCELS = 18
     NOTICED = 19
+    UNFIT = 20  # it cannot open its job
 
 
 # What makes the tickets before it void.

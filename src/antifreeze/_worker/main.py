@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import socket
+import traceback
+from dataclasses import replace
 
 from torch.utils.data import _utils as torch_data
 
+from .._core.steps import CLEAN, OURS
 from .._transport.arena import Arena
 from .._transport.framing import Kind
 from . import guard
@@ -18,7 +22,9 @@ from .observing import Info
 from .pools import cap_pools
 from .progress import Witness
 from .seeding import seed_worker
-from .spec import WorkerSpec
+from .spec import Sealed, WorkerSpec
+
+TOLD = 4000  # characters of an error, and of its traceback
 
 
 def run(spec: WorkerSpec, sock: socket.socket) -> None:
@@ -33,8 +39,11 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     channel = Channel(sock)
     try:
         channel.say(Kind.READY)
+        sealed = spec.sealed
         if spec.trace is not None:
-            Witness(spec.status, spec.trace, spec.job.look_s)
+            Witness(spec.status, spec.trace, (sealed or spec.job).look_s)
+        if sealed is not None:
+            spec = _opened(spec, sealed, channel)
         _settle(spec)
         arena = Arena()
         collate_into(arena)
@@ -55,6 +64,27 @@ def prepare(*, forked: bool) -> None:
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
     cap_pools(forked=forked)
+
+
+def _opened(spec: WorkerSpec, sealed: Sealed, channel: Channel) -> WorkerSpec:
+    """Open the job. If that fails the main process is told, and ends this one."""
+    words, at = spec.status.steps
+    words[at] = CLEAN
+    try:
+        job, held = sealed.open()
+    except BaseException as error:  # sys.exit, too
+        channel.say(Kind.UNFIT, told_of(error))
+        raise SystemExit(1) from None
+    words[at] = OURS
+    return replace(spec, job=job, held=held, sealed=None)
+
+
+def told_of(error: BaseException) -> tuple[str, str]:
+    """Give an error that was caught in words, and its traceback, as far as a message takes them."""
+    why = type(error).__name__
+    with contextlib.suppress(Exception):  # it may not even have a text
+        why += f": {error}"
+    return why[:TOLD], traceback.format_exc()[-TOLD:]
 
 
 def _settle(spec: WorkerSpec) -> None:

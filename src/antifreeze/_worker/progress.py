@@ -1,6 +1,6 @@
 """A worker's own witness: a thread that writes down where the worker is when it stands still.
 
-1. Every two seconds, or sooner if calls may not last that long, it looks at the words that say
+1. Every second, or sooner if calls may not last that long, it looks at the words that say
    which call the worker is in (`steps`). If that has not changed, it writes the worker's stack into
    the life's trace, if that is another than before. In a healthy run it writes nothing.
 2. It needs the interpreter's lock for that. If the worker holds the lock and does not give it back,

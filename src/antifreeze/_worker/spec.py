@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .._core.messages import frozen
 from .._transport.status import StatusLine
@@ -27,7 +27,7 @@ class Job:
     init_fn: Callable[[int], None] | None
     policy: Policy = RAISE
     quarantine: frozenset[Any] = frozenset()  # samples that are not to be loaded
-    look_s: float = 2.0  # how often a worker looks whether it stands still
+    look_s: float = 1.0  # how often a worker looks whether it stands still
 
 
 @frozen
@@ -49,6 +49,15 @@ class EpochBrief:
     resume: Resume | None = None  # for a stream that broke off
 
 
+class Sealed(Protocol):
+    """A job that each life opens for itself: the user's code runs meanwhile."""
+
+    look_s: float
+
+    def open(self) -> tuple[Job, Held]:
+        """Give the job, and what it holds. Raises whatever that code raises."""
+
+
 @frozen
 class WorkerSpec:
     """One life: which seat it takes and when it begins."""
@@ -64,3 +73,4 @@ class WorkerSpec:
     forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
     trace: int | None = None  # a descriptor of its own, for its stack
     held: Held = NOTHING  # what its dataset has inherited
+    sealed: Sealed | None = None  # the job, if it is not opened yet
