@@ -59,8 +59,9 @@ class Onlooker:
 
     def resume(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
-        pid = None if line is None else self._who_acts(line)
-        if pid is not None:
+        # Its parent, too: who stopped one has perhaps stopped all, and the next is asked of it.
+        for pid in {None if line is None else line.worker.pid, self._origin.pid} - {None}:
+            assert pid is not None
             with contextlib.suppress(OSError):  # it is gone
                 os.kill(pid, signal.SIGCONT)
 
