@@ -346,8 +346,8 @@ def _never_started(fault: Fault, label: str) -> str:
     where = {INIT: "It was in worker_init_fn. ", CLEAN: "It was opening the dataset. "}
     how = "did not begin in time." if fault.ending is None else _how(ending)
     return report(
-        f"DataLoader worker ({label}) {how} {where.get(fault.step, '')}No worker came up, so nothing"
-        " was loaded.",
+        f"DataLoader worker ({label}) {how} {where.get(fault.step, '')}No worker came up, so "
+        "nothing was loaded.",
         did="tried several times for every worker",
         cause=_why(ending),
         remedy=FEWER
