@@ -7,15 +7,16 @@ import zlib
 from typing import Any
 
 import torch
+from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils.worker import WorkerInfo
 
-from .._core.traps import Changed, Drew, FirstBatch
-from .._transport.packing import Packed
+from .._core.traps import FEW, PLENTY, Changed, Drew, Opening
 from .generators import Generator, as_bytes
 from .insides import things_in
 
-LOOKED_AT = 16 * 1024 * 1024  # bytes of a first batch; once a worker
 TALLIED = 20_000  # samples of a worker; where there are more, they are not compared
+TALLIED_IN_PARTS = 1_000  # the same, where somebody knows which worker it is: most make parts
+PICKLED = 2 * FEW  # samples of a kind of their own
 PRINTED = 256  # numbers of an array
 PARTS = 8  # of a tuple
 _LAYERS = 4  # of datasets in datasets: `Subset` and the like
@@ -34,24 +35,18 @@ class Info(WorkerInfo):
         return super().__getattribute__(name)
 
 
-def first_batch(packed: Packed, slab: memoryview | None) -> FirstBatch | None:
-    """Take a fingerprint of the first batch of a stream whose dataset does not ask who it is."""
-    if Info.asked:
-        return None
-    shape = pickle.dumps((packed.skeleton, packed.table, packed.offsets))
-    seen = zlib.crc32(memoryview(packed.inline)[:LOOKED_AT], zlib.crc32(shape))
-    if slab is not None:
-        seen = zlib.crc32(slab[: min(packed.slab_bytes, LOOKED_AT)], seen)
-    return FirstBatch(seen)
-
-
 States = list[tuple[str, Generator, bytes]]
 
 
-def states_of(generators: list[tuple[str, Generator]], kind: str) -> States:
-    """Take note of the generators of a dataset of some kind."""
+def states_of(generators: list[tuple[str, Generator]], dataset: Any) -> States:
+    """Take note of the generators of a dataset; not of those that torch seeds in every epoch."""
+    kind = type(dataset).__name__
+    owners = {kind: dataset, **dict(things_in((dataset,)))}
     states = []
     for path, each in generators:
+        owner = type(owners.get(path.rpartition(".")[0]))
+        if issubclass(owner, IterDataPipe | MapDataPipe) and hasattr(owner, "set_seed"):
+            continue  # alike in all workers, as it should be: they shuffle alike, and then part
         inside = path.startswith(f"{kind}.")
         name = f"dataset{path.removeprefix(kind)}" if inside else path
         states.append((name, each, as_bytes(each.save())))
@@ -65,28 +60,70 @@ def drawn_since(before: States) -> Drew | None:
 
 
 class Tally:
-    """An order-free sum of samples: the same for two workers that give the same ones."""
+    """Sums of samples, the same for two workers that give the same ones: one without an order, and
+    one of the first ones in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, parted: bool = False) -> None:
+        """`parted`: somebody was told which worker this is."""
+        self._parted = parted
         self._sum: int | None = 0
         self._count = 0
+        self._different: set[int] = set()
+        self._opening = 0
+        self._openings: list[Opening] = []
+
+    @property
+    def asked(self) -> bool:
+        return self._parted or Info.asked
 
     def add(self, samples: list[Any]) -> None:
         if self._sum is None:
             return
-        self._count += len(samples)
-        if Info.asked or self._count > TALLIED:
-            self._sum = None
-            return
         try:
             for sample in samples:
-                self._sum = self._sum + _print_of(sample, 2) & 0xFFFFFFFFFFFFFFFF
-        except Exception:  # of a kind of its own
-            self._sum = None
+                self._add(self._print(sample))
+        except Exception:  # of a kind that nobody can compare
+            self._stop()
+            return
+        told = self.asked and self.different >= PLENTY
+        if told or self._count > (TALLIED_IN_PARTS if self.asked else TALLIED):
+            self._stop()
+
+    def openings(self) -> list[Opening]:
+        """Give, once, what the stream began with."""
+        found, self._openings = self._openings, []
+        return found
 
     @property
     def sum(self) -> int | None:
         return self._sum
+
+    @property
+    def different(self) -> int:
+        return len(self._different)
+
+    def _add(self, number: int) -> None:
+        assert self._sum is not None
+        self._count += 1
+        self._sum = self._sum + number & 0xFFFFFFFFFFFFFFFF
+        before = self.different
+        if before < PLENTY:
+            self._opening = hash((self._opening, number))
+        self._different.add(number)
+        if self.different > before and self.different in (FEW, PLENTY):
+            self._openings.append(Opening(self._opening, self.different, self.asked))
+
+    def _print(self, sample: Any) -> int:
+        try:
+            return _print_of(sample, 2)
+        except Exception:
+            if self._count >= PICKLED:
+                raise
+            return zlib.crc32(pickle.dumps(sample))
+
+    def _stop(self) -> None:
+        self._sum = None
+        self._different.clear()
 
 
 def _print_of(sample: Any, depth: int) -> int:
