@@ -8,6 +8,7 @@ from antifreeze._core.traps import (
     AT_THE_END,
     FEW,
     PLENTY,
+    Change,
     Changed,
     Opening,
     StreamEnded,
@@ -119,12 +120,21 @@ def test_attributes_are_named_and_counted() -> None:
     traps = Traps(1)
     traps.notice(0, Changed(("dataset.count (0, now 5)",)))
     traps.changed_here(())
-    traps.changed_here(("dataset.a", "dataset.b", "dataset.c", "dataset.d"))
+    traps.changed_here(tuple(Change(f"dataset.{name}") for name in "abcd"))
     there, here = said(traps)
     assert there.startswith("antifreeze: dataset.count (0, now 5) has changed in a worker")
     assert here.startswith(
         "antifreeze: dataset.a, dataset.b, dataset.c and 1 more have changed in this process"
     )
+
+
+def test_a_shared_tensor_is_advised_where_a_number_has_changed() -> None:
+    for is_number in (True, False):
+        traps = Traps(1)
+        traps.changed_here((Change("dataset.names"), Change("dataset.x", is_number)))
+        (text,) = said(traps)
+        assert "persistent_workers=False" in text
+        assert ("share_memory_" in text) == is_number
 
 
 def test_what_was_said_of_a_loader_is_not_said_again_by_its_next_loop() -> None:

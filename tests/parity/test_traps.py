@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.utils.data as torch_data
@@ -229,6 +231,69 @@ def test_attributes_changed_in_the_main_process_with_persistent_workers() -> Non
     got, text = warned(loader, "persistent workers do not see it")
     assert values(got) == [[0, 1, 2, 3], [4, 5, 6, 7]]  # as torch's
     assert "dataset.epoch (0, now 1), dataset.transform have changed in this process" in text
+    loader._iterator = None
+
+
+class Filled:
+    """Holds arrays and tensors, some of them where all processes see them."""
+
+    def __init__(self) -> None:
+        self.weights = np.zeros(50_000)
+        self.large = torch.zeros(2, 300_000)
+        self.part = np.zeros((4, 4))[:, 1]
+        self.deep = {"mask": torch.zeros(8, dtype=torch.bool)}
+        self.half = torch.zeros(1_000, dtype=torch.bfloat16)
+        self.mapped = np.frombuffer(mmap.mmap(-1, 64))
+        self.shared = torch.zeros(4).share_memory_()
+        self.of_numpy = torch.from_numpy(self.mapped)
+        self._scratch, self.cache = np.zeros(4), np.zeros(4)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+CHANGES: dict[str, Callable[[Filled], None]] = {
+    "weights": lambda it: it.weights.__setitem__(2, 7),
+    "large": lambda it: it.large[1, 12_345:].fill_(1),
+    "part": lambda it: it.part.__setitem__(0, 1),
+    "deep['mask']": lambda it: it.deep["mask"].logical_not_(),  # type: ignore[func-returns-value]
+}
+
+
+@pytest.mark.parametrize("which", CHANGES)
+def test_arrays_changed_in_place_with_persistent_workers(which: str) -> None:
+    dataset = Filled()
+    loader = DataLoader(dataset, num_workers=1, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    quietly(loader)
+    for same in (dataset.mapped, dataset.shared, dataset._scratch, dataset.cache):
+        same[1] += 1  # they see that, or it is nobody's business
+    quietly(loader)
+    CHANGES[which](dataset)
+    _, text = warned(loader, "persistent workers do not see it")
+    assert f"dataset.{which} has changed in this process" in text
+    assert "share_memory_()" in text
+    dataset.large.resize_(3)  # to look has left no mark
+    loader._iterator = None
+
+
+class Pads:
+    def __init__(self) -> None:
+        self.longest = 1
+
+    def __call__(self, samples: list[int]) -> int:
+        return self.longest
+
+
+def test_an_attribute_of_collate_fn_changed_with_persistent_workers() -> None:
+    pads = Pads()
+    loader: Any = DataLoader(range(2), num_workers=1, persistent_workers=True, collate_fn=pads)  # type: ignore[arg-type]
+    quietly(loader, epochs=2)
+    pads.longest = 2
+    _, text = warned(loader, "persistent workers do not see it")
+    assert "collate_fn.longest (1, now 2) has changed in this process" in text
     loader._iterator = None
 
 

@@ -61,6 +61,14 @@ class Changed:
 
 
 @frozen
+class Change:
+    """Something that the main process changed."""
+
+    words: str  # "dataset.epoch (0, now 1)"
+    is_number: bool = False  # or an array of them
+
+
+@frozen
 class Suspect:
     """Something of the user's in a worker that holds much."""
 
@@ -140,10 +148,10 @@ class Traps:
             case SampleFailed() | Suspects() | StreamState():
                 pass  # no trap: kept elsewhere
 
-    def changed_here(self, attributes: tuple[str, ...]) -> None:
+    def changed_here(self, changes: tuple[Change, ...]) -> None:
         """Take note of what the main process changed after its workers had been made."""
-        if attributes:
-            self._tell("changed here", changed_in_main(attributes))
+        if changes:
+            self._tell("changed here", changed_in_main(changes))
 
     def _compare_openings(self, seat: int, latest: Opening) -> None:
         """See whether workers begin with the same samples."""
@@ -239,20 +247,25 @@ def cut_short(seat: int, error: str) -> str:
     )
 
 
-def changed_in_main(attributes: tuple[str, ...]) -> str:
+def changed_in_main(changes: tuple[Change, ...]) -> str:
+    shared = "."
+    if any(each.is_number for each in changes):
+        shared = (
+            "; or keep numbers in a tensor that all processes see, and change what is in it:"
+            " `self.value = torch.tensor(0).share_memory_()`."
+        )
     return (
-        f"{_listed(attributes)} in this process, and persistent workers do not see it: they have"
-        " the dataset as it was when they started. Use persistent_workers=False, which makes"
-        " workers anew for each epoch; or keep the value where all processes see it:"
-        " `self.value = torch.tensor(0).share_memory_()`."
+        f"{_listed(tuple(each.words for each in changes))} in this process, and persistent workers"
+        " do not see it: they have dataset and collate_fn as they were when they started. Use"
+        f" persistent_workers=False, which makes workers anew for each epoch{shared}"
     )
 
 
 def changed_in_workers(attributes: tuple[str, ...]) -> str:
     return (
         f"{_listed(attributes)} in a worker: each worker has a dataset of its own, and the one in"
-        " the main process stays as it was. Return such values with the sample; or keep them"
-        " where all processes see them: `self.value = torch.tensor(0).share_memory_()`."
+        " the main process stays as it was. Return such values with the sample; or keep"
+        " numbers where all processes see them: `self.value = torch.tensor(0).share_memory_()`."
     )
 
 

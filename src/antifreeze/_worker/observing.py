@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils.worker import WorkerInfo
 
-from .._core.traps import FEW, PLENTY, Changed, Drew, Opening
+from .._core.traps import FEW, PLENTY, Change, Changed, Drew, Opening
+from .contents import Contents, is_array
 from .generators import Generator, as_bytes
 from .insides import things_in
 
@@ -19,6 +20,7 @@ TALLIED_IN_PARTS = 1_000  # the same, where somebody knows which worker it is: m
 PICKLED = 2 * FEW  # samples of a kind of their own
 PRINTED = 256  # numbers of an array
 PARTS = 8  # of a tuple
+ARRAYS = 64  # whose contents are looked at
 _LAYERS = 4  # of datasets in datasets: `Subset` and the like
 _NUMBERS = (int, float)
 _WORDS = (str, bytes, bool)
@@ -132,7 +134,9 @@ def _print_of(sample: Any, depth: int) -> int:
     if kind in (*_NUMBERS, *_WORDS):
         return hash((kind.__name__, sample)) * 0x9E3779B97F4A7C15 >> 3
     if issubclass(kind, torch.Tensor):
-        sample = sample.detach().cpu().numpy()
+        flat = sample.detach().reshape(-1)
+        # A copy: `numpy()` leaves a mark on the memory it shows, which is the user's.
+        sample = flat[:: max(1, len(flat) // PRINTED)].clone().cpu().numpy()
     if hasattr(sample, "tobytes"):
         flat = sample.ravel()
         some = flat[:: max(1, len(flat) // PRINTED)]  # black borders are alike
@@ -148,10 +152,26 @@ def _print_of(sample: Any, depth: int) -> int:
 class Attributes:
     """Attributes of a dataset, and of the one it wraps, as they were at one moment."""
 
-    def __init__(self, dataset: Any, *, deep: bool = False) -> None:
-        """`deep`: what its attributes hold, too. (Things that are used change inside.)"""
-        self._look = _all_inside if deep else _attributes
-        self._were = dict(self._look(dataset))
+    def __init__(
+        self, thing: Any, *, name: str = "dataset", deep: bool = False, contents: bool = False
+    ) -> None:
+        """`deep`: what its attributes hold, too. (Things that are used change inside.) `contents`:
+        what is in arrays and tensors, too."""
+        self._name, self._deep, self._contents = name, deep, contents
+        self._were = dict(self._look(thing))
+
+    def _look(self, thing: Any) -> list[tuple[str, Any]]:
+        found = _attributes(thing, self._name)
+        if self._deep:
+            found += _all_inside(thing, self._name, {path for path, _ in found})
+        told, arrays = [], 0
+        for path, value in found:
+            if self._contents and _is_watched(path, value):
+                arrays += 1
+                told.append((path, Contents(value, closely=arrays <= ARRAYS)))
+            else:
+                told.append((path, _told(value)))
+        return told
 
     def grown(self, dataset: Any) -> Changed | None:
         """Tell counters that count and lists that grow: what people expect to find again."""
@@ -167,20 +187,21 @@ class Attributes:
                 told.append(f"{path} ({was} items, now {value})")
         return Changed(tuple(told)) if told else None
 
-    def changes(self, dataset: Any) -> tuple[str, ...]:
+    def changes(self, thing: Any) -> tuple[Change, ...]:
         """Tell everything that was replaced, where there was something before."""
         told = []
-        for path, value in self._look(dataset):
+        for path, value in self._look(thing):
             was = self._were.get(path)
             same = type(value) is type(was) and (value == was or value != value)  # NaN
             if was is None or same:
                 continue
             if type(value) is _Length:
-                told.append(f"{path} ({was} items, now {value})")
-            elif isinstance(value, _Identity):
-                told.append(path)
+                told.append(Change(f"{path} ({was} items, now {value})"))
+            elif isinstance(value, _Identity | Contents):
+                told.append(Change(path, is_number=isinstance(value, Contents)))
             else:
-                told.append(f"{path} ({_shown(was)}, now {_shown(value)})")
+                is_number = type(value) in (*_NUMBERS, bool)
+                told.append(Change(f"{path} ({_shown(was)}, now {_shown(value)})", is_number))
         return tuple(told)
 
 
@@ -192,34 +213,38 @@ class _Identity(int):
     """Stands for a thing that is what it is."""
 
 
-def _attributes(dataset: Any) -> list[tuple[str, Any]]:
+def _attributes(thing: Any, name: str) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    path, layer = "dataset", dataset
+    path, layer = name, thing
     for _ in range(_LAYERS):
         # Never by a method that a class may have made its own: to look must not load anything.
         try:
             own = object.__getattribute__(layer, "__dict__")
         except AttributeError:
             break
-        for name, value in list(own.items()):
-            if type(name) is str and value is not None:
-                found.append((f"{path}.{name}", _told(value)))
+        for attribute, value in list(own.items()):
+            if type(attribute) is str and value is not None:
+                found.append((f"{path}.{attribute}", value))
         path, layer = f"{path}.dataset", own.get("dataset")
-        if layer is None:
+        if layer is None or name != "dataset":
             break
     return found
 
 
-def _all_inside(dataset: Any) -> list[tuple[str, Any]]:
-    """Give the attributes, and what is in objects, dicts and lists that they hold."""
-    found = _attributes(dataset)
-    seen = {path for path, _ in found}
-    of_type = len(type(dataset).__name__)
-    for name, thing in things_in((dataset,), atoms=True):
-        path = f"dataset{name[of_type:]}"
-        if path not in seen and not _is_private(path) and type(thing) in (*_NUMBERS, *_WORDS):
-            found.append((path, thing))
-    return found
+def _all_inside(thing: Any, name: str, seen: set[str]) -> list[tuple[str, Any]]:
+    """Give the numbers, words and arrays in objects, dicts and lists that its attributes hold."""
+    return [
+        (path, inner)
+        for path, inner in things_in((thing,), name=name, atoms=True)
+        if path not in seen
+        and not _is_private(path)
+        and (type(inner) in (*_NUMBERS, *_WORDS) or _is_watched(path, inner))
+    ]
+
+
+def _is_watched(path: str, thing: Any) -> bool:
+    """Say whether to look into an array."""
+    return is_array(thing) and not _is_private(path) and "cache" not in path
 
 
 def _is_private(path: str) -> bool:
