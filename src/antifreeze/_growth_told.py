@@ -23,8 +23,8 @@ def line(growth: Growth, found: tuple[Suspect, ...], label: str, limits: Limits)
 def _what(found: tuple[Suspect, ...]) -> str:
     if not found:
         return (
-            "nothing in the dataset or its module has, as far as can be seen; perhaps a library"
-            " keeps something"
+            "nothing in the dataset, its class or its module has, as far as can be seen; perhaps a"
+            " library keeps something"
         )
     return ", ".join(_suspect(each) for each in found[:NAMED])
 

@@ -120,7 +120,13 @@ class LoaderIterator(_BaseDataLoaderIter):
                 sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
                 story_limit=STORY_LIMIT,
             )
-        self._were = Attributes(self._dataset, deep=True) if self._persistent_workers else None
+        self._were: list[tuple[Any, Attributes]] = []  # what persistent workers have a copy of
+        if self._persistent_workers:
+            named = Attributes(loader.collate_fn, name="collate_fn", contents=True)
+            self._were = [
+                (self._dataset, Attributes(self._dataset, deep=True, contents=True)),
+                (loader.collate_fn, named),
+            ]
         self._finished = self._superseded = False
         _drivers.add(self._driver)
         _close_all_at_exit()
@@ -172,8 +178,9 @@ class LoaderIterator(_BaseDataLoaderIter):
         """Begin the next epoch with the same workers."""
         super()._reset(loader, first_iter)
         self._book.begin_epoch()
-        if self._were is not None and not first_iter:
-            self._traps.changed_here(self._were.changes(self._dataset))
+        if self._were and not first_iter:
+            changes = (each for thing, were in self._were for each in were.changes(thing))
+            self._traps.changed_here(tuple(changes))
             self._warn_of_traps()
         self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
 

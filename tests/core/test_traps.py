@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from antifreeze._core.traps import Changed, FirstBatch, StreamEnded, Traps
+import pytest
+
+from antifreeze._core.traps import (
+    AT_THE_END,
+    FEW,
+    PLENTY,
+    Change,
+    Changed,
+    Opening,
+    StreamEnded,
+    Traps,
+)
 
 
 def said(traps: Traps) -> list[str]:
@@ -10,44 +21,92 @@ def said(traps: Traps) -> list[str]:
     return texts
 
 
-def test_two_workers_with_the_same_first_batch_load_the_same() -> None:
-    traps = Traps(2)
-    traps.notice(0, FirstBatch(7))
-    assert said(traps) == []
-    traps.notice(1, FirstBatch(7))
+def test_two_workers_that_begin_with_the_same_samples_load_the_same() -> None:
+    traps = Traps(3)
+    traps.notice(0, Opening(7, FEW))
+    assert traps.in_passing == []
+    traps.notice(1, Opening(7, FEW))
     (text,) = traps.in_passing
-    assert "every sample comes 2 times" in text and "get_worker_info" in text
+    assert "every sample comes 3 times" in text and "get_worker_info" in text
     traps.begin_epoch()
-    traps.notice(0, FirstBatch(7))
-    traps.notice(1, FirstBatch(7))
-    assert len(traps.in_passing) == 1
+    traps.notice(0, Opening(7, FEW))
+    traps.notice(1, Opening(7, FEW))
+    assert len(traps.in_passing) == 1 and traps.due == []
 
 
-def test_different_first_batches_and_a_replaced_worker_say_nothing() -> None:
+def test_different_samples_and_a_replaced_worker_say_nothing() -> None:
     traps = Traps(2)
-    traps.notice(0, FirstBatch(7))
-    traps.notice(0, FirstBatch(7))  # its next life begins where it began
-    traps.notice(1, FirstBatch(8))
+    traps.notice(0, Opening(7, FEW))
+    traps.notice(0, Opening(7, FEW))  # its next life begins where it began
+    traps.notice(1, Opening(8, FEW))
     traps.begin_epoch()
-    traps.notice(1, FirstBatch(7))  # another epoch
+    traps.notice(1, Opening(7, FEW))  # another epoch
     assert traps.in_passing == []
 
 
-def test_more_dropped_than_given_is_told_when_all_streams_have_ended() -> None:
+def test_where_somebody_asked_plenty_of_samples_must_agree_in_all_workers() -> None:
     traps = Traps(3)
-    traps.notice(0, StreamEnded(0, 7))
-    traps.notice(1, StreamEnded(8, 6))
-    assert said(traps) == []
-    traps.notice(2, StreamEnded(8, 5))
-    (text,) = said(traps)
-    assert "drop_last dropped 18 of 34 samples: each of the 3 workers" in text
+    for different in (FEW, PLENTY):
+        for seat in (0, 1):
+            traps.notice(seat, Opening(different, different, asked=seat == 0))
+    traps.notice(2, Opening(FEW, FEW))
+    assert traps.in_passing == []
+    traps.notice(2, Opening(PLENTY, PLENTY))
+    assert len(traps.in_passing) == 1
 
 
-def test_a_usual_rest_is_not_worth_a_word() -> None:
+@pytest.mark.parametrize(
+    ("given", "different", "asked", "told"),
+    [
+        (8, AT_THE_END, False, True),
+        (8, AT_THE_END - 1, False, False),
+        (8, FEW, True, True),
+        (8, FEW - 1, True, False),
+        (1000, 10, False, False),  # labels: as many of each in every part
+    ],
+)
+def test_streams_that_gave_the_same_samples_in_another_order(
+    given: int, different: int, asked: bool, told: bool
+) -> None:
     traps = Traps(2)
-    traps.notice(0, StreamEnded(80, 7))
-    traps.notice(1, StreamEnded(0, 7))
+    for seat in (0, 1):
+        traps.notice(seat, StreamEnded(given, 0, "", 77, different, asked))
+    assert len(traps.in_passing) == told and traps.due == []
+
+
+def test_where_somebody_asked_all_streams_must_have_given_the_same() -> None:
+    traps = Traps(3)
+    for seat, tally in enumerate((77, 77, 78)):
+        traps.notice(seat, StreamEnded(20, 0, "", tally, 20, asked=True))
+    assert traps.in_passing == []
+
+
+def test_a_batch_more_than_one_process_drops_is_told_when_all_streams_have_ended() -> None:
+    traps = Traps(3)
+    traps.notice(0, StreamEnded(4, 1, batch=4))
+    traps.notice(1, StreamEnded(8, 1, batch=4))
     assert said(traps) == []
+    traps.notice(2, StreamEnded(0, 3, batch=4))
+    (text,) = said(traps)
+    assert "drop_last dropped 5 of 17 samples: each of the 3 workers" in text
+    assert "One process would have dropped 1." in text
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "told"),
+    [
+        ((32, 3), (32, 4), False),  # one process would have dropped 7, too
+        ((400, 4), (400, 4), False),  # a batch of 8, but 1 % of what was given
+        ((392, 4), (392, 5), True),
+    ],
+)
+def test_a_usual_rest_is_not_worth_a_word(
+    one: tuple[int, int], two: tuple[int, int], told: bool
+) -> None:
+    traps = Traps(2)
+    traps.notice(0, StreamEnded(*one, batch=8))
+    traps.notice(1, StreamEnded(*two, batch=8))
+    assert len(said(traps)) == told
 
 
 def test_a_stream_that_ended_with_its_error() -> None:
@@ -61,12 +120,21 @@ def test_attributes_are_named_and_counted() -> None:
     traps = Traps(1)
     traps.notice(0, Changed(("dataset.count (0, now 5)",)))
     traps.changed_here(())
-    traps.changed_here(("dataset.a", "dataset.b", "dataset.c", "dataset.d"))
+    traps.changed_here(tuple(Change(f"dataset.{name}") for name in "abcd"))
     there, here = said(traps)
     assert there.startswith("antifreeze: dataset.count (0, now 5) has changed in a worker")
     assert here.startswith(
         "antifreeze: dataset.a, dataset.b, dataset.c and 1 more have changed in this process"
     )
+
+
+def test_a_shared_tensor_is_advised_where_a_number_has_changed() -> None:
+    for is_number in (True, False):
+        traps = Traps(1)
+        traps.changed_here((Change("dataset.names"), Change("dataset.x", is_number)))
+        (text,) = said(traps)
+        assert "persistent_workers=False" in text
+        assert ("share_memory_" in text) == is_number
 
 
 def test_what_was_said_of_a_loader_is_not_said_again_by_its_next_loop() -> None:

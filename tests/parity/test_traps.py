@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.utils.data as torch_data
 from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data.datapipes.iter import IterableWrapper
 
 from antifreeze import DataLoader
 
@@ -32,6 +35,25 @@ class Parted(Whole):
         info = get_worker_info()
         assert info is not None
         return itertools.islice(range(self.length), info.id, None, info.num_workers)
+
+
+class PartedLate(Whole):
+    """Parted, but all parts begin alike."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from [0] * 8
+        info = get_worker_info()
+        assert info is not None
+        yield from range(info.id, self.length, info.num_workers)
+
+
+class AsksInVain(Whole):
+    """Knows which worker it is, and yields everything."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        assert info is not None and info.id < info.num_workers
+        return iter(range(self.length))
 
 
 class Zeros(Whole):
@@ -85,7 +107,7 @@ def test_workers_that_all_yield_everything(
     loader = DataLoader(Whole(), persistent_workers=persistent, **arguments)
     got = quietly(loader, epochs=2)
     (text,) = logged(caplog)
-    assert "the 2 workers begin with the same batch" in text
+    assert "the 2 workers begin with the same samples" in text
     assert "every sample comes 2 times an epoch" in text
     assert "get_worker_info" in text
     if batch_size is not None:
@@ -97,28 +119,67 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
 
 
-def test_large_batches_are_compared_to_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    class Black(IterableDataset[torch.Tensor]):
-        """The first worker's and the second's differ in their last pixel only."""
+class Pictures(IterableDataset[torch.Tensor]):
+    """The first worker's and the second's differ in places."""
 
-        def __init__(self) -> None:
-            self.last = 0
+    def __init__(self) -> None:
+        self.first = 0
 
-        def __iter__(self) -> Iterator[torch.Tensor]:
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for number in range(self.first, self.first + 20):
             picture = torch.zeros(3, 200, 200)
-            picture[-1, -1, -1] = self.last
+            picture[:, 100:, 100:] = number
             yield picture
 
-    def part(worker: int) -> None:
-        get_worker_info().dataset.last = worker  # type: ignore[union-attr]
 
-    quietly(DataLoader(Black(), 1, num_workers=2, worker_init_fn=part))
+class Thing:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Things(Whole):
+    """Of a kind that nobody knows."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(Thing, range(self.length))
+
+
+def part(worker: int) -> None:
+    get_worker_info().dataset.first = 20 * worker  # type: ignore[union-attr]
+
+
+def test_pictures_and_objects_are_compared(caplog: pytest.LogCaptureFixture) -> None:
+    quietly(DataLoader(Pictures(), 1, num_workers=2, worker_init_fn=part))
     assert logged(caplog) == []
-    quietly(DataLoader(Black(), 1, num_workers=2))
+    quietly(DataLoader(Pictures(), 1, num_workers=2))
     assert len(logged(caplog)) == 1
+    quietly(DataLoader(Things(), 2, num_workers=2, collate_fn=list))
+    assert len(logged(caplog)) == 2
 
 
-@pytest.mark.parametrize("dataset", [Parted(), Zeros(), Noise()], ids=["parted", "zeros", "noise"])
+@pytest.mark.parametrize("length", [8, 100])
+def test_workers_that_ask_who_they_are_and_yield_everything(
+    length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    quietly(DataLoader(AsksInVain(length), 4, num_workers=2))
+    (text,) = logged(caplog)
+    same = "give the same samples" if length == 8 else "begin with the same samples"
+    assert f"the 2 workers {same}" in text
+
+
+def test_a_datapipe_shuffles_alike_and_is_parted_by_its_filter(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pipe = IterableWrapper(range(20)).shuffle()
+    got = quietly(DataLoader(pipe.sharding_filter(), 4, num_workers=2), epochs=2)
+    assert sorted(itertools.chain.from_iterable(values(got))) == list(range(20))
+    assert logged(caplog) == []
+    quietly(DataLoader(pipe, 4, num_workers=2))
+    (text,) = logged(caplog)
+    assert "the 2 workers give the same samples" in text and ".sharding_filter()" in text
+
+
+@pytest.mark.parametrize("dataset", [Parted(), PartedLate(), Zeros(), Noise()])
 def test_streams_that_are_parted_or_need_not_be(
     dataset: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,7 +193,9 @@ def test_drop_last_that_drops_most_of_an_iterable() -> None:
     got, text = warned(DataLoader(Parted(14), **arguments), "drop_last")
     assert got == list(torch_data.DataLoader(Parted(14), **arguments)) == []
     assert "drop_last dropped 14 of 14 samples: each of the 2 workers" in text
-    quietly(DataLoader(Parted(30), **arguments))
+    _, text = warned(DataLoader(Parted(30), **arguments), "drop_last")
+    assert "dropped 14 of 30 samples" in text and "One process would have dropped 6." in text
+    quietly(DataLoader(Parted(34), **arguments))
 
 
 class Settled:
@@ -168,6 +231,69 @@ def test_attributes_changed_in_the_main_process_with_persistent_workers() -> Non
     got, text = warned(loader, "persistent workers do not see it")
     assert values(got) == [[0, 1, 2, 3], [4, 5, 6, 7]]  # as torch's
     assert "dataset.epoch (0, now 1), dataset.transform have changed in this process" in text
+    loader._iterator = None
+
+
+class Filled:
+    """Holds arrays and tensors, some of them where all processes see them."""
+
+    def __init__(self) -> None:
+        self.weights = np.zeros(50_000)
+        self.large = torch.zeros(2, 300_000)
+        self.part = np.zeros((4, 4))[:, 1]
+        self.deep = {"mask": torch.zeros(8, dtype=torch.bool)}
+        self.half = torch.zeros(1_000, dtype=torch.bfloat16)
+        self.mapped = np.frombuffer(mmap.mmap(-1, 64))
+        self.shared = torch.zeros(4).share_memory_()
+        self.of_numpy = torch.from_numpy(self.mapped)
+        self._scratch, self.cache = np.zeros(4), np.zeros(4)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+CHANGES: dict[str, Callable[[Filled], None]] = {
+    "weights": lambda it: it.weights.__setitem__(2, 7),
+    "large": lambda it: it.large[1, 12_345:].fill_(1),
+    "part": lambda it: it.part.__setitem__(0, 1),
+    "deep['mask']": lambda it: it.deep["mask"].logical_not_(),  # type: ignore[func-returns-value]
+}
+
+
+@pytest.mark.parametrize("which", CHANGES)
+def test_arrays_changed_in_place_with_persistent_workers(which: str) -> None:
+    dataset = Filled()
+    loader = DataLoader(dataset, num_workers=1, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    quietly(loader)
+    for same in (dataset.mapped, dataset.shared, dataset._scratch, dataset.cache):
+        same[1] += 1  # they see that, or it is nobody's business
+    quietly(loader)
+    CHANGES[which](dataset)
+    _, text = warned(loader, "persistent workers do not see it")
+    assert f"dataset.{which} has changed in this process" in text
+    assert "share_memory_()" in text
+    dataset.large.resize_(3)  # to look has left no mark
+    loader._iterator = None
+
+
+class Pads:
+    def __init__(self) -> None:
+        self.longest = 1
+
+    def __call__(self, samples: list[int]) -> int:
+        return self.longest
+
+
+def test_an_attribute_of_collate_fn_changed_with_persistent_workers() -> None:
+    pads = Pads()
+    loader: Any = DataLoader(range(2), num_workers=1, persistent_workers=True, collate_fn=pads)  # type: ignore[arg-type]
+    quietly(loader, epochs=2)
+    pads.longest = 2
+    _, text = warned(loader, "persistent workers do not see it")
+    assert "collate_fn.longest (1, now 2) has changed in this process" in text
     loader._iterator = None
 
 

@@ -136,6 +136,24 @@ def test_the_cache_around_a_method_is_found() -> None:
     assert (found.path, found.items, found.bytes) == ("Parts.load", 20, 0)
 
 
+class Sharing(Parts):
+    kept: list[Any] = []
+
+
+class Wraps:
+    def __init__(self) -> None:
+        self.dataset = Sharing()
+
+
+@pytest.mark.parametrize("kind", [Sharing, Wraps])
+def test_what_the_class_of_a_dataset_keeps_is_found(kind: Any) -> None:
+    Sharing.kept.extend(np.zeros(100_000) for _ in range(20))
+    told = suspects(("dataset", kind()))
+    Sharing.kept.clear()  # the main process has kept nothing
+    (found, *_) = grown(told, ("dataset", kind()))
+    assert (found.path, found.items) == ("Sharing.kept", 20)
+
+
 @pytest.mark.parametrize("value", ["much", True, 0, -1, float("inf")])
 def test_a_size_that_is_none_is_refused_with_its_name(value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="worker_memory") as caught:

@@ -2,8 +2,9 @@
 
 Workers and shell tell what they noticed; what of it is worth a word is decided here.
 
-1. Nothing is said on suspicion: two workers that begin with the same batch, and never asked who
-   they are, do load the same.
+1. Nothing is said on suspicion: two workers that begin with the same samples, several that differ
+   from each other, and never asked who they are, do load the same. Where somebody asked, all
+   workers must agree, and in more.
 2. Each trap is told once for a loader, however often it is walked into.
 """
 
@@ -15,10 +16,12 @@ from .messages import frozen
 
 
 @frozen
-class FirstBatch:
-    """A worker brings its first batch of a stream, and nobody in it has asked who it is."""
+class Opening:
+    """The samples that a worker's stream began with, up to a number of different ones."""
 
-    fingerprint: int
+    fingerprint: int  # of them all, in their order
+    different: int
+    asked: bool = False  # somebody in this worker knows which one it is
 
 
 @frozen
@@ -44,7 +47,10 @@ class StreamEnded:
     samples: int  # it gave
     dropped: int  # of its last batch, which was not full
     error: str = ""  # after which it ended at once
-    tally: int | None = None  # of all samples, in whatever order; if nobody asked who it is
+    tally: int | None = None  # of all samples, in whatever order
+    different: int = 0  # of the samples
+    asked: bool = False  # somebody in this worker knows which one it is
+    batch: int = 0  # samples it should have had at a time
 
 
 @frozen
@@ -52,6 +58,14 @@ class Changed:
     """Attributes of a worker's dataset are not what they were, in words."""
 
     attributes: tuple[str, ...]
+
+
+@frozen
+class Change:
+    """Something that the main process changed."""
+
+    words: str  # "dataset.epoch (0, now 1)"
+    is_number: bool = False  # or an array of them
 
 
 @frozen
@@ -87,9 +101,13 @@ class SampleFailed:
     position: int | None = None
 
 
-Observation = FirstBatch | Drew | StreamState | StreamEnded | Changed | Suspects | SampleFailed
+Observation = Opening | Drew | StreamState | StreamEnded | Changed | Suspects | SampleFailed
 
 SHOWN = 3  # attributes in one warning
+FEW = 8  # different samples: as many do not begin two parts of one dataset
+PLENTY = 64  # as many do not, even if somebody makes parts
+AT_THE_END = 4  # different samples, if they are all that two workers gave
+WORTH_A_WORD = 0.01  # of the samples given: as many were dropped
 
 
 class Traps:
@@ -105,25 +123,20 @@ class Traps:
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
-        self._firsts: dict[int, int] = {}
+        self._openings: dict[int, dict[int, Opening]] = {FEW: {}, PLENTY: {}}
         self._ended: dict[int, StreamEnded] = {}
         self._drew: dict[tuple[str, int], set[int]] = {}
 
     def notice(self, seat: int, seen: Observation) -> None:
         match seen:
-            case FirstBatch(fingerprint=fingerprint):
-                self._firsts.setdefault(seat, fingerprint)
-                same = [each for each in self._firsts.values() if each == fingerprint]
-                if len(same) > 1 and "twins" not in self._told:
-                    self._told.add("twins")
-                    self.in_passing.append(twins(self._seats))
+            case Opening():
+                self._compare_openings(seat, seen)
             case Drew(paths=paths):
                 for path, state in paths:
                     seats = self._drew.setdefault((path, state), set())
                     seats.add(seat)
-                    if len(seats) > 1 and "drew" not in self._told:
-                        self._told.add("drew")
-                        self.in_passing.append(same_draws(path, self._seats))
+                    if len(seats) > 1:
+                        self._pass("drew", same_draws(path, self._seats))
             case StreamEnded(error=error):
                 self._ended[seat] = seen
                 self._look_for_twins(seen)
@@ -135,31 +148,59 @@ class Traps:
             case SampleFailed() | Suspects() | StreamState():
                 pass  # no trap: kept elsewhere
 
-    def changed_here(self, attributes: tuple[str, ...]) -> None:
+    def changed_here(self, changes: tuple[Change, ...]) -> None:
         """Take note of what the main process changed after its workers had been made."""
-        if attributes:
-            self._tell("changed here", changed_in_main(attributes))
+        if changes:
+            self._tell("changed here", changed_in_main(changes))
+
+    def _compare_openings(self, seat: int, latest: Opening) -> None:
+        """See whether workers begin with the same samples."""
+        opened = self._openings[latest.different]
+        mine = opened.setdefault(seat, latest)  # its next life begins where it began
+        same = [each for each in opened.values() if each.fingerprint == mine.fingerprint]
+        if any(each.asked for each in same):
+            agree = len(same) == self._seats and latest.different >= PLENTY
+        else:
+            agree = len(same) > 1
+        if agree:
+            self._pass("twins", twins(self._seats))
 
     def _look_for_twins(self, latest: StreamEnded) -> None:
-        """See whether two workers gave the same samples, if in another order."""
-        if latest.tally is None or latest.samples < 2:
+        """See whether workers gave the same samples, if in another order.
+
+        Where most are the same, as labels are, any two parts of a dataset may agree.
+        """
+        if latest.tally is None or 2 * latest.different < latest.samples:
             return
         given = (latest.samples, latest.tally)
         same = [each for each in self._ended.values() if (each.samples, each.tally) == given]
-        if len(same) > 1:
-            self._tell("twins", twins(self._seats, begin="give the same samples"))
+        if any(each.asked for each in same):
+            agree = len(same) == self._seats and latest.different >= FEW
+        else:
+            agree = len(same) > 1 and latest.different >= AT_THE_END
+        if agree:
+            self._pass("twins", twins(self._seats, begin="give the same samples"))
 
     def _look_at_dropped(self) -> None:
         if len(self._ended) < self._seats or self._seats == 1:
             return  # or it is what drop_last means
         given = sum(each.samples for each in self._ended.values())
         dropped = sum(each.dropped for each in self._ended.values())
-        if dropped > given:
-            self._tell("dropped", mostly_dropped(dropped, given, self._seats))
+        batch = max(each.batch for each in self._ended.values())
+        if not dropped or not batch:
+            return
+        usual = (given + dropped) % batch  # by one process
+        if dropped - usual >= batch and dropped > WORTH_A_WORD * given:
+            self._tell("dropped", much_dropped(dropped, usual, given, self._seats))
 
     def two_loops(self) -> None:
         """Take note that a loop begins while another has the loader's persistent workers."""
         self._tell("two loops", two_loops())
+
+    def _pass(self, trap: str, text: str) -> None:
+        if trap not in self._told:
+            self._told.add(trap)
+            self.in_passing.append(text)
 
     def _tell(self, trap: str, text: str) -> None:
         if trap not in self._told:
@@ -170,12 +211,13 @@ class Traps:
 # ---- in words ------------------------------------------------------------------------------------
 
 
-def twins(seats: int, begin: str = "begin with the same batch") -> str:
+def twins(seats: int, begin: str = "begin with the same samples") -> str:
     return (
         f"the {seats} workers {begin}: each of them iterates over the whole"
         f" IterableDataset, so that every sample comes {seats} times an epoch. Have its __iter__"
         " ask torch.utils.data.get_worker_info() and give each worker a part:"
-        " `itertools.islice(samples, info.id, None, info.num_workers)`; or num_workers=1."
+        " `itertools.islice(samples, info.id, None, info.num_workers)`; or give a DataPipe a"
+        " `.sharding_filter()`; or num_workers=1."
     )
 
 
@@ -188,11 +230,12 @@ def same_draws(path: str, seats: int) -> str:
     )
 
 
-def mostly_dropped(dropped: int, given: int, seats: int) -> str:
+def much_dropped(dropped: int, usual: int, given: int, seats: int) -> str:
     return (
         f"drop_last dropped {dropped} of {dropped + given} samples: each of the {seats} workers"
-        " drops the rest of its own part of an IterableDataset, which did not fill a batch. Use"
-        " fewer workers, smaller batches, or drop_last=False."
+        " drops the rest of its own part of an IterableDataset, which did not fill a batch. One"
+        f" process would have dropped {usual}. Use fewer workers, smaller batches, or"
+        " drop_last=False."
     )
 
 
@@ -204,20 +247,25 @@ def cut_short(seat: int, error: str) -> str:
     )
 
 
-def changed_in_main(attributes: tuple[str, ...]) -> str:
+def changed_in_main(changes: tuple[Change, ...]) -> str:
+    shared = "."
+    if any(each.is_number for each in changes):
+        shared = (
+            "; or keep numbers in a tensor that all processes see, and change what is in it:"
+            " `self.value = torch.tensor(0).share_memory_()`."
+        )
     return (
-        f"{_listed(attributes)} in this process, and persistent workers do not see it: they have"
-        " the dataset as it was when they started. Use persistent_workers=False, which makes"
-        " workers anew for each epoch; or keep the value where all processes see it:"
-        " `self.value = torch.tensor(0).share_memory_()`."
+        f"{_listed(tuple(each.words for each in changes))} in this process, and persistent workers"
+        " do not see it: they have dataset and collate_fn as they were when they started. Use"
+        f" persistent_workers=False, which makes workers anew for each epoch{shared}"
     )
 
 
 def changed_in_workers(attributes: tuple[str, ...]) -> str:
     return (
         f"{_listed(attributes)} in a worker: each worker has a dataset of its own, and the one in"
-        " the main process stays as it was. Return such values with the sample; or keep them"
-        " where all processes see them: `self.value = torch.tensor(0).share_memory_()`."
+        " the main process stays as it was. Return such values with the sample; or keep"
+        " numbers where all processes see them: `self.value = torch.tensor(0).share_memory_()`."
     )
 
 

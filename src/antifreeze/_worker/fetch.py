@@ -16,7 +16,7 @@ from torch.utils.data import default_collate
 
 from .._clock import monotonic
 from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
-from .._core.traps import SampleFailed, StreamEnded
+from .._core.traps import Opening, SampleFailed, StreamEnded
 from .._transport.status import Steps
 from .._transport.words import shown
 from ..policies import SUBSTITUTES
@@ -71,7 +71,10 @@ class Fetcher:
         self._over = False
         self._error = ""  # of the stream, the last time it was asked
         self._given = self._dropped = 0  # samples of the stream
-        self._tally = Tally() if job.streams and job.num_workers > 1 else None
+        self._wanted = 0  # of them at a time
+        self._tally: Tally | None = None
+        if job.streams and job.num_workers > 1:
+            self._tally = Tally(parted=job.init_fn is not None)
         self._asked = 0  # samples of the stream
         self._to_skip = 0  # batches that another life has given
         self._stream_failed: list[SampleFailed] = []
@@ -240,14 +243,21 @@ class Fetcher:
     @property
     def ending(self) -> StreamEnded:
         """Say how the stream ended."""
-        tally = None if self._tally is None else self._tally.sum
         goes_on = self._job.policy.action == "skip" and not isinstance(self._stream, GeneratorType)
         error = "" if goes_on else self._error  # an iterator that raised last was over by itself
-        return StreamEnded(self._given, self._dropped, error, tally)
+        batch = self._wanted if self._job.drop_last else 0
+        if self._tally is None:
+            return StreamEnded(self._given, self._dropped, error, batch=batch)
+        tally = self._tally.sum, self._tally.different, self._tally.asked
+        return StreamEnded(self._given, self._dropped, error, *tally, batch=batch)
+
+    def openings(self) -> list[Opening]:
+        """Give, once, what the stream began with, when there is enough of it."""
+        return [] if self._tally is None else self._tally.openings()
 
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None
-        wanted = len(indices) if self._job.auto_collation else 1
+        self._wanted = wanted = len(indices) if self._job.auto_collation else 1
         self._stream_failed.clear()
         while self._to_skip > 0:
             self._to_skip -= 1

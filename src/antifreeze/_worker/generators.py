@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
-from .insides import things_in
+from .insides import in_function, is_users, things_in
 
 LOW_32 = 0xFFFFFFFF
 LOW_64 = 0xFFFFFFFFFFFFFFFF
@@ -139,13 +139,13 @@ def global_generators() -> list[tuple[str, Generator]]:
 
 
 def own_generators(roots: tuple[Any, ...]) -> list[tuple[str, Generator]]:
-    """Give those in these objects' attributes, to a small depth, by their path."""
+    """Give those in these objects' attributes and classes, to a small depth, by their path."""
     numpy = numpy_if_there()
     shared = {id(random._inst), id(torch.default_generator)}
     if numpy is not None:
         shared.add(id(numpy.random.mtrand._rand))
     found: list[tuple[str, Generator]] = []
-    for path, thing in [*things_in(roots), *_in_modules(roots)]:
+    for path, thing in [*things_in(roots, classes=True), *_in_modules(roots)]:
         if id(thing) in shared:
             continue
         shared.add(id(thing))
@@ -160,23 +160,25 @@ def own_generators(roots: tuple[Any, ...]) -> list[tuple[str, Generator]]:
 
 def _in_modules(roots: tuple[Any, ...]) -> list[tuple[str, Any]]:
     """Give the generators among the globals of the modules that the roots, and what they hold, are
-    from; not of torch and numpy, whose own ones are known."""
+    from, and in their functions; not of libraries that are known."""
     names: dict[str, None] = {}
-    for thing in (*roots, *(inner for _, inner in things_in(roots))):
+    for thing in (*roots, *(inner for _, inner in things_in(roots, classes=True))):
         kind = thing if type(thing) is FunctionType else type(thing)
         for each in getattr(kind, "__mro__", (kind,)):
             names[str(getattr(each, "__module__", ""))] = None
     found = []
     for name in names:
-        if name.partition(".")[0] in _KNOWN or name not in sys.modules:
+        if not is_users(name) or name not in sys.modules:
             continue
         for attribute, value in list(vars(sys.modules[name]).items()):
             if type(value).__name__ in _KINDS:
                 found.append((f"{name}.{attribute}", value))
+            elif type(value) is FunctionType and value.__module__ == name:
+                held = in_function(f"{name}.{attribute}", value)
+                found += [(path, it) for path, it in held if type(it).__name__ in _KINDS]
     return found
 
 
-_KNOWN = frozenset({"antifreeze", "builtins", "numpy", "random", "torch"})
 _KINDS = frozenset({"Random", "Generator", "RandomState"})
 
 

@@ -8,9 +8,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import sys
 from collections import deque
 from collections.abc import Iterator
-from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinMethodType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import torch
@@ -23,28 +31,40 @@ DEPTH = 8
 LOOKED_AT = 1_000  # objects, at most
 LOOKED_AT_IN_ONE = 32  # of the entries of one list or dict: a dataset may hold a list of millions
 _ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
+_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
+# Whose classes hold nothing of the user's; beside the standard library.
+_LIBRARIES = frozenset({"antifreeze", "numpy", "torch"})
 
 
-def things_in(roots: tuple[Any, ...], *, atoms: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield what is in attributes, lists, tuples and dicts, breadth first, each once; `atoms`:
-    numbers and words, too, wherever they are."""
+def things_in(
+    roots: tuple[Any, ...], *, name: str = "", atoms: bool = False, classes: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Yield what is in attributes, lists, tuples, sets and dicts, breadth first, each once.
+
+    `name`: what to call a root, if not by its type. `atoms`: numbers and words, too, wherever they
+    are. `classes`: what the user's own classes of these things hold, too, as `Class.attribute`.
+    """
     seen = {id(root) for root in roots}
-    level = [(type(root).__name__, root) for root in roots]
+    known: set[int] = set()  # classes
+    level = [(name or type(root).__name__, root) for root in roots]
     for _ in range(DEPTH):
         following = []
         for path, thing in level:
-            for name, inner in _inside(path, thing):
+            found = _inside(path, thing)
+            if classes:
+                found = itertools.chain(found, _in_classes(type(thing), known))
+            for where, inner in found:
                 if issubclass(type(inner), _ATOMS):
                     if atoms and inner is not None:
-                        yield name, inner
+                        yield where, inner
                     continue
                 if id(inner) in seen:
                     continue
                 if len(seen) > LOOKED_AT:
                     return
                 seen.add(id(inner))
-                yield name, inner
-                following.append((name, inner))
+                yield where, inner
+                following.append((where, inner))
         level = following
 
 
@@ -64,18 +84,56 @@ def _inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
             entries = list(itertools.islice(base.__iter__(thing), LOOKED_AT_IN_ONE))
             for place, inner in enumerate(entries):
                 yield f"{path}[{place}]", inner
-    if kind is MethodType:
+    if issubclass(kind, set | frozenset):
+        some = (set if issubclass(kind, set) else frozenset).__iter__(thing)
+        entries = list(itertools.islice(some, LOOKED_AT_IN_ONE))
+        for place, inner in enumerate(entries):
+            if not issubclass(type(inner), _ATOMS):  # numbers and words have no place in it
+                yield f"{path}[{place}]", inner
+    if kind in (MethodType, BuiltinMethodType):  # `random.Random(0).random`
         yield f"{path}.__self__", thing.__self__
     elif kind is functools.partial:
         yield f"{path}.func", thing.func
         yield f"{path}.args", thing.args
         yield f"{path}.keywords", thing.keywords
     elif kind is FunctionType:
-        for place, cell in enumerate(thing.__closure__ or ()):
-            with contextlib.suppress(ValueError):  # empty
-                yield f"{path}.__closure__[{place}]", cell.cell_contents
+        yield from in_function(path, thing)
     else:
         yield from _attributes(path, thing, kind)
+
+
+def in_function(path: str, function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function holds: around it, and as default arguments."""
+    for place, cell in enumerate(function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # empty
+            yield f"{path}.__closure__[{place}]", cell.cell_contents
+    for place, inner in enumerate(function.__defaults__ or ()):
+        yield f"{path}.__defaults__[{place}]", inner
+    for name, inner in (function.__kwdefaults__ or {}).items():
+        yield f"{path}.__kwdefaults__[{name!r}]", inner
+
+
+def _in_classes(kind: Any, known: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield what a class and its bases hold, and what their methods do."""
+    for each in kind.__mro__:
+        if id(each) in known or not is_users(vars(each).get("__module__", "")):
+            continue
+        known.add(id(each))
+        for name, value in list(vars(each).items()):
+            if type(value) in (staticmethod, classmethod):
+                value = value.__func__
+            elif type(value) is property:
+                value = value.fget
+            if type(value) is FunctionType:
+                yield from in_function(f"{each.__name__}.{name}", value)
+            elif type(value) not in _DESCRIPTORS and name[:2] != "__":
+                yield f"{each.__name__}.{name}", value
+
+
+def is_users(module: Any) -> bool:
+    """Say whether a module, by its name, may hold what is the user's."""
+    top = str(module).partition(".")[0]
+    return top not in _LIBRARIES and top not in sys.stdlib_module_names
 
 
 def _attributes(path: str, thing: Any, kind: Any) -> Iterator[tuple[str, Any]]:

@@ -29,7 +29,7 @@ from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .files import Held
 from .generators import own_generators
-from .observing import Attributes, States, drawn_since, first_batch, states_of
+from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .randomness import Randomness, salts_in
 from .resuming import Bookmark, is_stateful
@@ -126,7 +126,7 @@ class Desk:
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)
             if self._is_first:
-                self._drawn_from = states_of(own_generators(roots[:1]), type(roots[0]).__name__)
+                self._drawn_from = states_of(own_generators(roots[:1]), roots[0])
             doing = "calling iter() on the dataset"
             self._fetcher = Fetcher(
                 spec.job, self._randomness, self._arena, self._steps, brief.resume
@@ -213,8 +213,9 @@ class Desk:
         filled = self._arena.filled() if packed.slab_bytes else None
         if self._is_first:
             self._is_first = False
-            self._outbox.tell(first_batch(packed, None if filled is None else filled.view))
             self._outbox.tell(drawn_since(self._drawn_from))
+        for opening in fetcher.openings():
+            self._outbox.tell(opening)
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = self._timings(fetcher, begun_at, loaded_at)

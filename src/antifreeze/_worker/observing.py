@@ -7,17 +7,20 @@ import zlib
 from typing import Any
 
 import torch
+from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils.worker import WorkerInfo
 
-from .._core.traps import Changed, Drew, FirstBatch
-from .._transport.packing import Packed
+from .._core.traps import FEW, PLENTY, Change, Changed, Drew, Opening
+from .contents import Contents, is_array
 from .generators import Generator, as_bytes
 from .insides import things_in
 
-LOOKED_AT = 16 * 1024 * 1024  # bytes of a first batch; once a worker
 TALLIED = 20_000  # samples of a worker; where there are more, they are not compared
+TALLIED_IN_PARTS = 1_000  # the same, where somebody knows which worker it is: most make parts
+PICKLED = 2 * FEW  # samples of a kind of their own
 PRINTED = 256  # numbers of an array
 PARTS = 8  # of a tuple
+ARRAYS = 64  # whose contents are looked at
 _LAYERS = 4  # of datasets in datasets: `Subset` and the like
 _NUMBERS = (int, float)
 _WORDS = (str, bytes, bool)
@@ -34,24 +37,18 @@ class Info(WorkerInfo):
         return super().__getattribute__(name)
 
 
-def first_batch(packed: Packed, slab: memoryview | None) -> FirstBatch | None:
-    """Take a fingerprint of the first batch of a stream whose dataset does not ask who it is."""
-    if Info.asked:
-        return None
-    shape = pickle.dumps((packed.skeleton, packed.table, packed.offsets))
-    seen = zlib.crc32(memoryview(packed.inline)[:LOOKED_AT], zlib.crc32(shape))
-    if slab is not None:
-        seen = zlib.crc32(slab[: min(packed.slab_bytes, LOOKED_AT)], seen)
-    return FirstBatch(seen)
-
-
 States = list[tuple[str, Generator, bytes]]
 
 
-def states_of(generators: list[tuple[str, Generator]], kind: str) -> States:
-    """Take note of the generators of a dataset of some kind."""
+def states_of(generators: list[tuple[str, Generator]], dataset: Any) -> States:
+    """Take note of the generators of a dataset; not of those that torch seeds in every epoch."""
+    kind = type(dataset).__name__
+    owners = {kind: dataset, **dict(things_in((dataset,)))}
     states = []
     for path, each in generators:
+        owner = type(owners.get(path.rpartition(".")[0]))
+        if issubclass(owner, IterDataPipe | MapDataPipe) and hasattr(owner, "set_seed"):
+            continue  # alike in all workers, as it should be: they shuffle alike, and then part
         inside = path.startswith(f"{kind}.")
         name = f"dataset{path.removeprefix(kind)}" if inside else path
         states.append((name, each, as_bytes(each.save())))
@@ -65,28 +62,70 @@ def drawn_since(before: States) -> Drew | None:
 
 
 class Tally:
-    """An order-free sum of samples: the same for two workers that give the same ones."""
+    """Sums of samples, the same for two workers that give the same ones: one without an order, and
+    one of the first ones in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, parted: bool = False) -> None:
+        """`parted`: somebody was told which worker this is."""
+        self._parted = parted
         self._sum: int | None = 0
         self._count = 0
+        self._different: set[int] = set()
+        self._opening = 0
+        self._openings: list[Opening] = []
+
+    @property
+    def asked(self) -> bool:
+        return self._parted or Info.asked
 
     def add(self, samples: list[Any]) -> None:
         if self._sum is None:
             return
-        self._count += len(samples)
-        if Info.asked or self._count > TALLIED:
-            self._sum = None
-            return
         try:
             for sample in samples:
-                self._sum = self._sum + _print_of(sample, 2) & 0xFFFFFFFFFFFFFFFF
-        except Exception:  # of a kind of its own
-            self._sum = None
+                self._add(self._print(sample))
+        except Exception:  # of a kind that nobody can compare
+            self._stop()
+            return
+        told = self.asked and self.different >= PLENTY
+        if told or self._count > (TALLIED_IN_PARTS if self.asked else TALLIED):
+            self._stop()
+
+    def openings(self) -> list[Opening]:
+        """Give, once, what the stream began with."""
+        found, self._openings = self._openings, []
+        return found
 
     @property
     def sum(self) -> int | None:
         return self._sum
+
+    @property
+    def different(self) -> int:
+        return len(self._different)
+
+    def _add(self, number: int) -> None:
+        assert self._sum is not None
+        self._count += 1
+        self._sum = self._sum + number & 0xFFFFFFFFFFFFFFFF
+        before = self.different
+        if before < PLENTY:
+            self._opening = hash((self._opening, number))
+        self._different.add(number)
+        if self.different > before and self.different in (FEW, PLENTY):
+            self._openings.append(Opening(self._opening, self.different, self.asked))
+
+    def _print(self, sample: Any) -> int:
+        try:
+            return _print_of(sample, 2)
+        except Exception:
+            if self._count >= PICKLED:
+                raise
+            return zlib.crc32(pickle.dumps(sample))
+
+    def _stop(self) -> None:
+        self._sum = None
+        self._different.clear()
 
 
 def _print_of(sample: Any, depth: int) -> int:
@@ -95,7 +134,9 @@ def _print_of(sample: Any, depth: int) -> int:
     if kind in (*_NUMBERS, *_WORDS):
         return hash((kind.__name__, sample)) * 0x9E3779B97F4A7C15 >> 3
     if issubclass(kind, torch.Tensor):
-        sample = sample.detach().cpu().numpy()
+        flat = sample.detach().reshape(-1)
+        # A copy: `numpy()` leaves a mark on the memory it shows, which is the user's.
+        sample = flat[:: max(1, len(flat) // PRINTED)].clone().cpu().numpy()
     if hasattr(sample, "tobytes"):
         flat = sample.ravel()
         some = flat[:: max(1, len(flat) // PRINTED)]  # black borders are alike
@@ -111,10 +152,26 @@ def _print_of(sample: Any, depth: int) -> int:
 class Attributes:
     """Attributes of a dataset, and of the one it wraps, as they were at one moment."""
 
-    def __init__(self, dataset: Any, *, deep: bool = False) -> None:
-        """`deep`: what its attributes hold, too. (Things that are used change inside.)"""
-        self._look = _all_inside if deep else _attributes
-        self._were = dict(self._look(dataset))
+    def __init__(
+        self, thing: Any, *, name: str = "dataset", deep: bool = False, contents: bool = False
+    ) -> None:
+        """`deep`: what its attributes hold, too. (Things that are used change inside.) `contents`:
+        what is in arrays and tensors, too."""
+        self._name, self._deep, self._contents = name, deep, contents
+        self._were = dict(self._look(thing))
+
+    def _look(self, thing: Any) -> list[tuple[str, Any]]:
+        found = _attributes(thing, self._name)
+        if self._deep:
+            found += _all_inside(thing, self._name, {path for path, _ in found})
+        told, arrays = [], 0
+        for path, value in found:
+            if self._contents and _is_watched(path, value):
+                arrays += 1
+                told.append((path, Contents(value, closely=arrays <= ARRAYS)))
+            else:
+                told.append((path, _told(value)))
+        return told
 
     def grown(self, dataset: Any) -> Changed | None:
         """Tell counters that count and lists that grow: what people expect to find again."""
@@ -130,20 +187,21 @@ class Attributes:
                 told.append(f"{path} ({was} items, now {value})")
         return Changed(tuple(told)) if told else None
 
-    def changes(self, dataset: Any) -> tuple[str, ...]:
+    def changes(self, thing: Any) -> tuple[Change, ...]:
         """Tell everything that was replaced, where there was something before."""
         told = []
-        for path, value in self._look(dataset):
+        for path, value in self._look(thing):
             was = self._were.get(path)
             same = type(value) is type(was) and (value == was or value != value)  # NaN
             if was is None or same:
                 continue
             if type(value) is _Length:
-                told.append(f"{path} ({was} items, now {value})")
-            elif isinstance(value, _Identity):
-                told.append(path)
+                told.append(Change(f"{path} ({was} items, now {value})"))
+            elif isinstance(value, _Identity | Contents):
+                told.append(Change(path, is_number=isinstance(value, Contents)))
             else:
-                told.append(f"{path} ({_shown(was)}, now {_shown(value)})")
+                is_number = type(value) in (*_NUMBERS, bool)
+                told.append(Change(f"{path} ({_shown(was)}, now {_shown(value)})", is_number))
         return tuple(told)
 
 
@@ -155,34 +213,38 @@ class _Identity(int):
     """Stands for a thing that is what it is."""
 
 
-def _attributes(dataset: Any) -> list[tuple[str, Any]]:
+def _attributes(thing: Any, name: str) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    path, layer = "dataset", dataset
+    path, layer = name, thing
     for _ in range(_LAYERS):
         # Never by a method that a class may have made its own: to look must not load anything.
         try:
             own = object.__getattribute__(layer, "__dict__")
         except AttributeError:
             break
-        for name, value in list(own.items()):
-            if type(name) is str and value is not None:
-                found.append((f"{path}.{name}", _told(value)))
+        for attribute, value in list(own.items()):
+            if type(attribute) is str and value is not None:
+                found.append((f"{path}.{attribute}", value))
         path, layer = f"{path}.dataset", own.get("dataset")
-        if layer is None:
+        if layer is None or name != "dataset":
             break
     return found
 
 
-def _all_inside(dataset: Any) -> list[tuple[str, Any]]:
-    """Give the attributes, and what is in objects, dicts and lists that they hold."""
-    found = _attributes(dataset)
-    seen = {path for path, _ in found}
-    of_type = len(type(dataset).__name__)
-    for name, thing in things_in((dataset,), atoms=True):
-        path = f"dataset{name[of_type:]}"
-        if path not in seen and not _is_private(path) and type(thing) in (*_NUMBERS, *_WORDS):
-            found.append((path, thing))
-    return found
+def _all_inside(thing: Any, name: str, seen: set[str]) -> list[tuple[str, Any]]:
+    """Give the numbers, words and arrays in objects, dicts and lists that its attributes hold."""
+    return [
+        (path, inner)
+        for path, inner in things_in((thing,), name=name, atoms=True)
+        if path not in seen
+        and not _is_private(path)
+        and (type(inner) in (*_NUMBERS, *_WORDS) or _is_watched(path, inner))
+    ]
+
+
+def _is_watched(path: str, thing: Any) -> bool:
+    """Say whether to look into an array."""
+    return is_array(thing) and not _is_private(path) and "cache" not in path
 
 
 def _is_private(path: str) -> bool:

@@ -49,16 +49,12 @@ def grown(found: tuple[Suspect, ...], *roots: tuple[str, Any]) -> tuple[Suspect,
 
 
 def _named(roots: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
-    """Yield containers and caches: inside the roots, around their methods, in their modules."""
+    """Yield containers and caches: inside the roots and their classes, around their methods, in
+    their modules."""
     for name, root in roots:
-        for path, thing in things_in((root,)):
+        for path, thing in things_in((root,), name=name, classes=True):
             if issubclass(type(thing), _CONTAINERS) or type(thing) is _CACHE:
-                yield name + path.removeprefix(type(root).__name__), thing
-        kind = type(root)
-        for each in kind.__mro__:
-            for attribute, value in list(vars(each).items()):
-                if type(value) is _CACHE:
-                    yield f"{each.__name__}.{attribute}", value
+                yield path, thing
         module = sys.modules.get(str(getattr(root, "__module__", "")))
         if module is None or module is torch:
             continue
