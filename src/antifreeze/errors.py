@@ -15,6 +15,7 @@ from ._core.faults import Ending, Fault, FaultKind
 from ._core.stalls import Pulse, Stall
 from ._core.steps import CLEAN, COLLATE, HAND_OVER, INIT, PACK, index_at
 from ._core.tickets import Ticket
+from ._crashed_in import crashed_in
 from ._transport.available import Available, in_words
 from ._transport.words import shown
 
@@ -280,6 +281,8 @@ def _why(ending: Ending) -> str:
         case signal.SIGKILL:
             return "someone sent SIGKILL, or the kernel, because memory ran out (see dmesg)"
         case signal.SIGSEGV | signal.SIGBUS | signal.SIGFPE | signal.SIGILL | signal.SIGABRT:
+            if library := crashed_in(ending.stack):
+                return f"native code crashed: {library}"
             return "native code called by the dataset crashed"
         case _:
             return ""
