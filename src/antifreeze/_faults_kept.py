@@ -104,7 +104,7 @@ class FaultBook:
             what += f" Likely cause: {ending.words}."
         told = ending.told
         if fault.kind in GOES_ON and not (told or quiet):
-            logger.warning("antifreeze: %s %s", what, GOES_ON[fault.kind])
+            logger.warning("antifreeze: %s %s", what, self._goes_on(fault))
         ticket, index = fault.ticket, None
         if ticket is not None:
             index = index_at(fault.step, ticket.indices)
@@ -122,6 +122,17 @@ class FaultBook:
                 exception=what,
             )
         )
+
+    def _goes_on(self, fault: core.Fault) -> str:
+        """Say what becomes of the worker and of the batch."""
+        match fault.verdict:
+            case "raise":
+                return "The worker is replaced; the batch is given up, and raised in its turn."
+            case "spare" if self._policy.action == "skip":
+                return "The worker is replaced; the sample is left out (on_error)."
+            case "spare":
+                return "The worker is replaced, and the sample by another (on_error)."
+        return GOES_ON[fault.kind]
 
     def note_growth(self, growth: Growth, line: str) -> None:
         """Keep and say that a worker has grown too much; every time, while that is news."""

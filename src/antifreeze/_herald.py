@@ -13,7 +13,6 @@ from ._core.growth import Growth
 from ._core.supervisor import Supervisor
 from ._core.traps import Observation, SampleFailed, StreamState, Suspect, Suspects, Traps
 from ._faults_kept import FaultBook
-from ._transport.words import shown
 
 logger = logging.getLogger("antifreeze")
 
@@ -117,5 +116,5 @@ class Herald:
         if sent is None:
             return "a batch"
         seat, life, ticket = sent
-        batch = f"batch {ticket.position} (samples {shown(ticket.indices)})"
+        batch = f"batch {ticket.position} ({_stalls_told.samples(ticket.indices)})"
         return f"{batch}, loaded by worker {seat} ({self._backend.label(seat, life)})"
