@@ -7,14 +7,15 @@ import logging
 import os
 import traceback
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 from ._core import faults as core
 from ._core.growth import Growth
-from ._core.steps import index_at
+from ._core.steps import WHOLE, index_at
 from ._core.tickets import Ticket
 from ._core.traps import QUARANTINED, SampleFailed
-from ._transport.words import said
+from ._transport.words import said, shown
 from .errors import BudgetSpent, error_for, report
 from .policies import Fault, Policy
 
@@ -45,8 +46,14 @@ NAMED = 5  # indices in one line
 class FaultBook:
     """What went wrong with one loader. Used by one thread at a time."""
 
-    def __init__(self, policy: Policy, path: str | os.PathLike[str] | None = None) -> None:
-        self._policy, self._path = policy, path
+    def __init__(
+        self,
+        policy: Policy,
+        path: str | os.PathLike[str] | None = None,
+        underlying: Callable[[Any], str] = lambda index: "",
+    ) -> None:
+        """`underlying` gives the index that a sample has in the dataset under a Subset."""
+        self._policy, self._path, self._underlying = policy, path, underlying
         self.latest: deque[Fault] = deque(maxlen=KEPT)
         self.samples = 0  # delivered, of all epochs
         self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
@@ -102,6 +109,8 @@ class FaultBook:
         ending = fault.ending or core.Ending()
         if ending.signal is not None and ending.words:
             what += f" Likely cause: {ending.words}."
+        if behind := self.behind(fault.step, fault.ticket):
+            what += f" {behind}"
         told = ending.told
         if fault.kind in GOES_ON and not (told or quiet):
             logger.warning("antifreeze: %s %s", what, self._goes_on(fault))
@@ -122,6 +131,16 @@ class FaultBook:
                 exception=what,
             )
         )
+
+    def behind(self, step: int, ticket: Ticket | None) -> str:
+        """Say which sample of the dataset under a Subset is being loaded; nothing if there is no
+        Subset, or not one sample."""
+        indices: Any = None if ticket is None else ticket.indices
+        index = index_at(step, indices)
+        if step == WHOLE and not isinstance(indices, list | tuple):
+            index = indices
+        inner = "" if index is None else self._underlying(index)
+        return f"Sample {shown(index)} is {inner} in the dataset of the Subset." if inner else ""
 
     def _goes_on(self, fault: core.Fault) -> str:
         """Say what becomes of the worker and of the batch."""

@@ -14,9 +14,10 @@ from ._core.tickets import Ticket
 from ._transport.words import shown
 
 
-def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> None:
-    """Log who keeps the loop waiting; the whole stack for those who want to know more."""
-    logger.warning("%s", line(stall, ticket, label, limits))
+def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind: str = "") -> None:
+    """Log who keeps the loop waiting; the whole stack for those who want to know more. `behind`: a
+    sentence about the sample."""
+    logger.warning("%s%s", line(stall, ticket, label, limits), f" {behind}" if behind else "")
     if stall.activity.stack:
         logger.info("antifreeze: worker %s is at\n%s", stall.seat, lines(stall.activity.stack))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Subset, random_split
 
 from antifreeze import DataLoader
+from antifreeze.errors import WorkerCrashed, WorkerHung
 from antifreeze.policies import replacing
 
 BAD = 22
@@ -144,3 +147,46 @@ def drawn(dataset: Any, workers: int) -> list[Any]:
 def test_what_samples_draw_is_the_same_as_without_a_subset() -> None:
     whole: Any = Subset(Draws(), range(40))  # type: ignore[arg-type]
     assert drawn(Draws(), 2) == drawn(whole, 0) == drawn(whole, 1) == drawn(whole, 2)
+
+
+class Misbehaves(Rows):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def __getitem__(self, index: int) -> Any:
+        if index == BAD and self.way == "hang":
+            time.sleep(60)
+        if index == BAD:
+            os._exit(3)
+        return index
+
+
+SAID = "Sample 2 is 22 in the dataset of the Subset."
+
+
+def test_a_sample_that_ends_its_worker_is_named_by_both_its_indices(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loader = DataLoader(some(Misbehaves("exit")), batch_size=4, num_workers=1)
+    with pytest.raises(WorkerCrashed, match=r"was loading sample 2 \(batch 0") as caught:
+        list(loader)
+    assert f"antifreeze: {SAID}" in caught.value.__notes__
+    assert all(SAID in record.getMessage() for record in caplog.records)
+    assert SAID in loader.faults[0].exception  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("limit", ["timeout", "sample_timeout"])
+def test_a_sample_that_hangs_is_named_by_both_its_indices(limit: str) -> None:
+    limits: dict[str, Any] = {limit: 0.5}
+    loader = DataLoader(some(Misbehaves("hang")), batch_size=4, num_workers=1, **limits)
+    with pytest.raises(WorkerHung, match=r"sample 2 \(batch 0\)") as caught:
+        list(loader)
+    assert f"antifreeze: {SAID}" in caught.value.__notes__
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_without_batches_both_indices_are_named(workers: int) -> None:
+    with pytest.raises(ValueError, match="bad image") as caught:
+        list(DataLoader(some(Rows(BAD)), None, num_workers=workers))
+    assert "loading sample 2 (22 in the dataset of the Subset)" in caught.value.__notes__[0]

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from antifreeze._core.plan import Limits
 from antifreeze._core.stalls import Activity, Pulse, Stall
-from antifreeze._core.steps import COLLATE, HAND_OVER, PACK, WHOLE
+from antifreeze._core.steps import COLLATE, HAND_OVER, PACK, SAMPLE, WHOLE
 from antifreeze._core.tickets import Ticket
-from antifreeze._stalls_told import doing
+from antifreeze._faults_kept import FaultBook
+from antifreeze._stalls_told import doing, tell
+from antifreeze.policies import raising
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,21 @@ def test_work_on_a_whole_batch_names_its_samples(
 def test_a_call_for_all_of_a_batch_names_its_samples() -> None:
     assert said(WHOLE, [3, 4]) == "loading samples [3, 4] (batch 1)"
     assert said(WHOLE, "key") == "loading sample 'key' (batch 1)"
+
+
+def test_a_report_says_which_sample_of_the_dataset_under_a_subset_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    book = FaultBook(raising(), underlying=lambda index: str(20 + index))
+    ticket = Ticket(7, 0, 1, [1, 2])
+    stall = Stall(0, 1, 7, SAMPLE + 1, 5.0, 5.0, Pulse.STUCK, Activity())
+    tell(stall, ticket, "pid 5", Limits(), book.behind(stall.step, ticket))
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "sample 2 (batch 1) is stuck" in line
+    assert line.endswith(". Sample 2 is 22 in the dataset of the Subset.")
+    assert book.behind(COLLATE, ticket) == ""  # of no one sample
+    assert book.behind(WHOLE, ticket) == ""
+    assert book.behind(SAMPLE, None) == ""
 
 
 def said(step: int, indices: Any) -> str:

@@ -308,7 +308,7 @@ class Fetcher:
         if self._stream is not None:
             return "samples of the stream"
         if not self._job.auto_collation or not isinstance(indices, list | tuple):
-            return f"sample {shown(indices)}"
+            return f"sample {shown(indices)}{behind(self._job.dataset, indices)}"
         listed = indices
         more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
         return f"samples {', '.join(shown(index) for index in listed[:NAMED])}{more}"

@@ -38,7 +38,13 @@ def translated(indices: list[Any], layers: Layers) -> list[Any]:
 
 
 def behind(dataset: Any, index: Any) -> str:
-    """Say which sample of the dataset underneath an index of a Subset means; nothing if it is no
+    """Say, in brackets, which sample of the dataset underneath an index of a Subset means."""
+    inner = underlying(dataset, index)
+    return f" ({inner} in the dataset of the Subset)" if inner else ""
+
+
+def underlying(dataset: Any, index: Any) -> str:
+    """Give the index that a sample of a Subset has in the dataset underneath; nothing if it is no
     Subset, or if that cannot be told. Never raises."""
     with contextlib.suppress(Exception):  # the indices may be an object of the user's own making
         _, layers = _peeled(dataset)
@@ -46,7 +52,7 @@ def behind(dataset: Any, index: Any) -> str:
             (inner,) = translated([index], layers)
             with contextlib.suppress(TypeError):  # a tensor's item, say, is shown as its number
                 inner = operator.index(inner)
-            return f" ({shown(inner)} in the dataset of the Subset)"
+            return shown(inner)
     return ""
 
 
