@@ -459,8 +459,10 @@ class Driver:
         label = self._herald.label(answer)
         if answer.kind is FaultKind.TIMEOUT:
             timeout_s = self._supervisor.plan.timeout_s
-            raise timed_out(answer, label, timeout_s, *self._see(answer))
-        raise error_for(answer, label)
+            seen, ticket = self._see(answer)
+            error = timed_out(answer, label, timeout_s, seen, ticket)
+            raise self._herald.with_sample(error, seen or answer, ticket)
+        raise self._herald.with_sample(error_for(answer, label), answer, answer.ticket)
 
     def _see(self, fault: Fault) -> tuple[Stall | None, Ticket | None]:
         """Look at the worker of a fault, now. Gives the ticket, too, which it is busy with: one of

@@ -7,14 +7,15 @@ import logging
 import os
 import traceback
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 from ._core import faults as core
 from ._core.growth import Growth
-from ._core.steps import index_at
+from ._core.steps import WHOLE, index_at
 from ._core.tickets import Ticket
 from ._core.traps import QUARANTINED, SampleFailed
-from ._transport.words import said
+from ._transport.words import said, shown
 from .errors import BudgetSpent, error_for, report
 from .policies import Fault, Policy
 
@@ -45,8 +46,14 @@ NAMED = 5  # indices in one line
 class FaultBook:
     """What went wrong with one loader. Used by one thread at a time."""
 
-    def __init__(self, policy: Policy, path: str | os.PathLike[str] | None = None) -> None:
-        self._policy, self._path = policy, path
+    def __init__(
+        self,
+        policy: Policy,
+        path: str | os.PathLike[str] | None = None,
+        underlying: Callable[[Any], str] = lambda index: "",
+    ) -> None:
+        """`underlying` gives the index that a sample has in the dataset under a Subset."""
+        self._policy, self._path, self._underlying = policy, path, underlying
         self.latest: deque[Fault] = deque(maxlen=KEPT)
         self.samples = 0  # delivered, of all epochs
         self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
@@ -102,9 +109,11 @@ class FaultBook:
         ending = fault.ending or core.Ending()
         if ending.signal is not None and ending.words:
             what += f" Likely cause: {ending.words}."
+        if behind := self.behind(fault.step, fault.ticket):
+            what += f" {behind}"
         told = ending.told
         if fault.kind in GOES_ON and not (told or quiet):
-            logger.warning("antifreeze: %s %s", what, GOES_ON[fault.kind])
+            logger.warning("antifreeze: %s %s", what, self._goes_on(fault))
         ticket, index = fault.ticket, None
         if ticket is not None:
             index = index_at(fault.step, ticket.indices)
@@ -122,6 +131,27 @@ class FaultBook:
                 exception=what,
             )
         )
+
+    def behind(self, step: int, ticket: Ticket | None) -> str:
+        """Say which sample of the dataset under a Subset is being loaded; nothing if there is no
+        Subset, or not one sample."""
+        indices: Any = None if ticket is None else ticket.indices
+        index = index_at(step, indices)
+        if step == WHOLE and not isinstance(indices, list | tuple):
+            index = indices
+        inner = "" if index is None else self._underlying(index)
+        return f"Sample {shown(index)} is {inner} in the dataset of the Subset." if inner else ""
+
+    def _goes_on(self, fault: core.Fault) -> str:
+        """Say what becomes of the worker and of the batch."""
+        match fault.verdict:
+            case "raise":
+                return "The worker is replaced; the batch is given up, and raised in its turn."
+            case "spare" if self._policy.action == "skip":
+                return "The worker is replaced; the sample is left out (on_error)."
+            case "spare":
+                return "The worker is replaced, and the sample by another (on_error)."
+        return GOES_ON[fault.kind]
 
     def note_growth(self, growth: Growth, line: str) -> None:
         """Keep and say that a worker has grown too much; every time, while that is news."""

@@ -10,10 +10,12 @@ from ._backends.base import Backend
 from ._core import commands as do
 from ._core.faults import Fault
 from ._core.growth import Growth
+from ._core.stalls import Stall
 from ._core.supervisor import Supervisor
+from ._core.tickets import Ticket
 from ._core.traps import Observation, SampleFailed, StreamState, Suspect, Suspects, Traps
 from ._faults_kept import FaultBook
-from ._transport.words import shown
+from ._transport.exceptions import add_note
 
 logger = logging.getLogger("antifreeze")
 
@@ -57,7 +59,16 @@ class Herald:
     def tell_stall(self, command: do.ReportStall) -> None:
         stall = command.stall
         label = self._backend.label(stall.seat, stall.life)
-        _stalls_told.tell(stall, command.ticket, label, self._supervisor.plan.limits)
+        behind = self._book.behind(stall.step, command.ticket)
+        _stalls_told.tell(stall, command.ticket, label, self._supervisor.plan.limits, behind)
+
+    def with_sample(
+        self, error: Exception, seen: Fault | Stall, ticket: Ticket | None
+    ) -> Exception:
+        """Add to an error what else is known of the sample it is about."""
+        if behind := self._book.behind(seen.step, ticket):
+            add_note(error, f"antifreeze: {behind}")
+        return error
 
     def tell_late(self, command: do.ReportLate) -> None:
         """Say who keeps an epoch or the program from ending, and what is seen of it."""
@@ -117,5 +128,5 @@ class Herald:
         if sent is None:
             return "a batch"
         seat, life, ticket = sent
-        batch = f"batch {ticket.position} (samples {shown(ticket.indices)})"
+        batch = f"batch {ticket.position} ({_stalls_told.samples(ticket.indices)})"
         return f"{batch}, loaded by worker {seat} ({self._backend.label(seat, life)})"

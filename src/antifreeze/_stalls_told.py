@@ -14,9 +14,10 @@ from ._core.tickets import Ticket
 from ._transport.words import shown
 
 
-def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> None:
-    """Log who keeps the loop waiting; the whole stack for those who want to know more."""
-    logger.warning("%s", line(stall, ticket, label, limits))
+def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind: str = "") -> None:
+    """Log who keeps the loop waiting; the whole stack for those who want to know more. `behind`: a
+    sentence about the sample."""
+    logger.warning("%s%s", line(stall, ticket, label, limits), f" {behind}" if behind else "")
     if stall.activity.stack:
         logger.info("antifreeze: worker %s is at\n%s", stall.seat, lines(stall.activity.stack))
 
@@ -45,14 +46,12 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
         return "a batch of an epoch that was left"
     if step == steps.INDICES:
         return f"reading the indices of batch {ticket.position}"
-    if step == steps.COLLATE:
-        return f"collating samples {shown(indices)}{batch}"
-    if step == steps.PACK:
-        return f"packing batch {ticket.position}"
-    if step == steps.HAND_OVER:
-        return f"handing over batch {ticket.position}"
+    if (verb := WITH_BATCH.get(step)) is not None:
+        if _is_of_stream(indices):
+            return f"{verb} batch {ticket.position} of its stream"
+        return f"{verb} {samples(indices)}{batch}"
     if step == steps.WHOLE:
-        return f"loading {_samples(indices)}{batch}"
+        return f"loading {samples(indices)}{batch}"
     index: Any = steps.index_at(step, indices)
     if index is None:
         return f"the next sample of its stream{batch}"
@@ -61,15 +60,18 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
 
 def of_samples(ticket: Ticket) -> str:
     """Name the samples of a batch, where they have names."""
-    indices = ticket.indices
-    if indices is None or (isinstance(indices, list) and indices and indices[0] is None):
-        return " of its stream"
-    return f": samples {shown(indices)}"
+    return " of its stream" if _is_of_stream(ticket.indices) else f": {samples(ticket.indices)}"
 
 
-def _samples(indices: Any) -> str:
-    many = isinstance(indices, list | tuple)
-    return f"{'samples' if many else 'sample'} {shown(indices)}"
+def samples(indices: Any) -> str:
+    """Name the samples of a batch by their indices; or the one, where there are no batches."""
+    one = isinstance(indices, int | float | str | bytes) or not hasattr(indices, "__len__")
+    return f"{'sample' if one else 'samples'} {shown(indices)}"
+
+
+def _is_of_stream(indices: Any) -> bool:
+    some = isinstance(indices, list) and len(indices) > 0
+    return indices is None or (some and indices[0] is None)
 
 
 def state(stall: Stall) -> str:
@@ -87,6 +89,13 @@ def state(stall: Stall) -> str:
 
 
 logger = logging.getLogger("antifreeze")
+
+# What is done with a whole batch when its samples are there.
+WITH_BATCH = {
+    steps.COLLATE: "collating",
+    steps.PACK: "packing",
+    steps.HAND_OVER: "handing over",
+}
 
 
 @functools.cache

@@ -8,13 +8,16 @@ from __future__ import annotations
 import errno
 import signal
 import textwrap
+import traceback
+from pathlib import PurePath
 from typing import Any
 
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.stalls import Pulse, Stall
-from ._core.steps import CLEAN, COLLATE, HAND_OVER, INIT, PACK, index_at
+from ._core.steps import CLEAN, INIT, index_at
 from ._core.tickets import Ticket
+from ._crashed_in import crashed_in
 from ._transport.available import Available, in_words
 from ._transport.words import shown
 
@@ -59,7 +62,21 @@ class TransportFailed(AntifreezeError, RuntimeError):
     """A batch could not cross from the worker to the main process."""
 
     @classmethod
-    def cannot_pack(cls, path: str, kind: str, why: str) -> TransportFailed:
+    def cannot_pack(
+        cls, path: str, kind: str, why: str, own: BaseException | None = None
+    ) -> TransportFailed:
+        """`own`: what the object's own pickling raised, if it is not that it cannot be."""
+        if own is not None:
+            what = type(own).__name__
+            return cls(
+                report(
+                    f"the batch cannot be sent to the main process: {path} is a {kind}, whose own"
+                    f" pickling raised {what}",
+                    cause=f"{what}: {why}",
+                    remedy="look at that sample; have the dataset read all of it (an image's"
+                    " load(), say), so that it fails there if it must",
+                )
+            )
         return cls(
             report(
                 f"the batch cannot be sent to the main process: {path} is a {kind} ({why})",
@@ -142,10 +159,21 @@ class TransportFailed(AntifreezeError, RuntimeError):
             report(
                 f"{which}, could not be rebuilt in the main process:"
                 f" {type(error).__name__}: {error}",
-                cause="an object in the batch pickles in the worker and fails to unpickle here",
-                remedy="the chained exception above names the object's class",
+                cause="an object in the batch pickles in the worker and fails to unpickle here"
+                + _rebuilding(error),
+                remedy="plain data in its place, from your dataset or collate_fn",
             )
         )
+
+
+def _rebuilding(error: BaseException) -> str:
+    """Say which code of the user's or a library's was to rebuild an object, if any was."""
+    ours = str(PurePath(__file__).parent)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if not code.co_filename.startswith((ours, "<frozen")):
+            return f", in {code.co_qualname} ({PurePath(code.co_filename).name}:{line})"
+    return ""
 
 
 class LoaderClosed(AntifreezeError, RuntimeError):
@@ -280,12 +308,11 @@ def _why(ending: Ending) -> str:
         case signal.SIGKILL:
             return "someone sent SIGKILL, or the kernel, because memory ran out (see dmesg)"
         case signal.SIGSEGV | signal.SIGBUS | signal.SIGFPE | signal.SIGILL | signal.SIGABRT:
+            if library := crashed_in(ending.stack):
+                return f"native code crashed: {library}"
             return "native code called by the dataset crashed"
         case _:
             return ""
-
-
-_WITH_BATCH = {COLLATE: "collating", PACK: "packing", HAND_OVER: "handing over"}
 
 
 def _was_loading(fault: Fault) -> str:
@@ -297,17 +324,17 @@ def _was_loading(fault: Fault) -> str:
     if fault.ticket is None:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
+    batch = f"batch {fault.ticket.position}: {_stalls_told.samples(indices)}"
     if isinstance(indices, list | tuple) and indices and indices[0] is None:
         what = f"batch {fault.ticket.position} of the epoch, from its stream"
     elif indices is None:
         what = "the next sample of its stream"
     elif (index := index_at(fault.step, indices)) is not None:
-        batch = f"batch {fault.ticket.position}: samples {shown(indices)}"
         what = f"sample {shown(index)} ({batch})"
-    elif (doing := _WITH_BATCH.get(fault.step)) is not None:
-        return f"{worker} was {doing} batch {fault.ticket.position}: samples {shown(indices)}."
+    elif (doing := _stalls_told.WITH_BATCH.get(fault.step)) is not None:
+        return f"{worker} was {doing} {batch}."
     else:
-        what = f"batch {fault.ticket.position}: samples {shown(indices)}"
+        what = batch
     return f"{worker} was loading {what}."
 
 

@@ -135,9 +135,12 @@ class DataLoader(torch_data.DataLoader[T]):
         book: FaultBook | None = self.__dict__.get("_fault_book")
         if book is None:
             from ._faults_kept import FaultBook
+            from ._worker.subsets import underlying
 
             book = self.__dict__["_fault_book"] = FaultBook(
-                policy_of(self.on_error), self.fault_log
+                policy_of(self.on_error),
+                self.fault_log,
+                functools.partial(underlying, self.dataset),
             )
         return book
 

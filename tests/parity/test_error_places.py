@@ -1,5 +1,6 @@
 """Every place that can raise, and what the loop gets before and after it."""
 
+import bdb
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -163,6 +164,21 @@ def test_a_broken_generator_ends_its_own_stream_only(loader_class: LoaderClass) 
     pairs = [[0, 1], [100, 101], [2, 3], [102, 103], broken, [104, 105], [106, 107]]
     expected = [each if isinstance(each, Error) else Batch(describe(each)) for each in pairs]
     assert events == [*expected, End()]
+
+
+@pytest.mark.parametrize("place", ["sample", "init"])
+def test_a_debugger_in_a_worker_is_told_to_have_no_terminal(place: str, ours: LoaderClass) -> None:
+    dataset: Any = Throws(quit_debugger) if place == "sample" else MapRows(6)
+    init = None if place == "sample" else quit_debugger
+    error = error_of(ours(dataset, batch_size=2, num_workers=1, worker_init_fn=init))
+    assert type(error) is bdb.BdbQuit
+    assert "has no terminal" in notes(error)
+    assert "num_workers=0" in notes(error)
+
+
+def quit_debugger(*_: Any) -> Any:
+    """Do as pdb does where there is nothing to read from."""
+    raise bdb.BdbQuit
 
 
 # --- samplers ----------------------------------------------------------------------------------

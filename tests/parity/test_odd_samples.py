@@ -87,3 +87,62 @@ def test_a_collate_of_the_users_own_that_handles_none_goes_on_working() -> None:
         collate_fn=lambda samples: [each for each in samples if each is not None],
     )
     assert list(loader) == [[1] * 4, [1] * 3, [1] * 4]
+
+
+class Rows:
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index]
+
+
+def notes_of(rows: list[Any], collate_fn: Any = None) -> list[str]:
+    with pytest.raises(Exception) as caught:
+        list(DataLoader(Rows(rows), batch_size=len(rows), collate_fn=collate_fn))  # type: ignore[arg-type]
+    return [note for note in caught.value.__notes__ if "raised while" not in note]
+
+
+def longest(samples: list[Any]) -> Any:
+    return [max(boxes) for _, boxes in samples]
+
+
+def boxes(*lengths: int) -> list[Any]:
+    return [(T(4), [1.0] * length) for length in lengths]
+
+
+def test_where_lengths_vary_anyway_only_the_empty_one_is_named() -> None:
+    said = "antifreeze: sample 7 has 0 items at [1], the others are not empty"
+    assert notes_of(boxes(2, 3, 1, 2, 3, 1, 2, 0), longest) == [said]
+
+
+def test_where_lengths_vary_and_many_are_empty_nobody_is_accused() -> None:
+    assert notes_of(boxes(2, 3, 1, 0, 3, 0, 0, 0), longest) == []
+
+
+def test_a_collate_of_the_users_own_has_few_odd_samples_named() -> None:
+    said = "antifreeze: sample 2 has 0 items at [1], sample 5 has 3 items at [1]"
+    assert notes_of(boxes(2, 2, 0, 2, 2, 3, 2, 2), longest) == [
+        said.replace(" at [1],", ",") + ", the others have 2 items"
+    ]
+
+
+class Picture:
+    pass
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_the_default_collate_does_not_take_is_named_with_its_place(rows: int) -> None:
+    too = " (the others, too)" if rows > 1 else ""
+    (said,) = notes_of([{"y": 1, "pic": [Picture()]}] * rows)
+    kind = f"{Picture.__module__}.Picture"
+    place = "at ['pic'][0], which the default collate does not take"
+    assert said == f"antifreeze: sample 0 is a {kind} {place}{too}"
+
+
+def test_arrays_of_words_are_not_taken_by_the_default_collate() -> None:
+    (said,) = notes_of([{"words": np.array(["a", "b"])}])
+    assert "sample 0 has shape [2] at ['words'], which the default collate does not take" in said

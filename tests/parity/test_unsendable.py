@@ -156,6 +156,36 @@ def test_a_batch_that_cannot_be_rebuilt_is_an_error_and_the_epoch_goes_on(
     text = whole_text(seen[1])
     assert "this can not be rebuilt here" in text
     assert re.search(r"\b2\b.*\b3\b", text), text
+    assert re.search(
+        r"unpickle here, in rebuild_only_in_a_worker \(test_unsendable.py:\d+\)", text
+    ), text
+
+
+def test_an_object_whose_own_pickling_fails_is_named_with_what_it_raised(
+    ours: LoaderClass,
+) -> None:
+    loader = ours(MapRows(4), batch_size=2, num_workers=1, collate_fn=Poisoned(_truncated))
+    text = whole_text(events_of(loader)[1])
+    assert re.search(
+        r"""batch\[["']later["']\] is a Picture, whose own pickling raised OSError""", text
+    )
+    assert "likely cause  OSError: the picture is truncated\n" in text
+    assert "in __getstate__" in text  # where
+    assert "lambdas" not in text
+
+
+class Picture:
+    """A picture that is read when it is needed; it holds what pickle does not know."""
+
+    def __init__(self) -> None:
+        self.handle = threading.Lock()
+
+    def __getstate__(self) -> object:
+        raise OSError("the picture is truncated")
+
+
+def _truncated(_: int) -> Any:
+    return Picture()
 
 
 def test_a_recursion_too_deep_to_send_is_an_error(ours: LoaderClass) -> None:

@@ -179,7 +179,7 @@ _COLLATE = _in_worker(
 _PACK = _in_worker(
     "pack",
     "was packing batch 1: samples [3, 4, 5]",
-    "packing batch 1",
+    "packing samples [3, 4, 5] (batch 1)",
     _raised("pack", "TransportFailed", "what came of collating samples 3, 4, 5 (batch 1)"),
 )
 
@@ -190,17 +190,17 @@ def _seal() -> list[Cell]:
     raises = Cell(
         "seal", "raise", Sees.SAME, AT_ONCE_S, words=("exited unexpectedly with exit code 1", dies)
     )
-    cells = _in_worker("seal", dies, "handing over batch", raises)
+    cells = _in_worker("seal", dies, "handing over samples", raises)
     special = {
         "SIGSTOP": Cell(
-            "seal", "SIGSTOP", Sees.SAME, RESUMED_S, words=("handing over batch", "(SIGCONT)")
+            "seal", "SIGSTOP", Sees.SAME, RESUMED_S, words=("handing over samples", "(SIGCONT)")
         ),
         "hang with the GIL": Cell(
             "seal",
             "hang with the GIL",
             Sees.SAME,
             LOCKED_S,
-            words=("handing over batch", "was deadlocked at misdeeds.py:", ", in _hang_with_gil"),
+            words=("handing over samples", "was deadlocked at misdeeds.py:", ", in _hang_with_gil"),
             arguments=TIMED,  # not that it would end this: a worker then looks at itself more often
         ),
         "hang without it": Cell(
@@ -209,7 +209,7 @@ def _seal() -> list[Cell]:
             Sees.OVER,
             RESUMED_S,
             "WorkerHung",
-            ("timed out after 3 seconds", "handing over batch", "at misdeeds.py:"),
+            ("timed out after 3 seconds", "handing over samples", "at misdeeds.py:"),
             arguments={"timeout": 3.0},
             leaves_at_error=True,
         ),

@@ -456,5 +456,5 @@ def test_an_object_that_hangs_while_its_batch_is_packed_is_under_the_limit() -> 
         next(iterator)
     text = str(caught.value)
     place = f"test_hangs.py:{line_of('# packs here')}, in __reduce__"
-    assert f"packing batch 1 was stuck at {place}" in text
+    assert f"packing samples [1] (batch 1) was stuck at {place}" in text
     assert list(iterator) == [[2], [3]]

@@ -95,6 +95,37 @@ def test_a_sample_that_always_kills_is_raised_in_its_turn_and_named(how: str, sa
     assert rest == list(range(130, 400, 10))
 
 
+VERDICTS = {
+    "raise": "The worker is replaced; the batch is given up, and raised in its turn.",
+    "skip": "The worker is replaced; the sample is left out (on_error).",
+    "replace": "The worker is replaced, and the sample by another (on_error).",
+}
+
+
+@pytest.mark.parametrize("on_error", VERDICTS)
+def test_the_line_about_a_worker_says_what_becomes_of_the_batch(
+    on_error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = DataLoader(
+        DiesAt(2, "os._exit"), 4, sampler=range(4), num_workers=1, on_error=on_error
+    )
+    try:
+        list(loader)
+    except WorkerCrashed:
+        assert on_error == "raise"
+    lines = [each.getMessage() for each in caplog.records if "(pid " in each.getMessage()]
+    assert [line.partition("]). ")[2] for line in lines] == [
+        "The worker is replaced.",
+        VERDICTS[on_error],
+    ]
+
+
+def test_without_batches_one_sample_is_named() -> None:
+    with pytest.raises(WorkerCrashed, match=r"was loading batch 3: sample 3\.") as caught:
+        list(DataLoader(DiesAt(3, "os._exit"), None, num_workers=1))
+    assert "samples" not in str(caught.value)
+
+
 def _die(worker: int) -> None:
     os._exit(3)
 
@@ -156,6 +187,30 @@ def test_workers_killed_at_random_moments_from_outside() -> None:
         if place % 20 == 10:
             os.kill(iterator._workers[(place // 20) % 2].pid, signal.SIGKILL)
     assert got == list(range(400))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_workers_that_become_another_user_go_with_a_main_process_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    # To be another user makes the kernel forget whose end it is to follow.
+    code = """
+        class Naps(Numbers):
+            def __getitem__(self, index):
+                time.sleep(30 if index > 1 else 0)
+                return index
+        loader = DataLoader(Naps(), num_workers=2, worker_init_fn=lambda worker: os.setuid(65534))
+        iterator = iter(loader)
+        next(iterator)
+        next(iterator)
+        say(*[worker.pid for worker in iterator._workers])
+        next(iterator)
+    """
+    with program(tmp_path, code) as process:
+        pids = [int(pid) for pid in line(process).split()]
+        assert len(pids) == 2
+        process.kill()
+        assert all_gone(pids, within_s=5)
 
 
 def test_workers_go_with_a_main_process_that_is_killed(tmp_path: Path) -> None:

@@ -4,28 +4,47 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from .._clock import monotonic
 from .._core.faults import Ending
 from .._transport.available import CGROUPS, available, in_words
 
+# How long an end that the kernel has counted may wait for the news of whose it was. Workers that
+# are ended together are told one after the other, within a second even on a busy machine.
+WAITS_S = 10.0
+MOST = 256  # ends that wait; more workers than that are not ended together
+
 
 class Shortage:
-    """Know how many processes had been ended for that when the first worker was wanted."""
+    """Know how many processes had been ended for that when the first worker was wanted. Each of
+    those that follow explains one death."""
 
-    def __init__(self) -> None:
-        self._before = _ended()
+    def __init__(
+        self,
+        ended: Callable[[], int | None] | None = None,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        """`ended` counts all that the kernel has ended; None if nobody knows."""
+        self._ended, self._now = ended or _ended, now
+        self._before = self._ended()
+        self._counted: list[float] = []  # when, of ends that have explained no death yet
 
     def explain(self, ending: Ending, peak_bytes: int) -> Ending:
         """Add what is known about a process that was killed."""
         if ending.signal != signal.SIGKILL:
             return ending
         held = f"; it had held up to {in_words(peak_bytes)}" if peak_bytes else ""
-        before, self._before = self._before, _ended()
+        before, self._before = self._before, self._ended()
         if before is None or self._before is None:
             return ending
-        if self._before > before:
+        now = self._now()
+        self._counted = [at for at in self._counted if now - at <= WAITS_S]
+        self._counted += [now] * min(self._before - before, MOST - len(self._counted))
+        if self._counted:
+            self._counted.pop(0)
             left = available()
             free = f"{in_words(left.bytes)} are {left.source} now"
             return replace(ending, words=f"out of memory: the kernel ended it{held}; {free}")

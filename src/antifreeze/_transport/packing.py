@@ -287,21 +287,36 @@ def _bytes_of(source: Source, size: int) -> bytes:
     return data + bytes(gap) if gap else data
 
 
-def find_unpackable(obj: Any, path: str = "batch", *, budget: int = 200) -> tuple[str, Any]:
+def says_cannot(error: BaseException) -> bool:
+    """Say whether it is pickle that does not know how, not an object's own code that failed."""
+    words = said(error)
+    return (
+        isinstance(error, pickle.PicklingError)
+        or "pickle" in words
+        or "local object" in words  # "Can't get local object": of a class inside a function
+    )
+
+
+def find_unpackable(
+    obj: Any, path: str = "batch", *, budget: int = 200, own: bool = False
+) -> tuple[str, Any]:
     """Find what in a batch cannot be packed: the path to it, and the thing itself.
 
-    Tries at most `budget` parts; stops at the smallest one that fails on its own.
+    Tries at most `budget` parts; stops at the smallest one that fails on its own. `own`: it was an
+    object's own pickling that failed; what pickle knows nothing about is that object's business.
     """
     while budget > 0:
         for step, part in parts(obj):
+            if budget <= 0:
+                return path, obj
             budget -= 1
             try:
                 pack(part)
-            except Unpackable:
+            except Unpackable as error:
+                if own and (error.__cause__ is None or says_cannot(error.__cause__)):
+                    continue
                 path, obj = path + step, part
                 break
-            if budget <= 0:
-                return path, obj
         else:
             return path, obj
     return path, obj

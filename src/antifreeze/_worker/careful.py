@@ -12,6 +12,7 @@ from .._clock import monotonic
 from .._core.traps import QUARANTINED, SampleFailed
 from .._transport.words import said, shown
 from ..policies import SUBSTITUTES, Policy
+from .subsets import behind
 
 _LEFT_OUT = object()
 
@@ -114,7 +115,7 @@ class Careful:
             return ""
         index, instead = self._now
         for_it = "" if instead is index else f" in place of sample {shown(index)}"
-        return f"sample {shown(instead)}{for_it}"
+        return f"sample {shown(instead)}{behind(self._dataset, instead)}{for_it}"
 
     def _get(self, index: Any) -> Any:
         sample = self._dataset[index]

@@ -26,6 +26,7 @@ from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
 from .resuming import load_dataset, load_stream
 from .spec import Job, Resume
+from .subsets import behind, translated, underneath
 
 NAMED = 16  # samples listed in a note, at most
 
@@ -151,7 +152,8 @@ class Fetcher:
             try:
                 batch = self._job.collate_fn(samples)
             except Exception:
-                self._odd = odd_samples(samples, indices)
+                default = self._job.collate_fn is default_collate
+                self._odd = odd_samples(samples, indices, self._job.dataset, default=default)
                 raise
             self.collate_s = monotonic() - fetched
         except StopIteration as error:
@@ -181,25 +183,35 @@ class Fetcher:
             return self._by_policy(self._careful, list(indices))
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
             self._phase, self._about = "calling __getitems__ for", indices
-            self._sow(FIRST)
             self._at(WHOLE)
-            return dataset.__getitems__(indices)
+            if (under := underneath(dataset)) is None:
+                self._sow(FIRST)
+                return dataset.__getitems__(indices)
+            dataset, layers = under
+            indices = list(indices)
+            return self._one_by_one(dataset, translated(indices, layers), indices)
         if type(indices) is not list:
             self._phase, self._about = "reading the indices", None
             indices = list(indices)
+        return self._one_by_one(dataset, indices, indices)
+
+    def _one_by_one(self, dataset: Any, inner: list[Any], indices: list[Any]) -> list[Any]:
+        """Load samples by the indices that `dataset` has for them; `indices` is what they are
+        called."""
         words, at = self._steps
         words[at] = OURS
-        numbered = zip(count(SAMPLE), indices)
+        numbered = zip(count(SAMPLE), inner)
         try:
             if self._randomness is None or not self._randomness.sows:
                 # Where a sample is a row of a table, a line more would cost more than it does.
                 return [dataset[index] for words[at], index in numbered]
-            return [self._sample(words[at], index) for words[at], index in numbered]
+            return [self._sample(dataset, words[at], index) for words[at], index in numbered]
         except BaseException:
             place = words[at] - SAMPLE
             self._phase, self._about = "loading", indices
             if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
-                self._phase, self._about = f"loading sample {shown(indices[place])}", None
+                sample = shown(indices[place]) + behind(self._job.dataset, indices[place])
+                self._phase, self._about = f"loading sample {sample}", None
                 self._raised.append(SampleFailed("exception", "raised", indices[place], 1))
             raise
 
@@ -224,9 +236,9 @@ class Fetcher:
             noted, self._careful.failed = self._careful.failed, []
         return noted
 
-    def _sample(self, step: int, index: Any) -> Any:
+    def _sample(self, dataset: Any, step: int, index: Any) -> Any:
         self._sow(step - SAMPLE)
-        return self._job.dataset[index]
+        return dataset[index]
 
     def _at(self, step: int) -> None:
         words, at = self._steps
@@ -306,7 +318,7 @@ class Fetcher:
         if self._stream is not None:
             return "samples of the stream"
         if not self._job.auto_collation or not isinstance(indices, list | tuple):
-            return f"sample {shown(indices)}"
+            return f"sample {shown(indices)}{behind(self._job.dataset, indices)}"
         listed = indices
         more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
         return f"samples {', '.join(shown(index) for index in listed[:NAMED])}{more}"

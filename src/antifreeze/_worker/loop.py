@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +22,16 @@ from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
 from .._transport.memory import MemoryShort
-from .._transport.packing import Unpackable, bring_inside, find_unpackable, pack
+from .._transport.packing import (
+    Unpackable,
+    bring_inside,
+    find_unpackable,
+    pack,
+    says_cannot,
+)
 from .._transport.tickets import Task, decode_tickets
 from ..errors import TransportFailed
+from . import guard
 from .careful import NothingLeft
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
@@ -82,6 +90,18 @@ def _of_taken(held: Held) -> str:
     )
 
 
+def _of_debuggers(error: BaseException) -> tuple[str, ...]:
+    """Say why a debugger has left at once, if that is what happened."""
+    bdb = sys.modules.get("bdb")
+    if bdb is None or not isinstance(error, bdb.BdbQuit):
+        return ()
+    return (
+        "antifreeze: a debugger (breakpoint(), pdb.set_trace()) was started in a worker, which has"
+        " no terminal to read from, and left. With num_workers=0 the same code runs in the main"
+        " process, where a debugger works",
+    )
+
+
 class Desk:
     """Where tickets are worked on."""
 
@@ -118,7 +138,11 @@ class Desk:
                     salts = salts_in(*roots)
                 doing = f"calling worker_init_fn({spec.seat})"
                 self._at(INIT)
-                spec.job.init_fn(spec.seat)
+                try:
+                    spec.job.init_fn(spec.seat)
+                finally:
+                    if spec.by_kernel:  # setuid() in there would have made the kernel forget
+                        guard.end_with(spec.ends_with, by_kernel=True)
             if first and not spec.job.streams:
                 doing = "looking for generators in the dataset"
                 self._randomness = Randomness(*roots, salts=salts)
@@ -139,7 +163,8 @@ class Desk:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
         except Exception as error:
-            add_note(error, self._note(doing))
+            for note in (self._note(doing), *_of_debuggers(error)):
+                add_note(error, note)
             self._broken = error
         self._at(OURS)
 
@@ -268,6 +293,7 @@ class Desk:
         where = f"in DataLoader worker process {self._spec.seat}"
         if self._spec.held.taken and getattr(error, "errno", None) in TAKEN:
             more = (*more, _of_taken(self._spec.held))
+        more = (*more, *_of_debuggers(error))
         packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 
@@ -282,11 +308,16 @@ class Desk:
         if isinstance(error, MemoryShort):
             arena = self._arena
             return TransportFailed.no_memory(error.needed, error.left, len(arena), arena.size)
+        own = error.__cause__
+        if own is not None and says_cannot(own):
+            own = None
         try:
-            path, thing = find_unpackable(batch)
+            path, thing = find_unpackable(batch, own=own is not None)
         except Exception:  # objects that cannot even be looked at
             path, thing = "batch", batch
-        return TransportFailed.cannot_pack(path, type(thing).__name__, str(error))
+        failed = TransportFailed.cannot_pack(path, type(thing).__name__, str(error), own)
+        failed.__cause__ = own  # its traceback says where
+        return failed
 
     @staticmethod
     def _timings(fetcher: Fetcher, begun_at: float, loaded_at: float) -> Timings:

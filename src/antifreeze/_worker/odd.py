@@ -7,35 +7,43 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch.utils.data._utils.collate import default_collate_fn_map
+
 from .._transport.words import shown
+from .subsets import behind
 
 NAMED = 3  # odd samples in one sentence
 DEEPEST = 20  # containers in containers
 MOST = 100_000  # parts looked at, of all samples together
 
 
-def odd_samples(samples: Any, indices: Any) -> str:
-    """Say which samples differ from the others, and in what; nothing if they do not, or if that
-    cannot be told. Never raises."""
+def odd_samples(samples: Any, indices: Any, dataset: Any = None, *, default: bool = True) -> str:
+    """Say which samples differ from the others, and in what, or what in them cannot be collated;
+    nothing if that cannot be told. `default`: torch's own collate it was, to which all samples must
+    be alike; others take samples that are not, so of those only a few can be odd. Never raises."""
     with contextlib.suppress(Exception):  # samples are objects of the user's own making
         if len(samples) == len(indices) > 0:
-            names = [_name(place, index) for place, index in enumerate(indices)]
-            return _Comparing().compare(list(samples), names, "")
+            names = [_name(place, index, dataset) for place, index in enumerate(indices)]
+            return _Comparing(default).compare(list(samples), names, "")
     return ""
 
 
-def _name(place: int, index: Any) -> str:
-    return f"sample {place} of the batch" if index is None else f"sample {shown(index)}"
+def _name(place: int, index: Any, dataset: Any) -> str:
+    if index is None:
+        return f"sample {place} of the batch"
+    return f"sample {shown(index)}{behind(dataset, index)}"
 
 
 class _Comparing:
-    def __init__(self) -> None:
+    def __init__(self, default: bool) -> None:
         self._left = MOST
+        self._default = default
 
     def compare(self, parts: list[Any], names: list[str], path: str, depth: int = 0) -> str:
         self._left -= len(parts)
-        said = _differ([_describe(part) for part in parts], names, path)
-        if said or depth > DEEPEST or self._left < 0:
+        kinds = [_describe(part) for part in parts]
+        said = self._differ(parts, kinds, names, path)
+        if said or depth > DEEPEST or self._left < 0 or len(set(kinds)) > 1:
             return said
         first = parts[0]
         keys: Any = ()
@@ -51,6 +59,54 @@ class _Comparing:
                 break
         return ""
 
+    def _differ(self, parts: list[Any], kinds: list[str], names: list[str], path: str) -> str:
+        if self._default:
+            return _untaken(parts, kinds, names, path) or _differ(kinds, names, path)
+        odd = len(kinds) - Counter(kinds).most_common(1)[0][1]
+        return (
+            _differ(kinds, names, path)
+            if _are_few(odd, len(kinds))
+            else _empty(parts, kinds, names, path)
+        )
+
+
+def _are_few(odd: int, of: int) -> bool:
+    return odd <= 1 or (odd <= NAMED and 4 * odd <= of)
+
+
+def _empty(parts: list[Any], kinds: list[str], names: list[str], path: str) -> str:
+    """Name the samples that have nothing where the others have more or less."""
+    empty = [place for place, part in enumerate(parts) if _is_empty(part)]
+    if not empty or not _are_few(len(empty), len(parts)):
+        return ""
+    told = ", ".join(f"{names[place]} {kinds[place]}" for place in empty)
+    return f"{told}{_at(path)}, the others are not empty"
+
+
+def _is_empty(part: Any) -> bool:
+    shape = getattr(part, "shape", None)
+    if isinstance(shape, Sequence):
+        return 0 in shape
+    return part is None or (isinstance(part, Mapping | list | tuple) and len(part) == 0)
+
+
+def _untaken(parts: list[Any], kinds: list[str], names: list[str], path: str) -> str:
+    """Say what all samples have and torch's default collate does not take, whatever it is."""
+    if (not path and parts[0] is None) or any(map(_is_taken, parts)):
+        return ""
+    all_do = " (the others, too)" if len(parts) > 1 else ""
+    return f"{names[0]} {kinds[0]}{_at(path)}, which the default collate does not take{all_do}"
+
+
+def _is_taken(part: Any) -> bool:
+    if type(part).__module__ == "numpy" and getattr(part, "ndim", None):
+        return str(part.dtype.kind) not in "OSU"
+    return isinstance(part, (*default_collate_fn_map, Mapping, Sequence))
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
 
 def _describe(part: Any) -> str:
     """Say in words what must be the same of all samples."""
@@ -63,7 +119,10 @@ def _describe(part: Any) -> str:
         return f"has the keys {', '.join(sorted(map(repr, part)))}"
     if isinstance(part, list | tuple):
         return f"has {len(part)} items"
-    return "is a number" if isinstance(part, int | float) else f"is a {type(part).__name__}"
+    if isinstance(part, int | float):
+        return "is a number"
+    kind = type(part)
+    return f"is a {'' if kind.__module__ == 'builtins' else kind.__module__ + '.'}{kind.__name__}"
 
 
 def _differ(kinds: list[str], names: list[str], path: str) -> str:
@@ -75,9 +134,8 @@ def _differ(kinds: list[str], names: list[str], path: str) -> str:
     others = "the others" if often > 1 else names[kinds.index(usual)]
     told = ", ".join(f"{name} {kind}" for name, kind in odd[:NAMED])
     more = f" (and {len(odd) - NAMED} more)" if len(odd) > NAMED else ""
-    where = f" at {path}" if path else ""
     plural = usual if others != "the others" else _of_many(usual)
-    return f"{told}{more}{where}, {others} {plural}"
+    return f"{told}{more}{_at(path)}, {others} {plural}"
 
 
 def _of_many(kind: str) -> str:
