@@ -22,7 +22,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from .._clock import monotonic
+from .._clock import process_time
 from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
@@ -206,13 +206,13 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         os.close(pidfd)
         answer(own_trace.number)
         unpacking = Unpacking(*receive_many(control))
-        before, began = set(sys.modules), monotonic()
+        before, began = set(sys.modules), process_time()
         try:
             mother = _open(wish, unpacking, Descriptor(main))
         except BaseException as error:
             _say(control, _unfit(error))
             os._exit(1)
-        _say(control, Warmed(_new_libraries(before), monotonic() - began))
+        _say(control, Warmed(_new_libraries(before), process_time() - began))
         guard.outlive_parent()  # it watches the program itself, from here on
         live(mother, control)
     finally:

@@ -28,7 +28,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from .._clock import monotonic
+from .._clock import monotonic, thread_time
 from .._core.descent import UNBOUNDED, Bounds
 from .._core.messages import frozen
 from .._transport.available import in_words
@@ -82,7 +82,7 @@ class Payload:
     memory: Descriptor
     riders: Sequence[Descriptor]
     bytes: int
-    seconds: float
+    seconds: float  # of processor time, to pack it
 
     def send(self, channel: socket.socket) -> None:
         """Give it away. Raises OriginGone."""
@@ -117,7 +117,7 @@ def _pack(
     imports: bool = False,
     copies: bool = False,
 ) -> Payload:
-    began = monotonic()
+    began = thread_time()
     stream, carrier = _Stream(bounds), _Carrier()
     context.set_spawning_popen(carrier)  # type: ignore[arg-type]
     deep = sys.getrecursionlimit()
@@ -149,7 +149,7 @@ def _pack(
         sys.setrecursionlimit(deep)
         context.set_spawning_popen(None)
     memory, size = stream.lay_out()
-    return Payload(memory, carrier.riders, size, monotonic() - began)
+    return Payload(memory, carrier.riders, size, thread_time() - began)
 
 
 class _Led:

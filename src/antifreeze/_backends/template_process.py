@@ -54,7 +54,7 @@ class Warmed:
     """It holds what it was sent, and had to import these libraries for it."""
 
     modules: tuple[str, ...]
-    seconds: float
+    seconds: float  # of processor time, to open it
 
 
 @frozen
