@@ -275,7 +275,7 @@ def test_connections_that_workers_would_share_are_named_once(tmp_path: Path) -> 
             list(DataLoader(Numbers(4)))  # type: ignore[arg-type]
     texts = sorted(str(warning.message) for warning in told)
     assert len(texts) == 2
-    assert "dataset.readers[1]['sock'] is an open socket" in texts[0]
+    assert "dataset.readers holds an open socket (dataset.readers[1]['sock'])" in texts[0]
     assert "dataset.rows is a database connection (sqlite3.Connection)" in texts[1]
     assert {Path(warning.filename).name for warning in told} == {Path(__file__).name}
 

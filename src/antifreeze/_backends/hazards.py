@@ -16,8 +16,8 @@ OURS = "antifreeze-"  # all our threads begin so
 _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
 _HARMLESS_NAMES = (
     "pt_autograd",  # waits for the next backward pass; a worker cannot have one, and says so
-    # Gives memory back, for pyarrow and so for pandas. Its library holds all of its own locks during
-    # a fork, and does without the thread in the child.
+    # Gives memory back, for pyarrow and so for pandas. Its library holds all of its own locks
+    # during a fork, and does without the thread in the child.
     "jemalloc_bg_thd",
 )
 _ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")

@@ -26,10 +26,10 @@ from .._clock import process_time
 from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
-from .._worker.files import Held
 from .._worker.pools import cap_pools
 from . import modules
 from .circumstances import Circumstances, apply_environment
+from .inheritance import held_by
 from .opening import answer
 from .own_code import is_of_library
 from .riders import receive, receive_many
@@ -228,7 +228,7 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
     circumstances.apply()
-    status, handled = unpacking.next()
+    status, handled, why = unpacking.next()
     job = unpacking.next()
     unpacking.install_code()
     circumstances.settle()
@@ -241,8 +241,9 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
         forked=False,
         by_kernel=False,
         positions={},
-        held=Held(),
+        held=held_by(job),
         handled=handled,
+        clean_since=why,
     )
 
 

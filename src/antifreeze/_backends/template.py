@@ -138,7 +138,7 @@ class Template:
         try:
             home.bring(theirs, opening.trace)  # it is forked while we pack; if we fail, it leaves
             theirs.close()
-            terms = status, guard.handled()
+            terms = status, guard.handled(), choice.why
             try:
                 payload = pack(Circumstances.collect(known), terms, job, choice.bounds)
             except Unsendable:

@@ -72,14 +72,37 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
 
 # What reading and writing give where a conversation was (see `files.take_away`).
 TAKEN = frozenset({errno.EBADF, errno.EPIPE, errno.ENOTCONN})
+CHAIN = 8  # errors, each the cause of the one before, that are looked at
 
 
 def _of_taken(held: Held) -> str:
-    names = ", ".join(path for _, path in held.taken)
+    names = ", ".join(dict.fromkeys(name for _, name in held.taken))
     return (
         f"antifreeze: {names}: opened before the workers, who would have got each other's answers,"
-        " and so taken from them. Have each worker open its own: antifreeze.per_worker(open_it)"
+        " and so taken from them. Have each worker open its own: antifreeze.per_worker(open_it); or"
+        " have them take turns, by a multiprocessing.Lock in the dataset"
     )
+
+
+def _of_numbers(clean_since: str) -> str:
+    return (
+        "antifreeze: the number of a descriptor that the main process has opened means nothing in"
+        f" this worker: it comes from a clean process, since {clean_since}. If the dataset has"
+        " one, have each worker open its own: antifreeze.per_worker(open_it); or"
+        ' multiprocessing_context="fork", where workers inherit it'
+    )
+
+
+def _errnos(error: BaseException | None) -> set[int | None]:
+    """Give the numbers of an error and of those that led to it: libraries wrap them."""
+    found: set[int | None] = set()
+    for _ in range(CHAIN):
+        if error is None:
+            break
+        if isinstance(error, OSError):
+            found.add(error.errno)
+        error = error.__cause__ or error.__context__
+    return found
 
 
 class Desk:
@@ -139,7 +162,8 @@ class Desk:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
         except Exception as error:
-            add_note(error, self._note(doing))
+            for note in (self._note(doing), *self._reasons(error)):
+                add_note(error, note)
             self._broken = error
         self._at(OURS)
 
@@ -265,10 +289,19 @@ class Desk:
             self._bookmark.pass_over()
         self._at(HAND_OVER)
         where = f"in DataLoader worker process {self._spec.seat}"
-        if self._spec.held.taken and getattr(error, "errno", None) in TAKEN:
-            more = (*more, _of_taken(self._spec.held))
-        packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
+        notes = (self._note(doing, task.position), *more, *self._reasons(error))
+        packed = pack(pack_exception(error, where, notes))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
+
+    def _reasons(self, error: BaseException) -> list[str]:
+        """Say what is known about a descriptor that cannot be used here."""
+        spec, numbers = self._spec, _errnos(error)
+        reasons = []
+        if spec.held.taken and numbers & TAKEN:
+            reasons.append(_of_taken(spec.held))
+        if spec.clean_since and errno.EBADF in numbers:
+            reasons.append(_of_numbers(spec.clean_since))
+        return reasons
 
     def _note(self, doing: str, position: int | None = None) -> str:
         batch = "" if position is None else f" (batch {position})"

@@ -64,3 +64,4 @@ class WorkerSpec:
     forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
     trace: int | None = None  # a descriptor of its own, for its stack
     held: Held = NOTHING  # what its dataset has inherited
+    clean_since: str = ""  # why it comes from a clean process, if it does
