@@ -32,7 +32,7 @@ from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
 from .._worker import guard
-from .._worker.files import positions
+from .._worker.files import has_locks, positions
 from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import nursery, pools
@@ -253,13 +253,17 @@ class Template:
 
     def quit(self) -> None:
         """Have it leave. Nobody waits for that but a thread: it takes 5 ms, which the next epoch
-        need not lose."""
+        need not lose. Where this process has locked a file, the template holds that lock as well:
+        the program must be able to count on it being free once it has closed the file."""
         try:
             socket.send_fds(self.sock, [pickle.dumps(QUIT)], [])
         except OSError:  # it is gone, or takes nothing any more
             self.kill()
         if self.pidfd is None:  # it leaves as soon as it is there
             self.close()
+            return
+        if self._process is not None and has_locks():
+            self._see_off()
             return
         try:
             threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True).start()
