@@ -62,6 +62,13 @@ ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the ker
 STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
 
 
+# What multiprocessing says, and what to do about it.
+DAEMONIC = (
+    "daemonic processes are not allowed to have children: this one is a worker of a DataLoader, or"
+    " was started with daemon=True. A loader in it, as one inside a dataset, needs num_workers=0"
+)
+
+
 def _in_words(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
@@ -88,6 +95,7 @@ class Template:
     @classmethod
     def fork(cls, job: Job, status: StatusBoard) -> Template:
         """Make one that inherits everything."""
+        assert not multiprocessing.current_process().daemon, DAEMONIC
         held = held_by(job)
         mother = Mother(
             job=job,
