@@ -14,6 +14,9 @@ class Clock(Protocol):
 
 # CLOCK_MONOTONIC: one clock for all processes of the machine, so a worker's times and ours compare.
 monotonic = time.monotonic
+# Processor time, of this thread and of this process: what work costs, however busy the machine is.
+thread_time = time.thread_time
+process_time = time.process_time
 
 
 def pause(seconds: float) -> None:

@@ -6,6 +6,7 @@ The first line keeps torch's well-known phrase: people search their logs for it.
 from __future__ import annotations
 
 import errno
+import resource
 import signal
 import textwrap
 import traceback
@@ -135,7 +136,7 @@ class TransportFailed(AntifreezeError, RuntimeError):
 
     @classmethod
     def cannot_unpack(cls, error: BaseException, which: str) -> TransportFailed:
-        if isinstance(error, OSError) and error.errno not in (errno.EMFILE, errno.ENFILE):
+        if isinstance(error, OSError) and error.errno not in SHORT:
             return cls(
                 report(
                     f"{which}, arrived, but its memory could not be mapped: {error}",
@@ -190,6 +191,9 @@ FEWER = (
 )
 
 
+SHORT = (errno.EMFILE, errno.ENFILE)  # of descriptors
+
+
 def report(what: str, *, did: str = "", cause: str = "", stack: str = "", remedy: str = "") -> str:
     """Lay out a message in our shape; leave out what is not known."""
     lines = [what]
@@ -202,6 +206,22 @@ def report(what: str, *, did: str = "", cause: str = "", stack: str = "", remedy
     if remedy:
         lines.append(f"  to try        {remedy}")
     return "\n".join(lines)
+
+
+def explain_start(error: Exception, num_workers: int) -> None:
+    """Add what a bare error does not say, if workers could not be started for want of descriptors:
+    which number is too large, and which too small."""
+    causes = (error, error.__cause__)
+    if num_workers and any(getattr(each, "errno", None) in SHORT for each in causes):
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        error.add_note(
+            report(
+                f"antifreeze: no descriptor was left to start num_workers={num_workers}: this"
+                f" process may have {most} open at once",
+                remedy="a higher limit (ulimit -n), fewer workers (each needs four descriptors"
+                " here), or files closed that are no longer needed",
+            )
+        )
 
 
 def error_for(fault: Fault, label: str) -> Exception:

@@ -179,9 +179,14 @@ class DataLoader(torch_data.DataLoader[T]):
             return super()._get_iterator()
         if self.num_workers > 0:
             self.check_worker_number_rationality()
+        from .errors import explain_start
         from .iteration import LoaderIterator
 
-        return LoaderIterator(self)
+        try:
+            return LoaderIterator(self)
+        except Exception as error:
+            explain_start(error, self.num_workers)
+            raise
 
     def snapshot(self) -> LoaderSnapshot:
         """Give the state of the whole loader as frozen data. Starts nothing, waits for nothing."""

@@ -129,6 +129,8 @@ def test_a_loader_with_workers_inside_a_worker_is_refused_with_torchs_words(
     assert type(error) is AssertionError
     assert first_line(error) == "Caught AssertionError in DataLoader worker process 0."
     assert "daemonic processes are not allowed to have children" in str(error)
+    if loader_class is LOADERS["antifreeze"]:
+        assert "A loader in it, as one inside a dataset, needs num_workers=0" in str(error)
 
 
 # --- in a forked child of the program ----------------------------------------------------------

@@ -269,6 +269,49 @@ def test_a_thread_of_a_native_library_is_named() -> None:
     assert choice_now().is_plain
 
 
+def test_the_background_thread_of_an_allocator_is_no_hazard() -> None:
+    # As pyarrow has one, and so pandas.
+    started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    number = ctypes.c_ulong()
+    nap = ctypes.cast(LIBC.sleep, started)
+    assert LIBC.pthread_create(ctypes.byref(number), None, nap, ctypes.c_void_p(2)) == 0
+    assert LIBC.pthread_setname_np(number, b"jemalloc_bg_thd") == 0
+    time.sleep(0.2)  # until it sleeps
+    assert choice_now().is_plain, choice_now()
+    assert LIBC.pthread_join(number, None) == 0
+
+
+class Opened:
+    """A dataset that takes its time to be opened, busy or not."""
+
+    def __init__(self, *, busy: bool) -> None:
+        self.busy = busy
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = state
+        clock = time.process_time if self.busy else time.monotonic
+        until = clock() + 1.5
+        while clock() < until:
+            time.sleep(0 if self.busy else 0.1)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_dear_opening_is_told_and_one_that_only_waits_is_not(
+    busy: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with another_thread():
+        list(DataLoader(Opened(busy=busy), num_workers=1))  # type: ignore[arg-type]
+    said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
+    assert len(said) == busy, said
+    assert all("persistent_workers=True would do that once" in text for text in said)
+
+
 def test_looking_takes_no_time() -> None:
     taken = []
     for _ in range(20):

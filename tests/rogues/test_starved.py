@@ -92,3 +92,26 @@ def test_descriptors_and_processes_stay_flat_over_many_epochs(tmp_path: Path) ->
     """
     with program(tmp_path, code) as process:
         assert finish(process) == (0, "flat\n", "")
+
+
+@pytest.mark.parametrize("context", ["None", '"spawn"'])
+def test_too_few_descriptors_to_start_are_told_with_both_numbers(
+    tmp_path: Path, context: str
+) -> None:
+    code = f"""
+        import resource, warnings
+        warnings.simplefilter("ignore")
+        loader = DataLoader(Numbers(4), num_workers=16, multiprocessing_context={context})
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        if __name__ == "__main__":
+            try:
+                iter(loader)
+            except OSError as error:
+                say(error.errno, *error.__notes__)
+    """
+    with program(tmp_path, code) as process:
+        code_, out, err = finish(process)
+    assert (code_, err) == (0, "")
+    assert out.startswith("24 antifreeze: no descriptor was left to start num_workers=16: this")
+    assert "process may have 40 open at once" in out
+    assert "ulimit -n" in out

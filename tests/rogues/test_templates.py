@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -262,6 +263,15 @@ def test_each_worker_has_its_own_position_in_an_inherited_file(kind: str, tmp_pa
         os.close(dataset.number)
 
 
+def test_a_lock_on_a_file_is_free_as_soon_as_the_loop_is_over(tmp_path: Path) -> None:
+    for _ in range(20):  # its template, which has inherited the lock, must be gone by then
+        dataset = Numbers(4)
+        with open(tmp_path / "locked", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            dataset.file = file  # type: ignore[attr-defined]
+            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+
+
 def test_connections_that_workers_would_share_are_named_once(tmp_path: Path) -> None:
     dataset = Numbers(4)
     with socket.socket() as sock, contextlib.closing(sqlite3.connect(tmp_path / "rows")) as rows:
@@ -275,7 +285,7 @@ def test_connections_that_workers_would_share_are_named_once(tmp_path: Path) -> 
             list(DataLoader(Numbers(4)))  # type: ignore[arg-type]
     texts = sorted(str(warning.message) for warning in told)
     assert len(texts) == 2
-    assert "dataset.readers[1]['sock'] is an open socket" in texts[0]
+    assert "dataset.readers holds an open socket (dataset.readers[1]['sock'])" in texts[0]
     assert "dataset.rows is a database connection (sqlite3.Connection)" in texts[1]
     assert {Path(warning.filename).name for warning in told} == {Path(__file__).name}
 

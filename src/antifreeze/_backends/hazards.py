@@ -14,8 +14,12 @@ from . import pools
 OURS = "antifreeze-"  # all our threads begin so
 # Idle but for a moment every few seconds, and their locks are of no use in a worker.
 _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
-# Wait for the next backward pass; a worker cannot have one, and says so.
-_HARMLESS_NAMES = ("pt_autograd",)
+_HARMLESS_NAMES = (
+    "pt_autograd",  # waits for the next backward pass; a worker cannot have one, and says so
+    # Gives memory back, for pyarrow and so for pandas. Its library holds all of its own locks
+    # during a fork, and does without the thread in the child.
+    "jemalloc_bg_thd",
+)
 _ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")
 LOOKS, LOOK_S = 10, 0.002  # for threads of a pool that was laid down to be gone
 NATIVE = "of a native library"

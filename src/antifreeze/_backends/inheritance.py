@@ -9,20 +9,27 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import itertools
 import os
+import re
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from multiprocessing.synchronize import SemLock
 from typing import Any
 
+from torch.utils.data import Dataset
+
+from .._core.messages import frozen
 from .._remarks import remark
 from .._worker.files import Held
 from .._worker.insides import things_in
 from .._worker.spec import Job
 
-# Libraries whose open handles must not cross a fork, by the first part of the module's name.
+# Libraries whose open handles must not cross a fork.
 _LIBRARIES = {
     "h5py": "an HDF5 file",
     "lmdb": "an LMDB environment",
@@ -42,28 +49,46 @@ _HANDLES = frozenset(
     {"Connection", "Cursor", "Dataset", "Environment", "File", "Group", "MongoClient", "Redis"}
     | {"Transaction"}
 )
-_told: set[tuple[str, str]] = set()  # path and kind: once is enough
+_told: set[tuple[str, str]] = set()  # who holds it, and its kind: once is enough
+_STEP = re.compile(r"""\.[^.\[]+|\[(?:'[^']*'|"[^"]*"|[^\]]*)\]""")  # of a path
+
+
+@frozen
+class _Found:
+    """Something in a dataset that workers cannot share."""
+
+    what: str  # in words
+    key: object  # two handles of one file, or of one socket, are one thing
+    then: str = "all inherit it, and two that use it at once can get each other's data"
+    verb: str = "open"  # what each worker can do for itself
 
 
 def warn_of_connections(dataset: Any, *, taken: bool = False) -> None:
-    """Warn of sockets and database handles in a dataset that workers are about to inherit."""
-    seen: set[int] = set()
-    for path, thing in _things(dataset):
-        what, number = _connection(thing), _conversation(thing)
-        if what is None or (path, what) in _told or number in seen:
+    """Warn of sockets and database handles in a dataset that workers are about to inherit; once for
+    each attribute of it that holds some."""
+    seen: set[object] = set()
+    datasets: set[str] = set()
+    for path, thing in _things(dataset, datasets):
+        found = _found(thing, taken=taken)
+        if found is None or found.key in seen:
             continue
-        if number is not None:
-            seen.add(number)
-        _told.add((path, what))
-        then = "all inherit it, and what one of them reads another one asked for"
-        if taken and number is not None:
-            then = "all would share it, so a worker that uses it gets an error"
-        remark(
-            f"antifreeze: {path} is {what}, opened before the workers: {then}. Have each worker"
-            f" open its own: {path} = antifreeze.per_worker(open_it), and {path}() where it is"
-            " used. If no worker uses it, silence this with"
-            " warnings.filterwarnings('ignore', 'antifreeze: dataset')."
-        )
+        holder = _holder(path, datasets)
+        if holder not in seen and (holder, found.what) not in _told:
+            _told.add((holder, found.what))
+            remark(_words(holder, path, found))
+        seen.update((found.key, holder))
+
+
+def _words(name: str, path: str, found: _Found) -> str:
+    subject = f"{name} is {found.what}"
+    if path != name:
+        subject = f"{name} holds {found.what} ({path})"
+    return (
+        f"antifreeze: {subject}, {found.verb}ed before the workers: {found.then}. Have each worker"
+        f" {found.verb} its own: {name} = antifreeze.per_worker({found.verb}_it), and {name}()"
+        " where it is used. If no worker uses it, silence this with"
+        " warnings.filterwarnings('ignore', 'antifreeze: dataset')."
+    )
 
 
 def held_by(job: Job) -> Held:
@@ -75,7 +100,8 @@ def held_by(job: Job) -> Held:
     files: list[int] = []
     taken: dict[int, str] = {}
     locked = job.num_workers < 2
-    for path, thing in _things(job.dataset):
+    datasets: set[str] = set()
+    for path, thing in _things(job.dataset, datasets):
         locked = locked or isinstance(thing, SemLock)
         if type(thing) in (io.BufferedRandom, io.TextIOWrapper, io.FileIO):
             with contextlib.suppress(OSError, ValueError):  # closed
@@ -84,19 +110,35 @@ def held_by(job: Job) -> Held:
                 if writable and os.fstat(number).st_size:  # an empty one is to be written to
                     files.append(number)
         if (conversation := _conversation(thing)) is not None:
-            taken.setdefault(conversation, path)  # the outermost object's path
+            taken.setdefault(conversation, _holder(path, datasets))
     return Held(tuple(files), () if locked else tuple(taken.items()))
 
 
-def _things(dataset: Any) -> Iterator[tuple[str, Any]]:
+def _things(dataset: Any, datasets: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what is in a dataset, with its path; put the paths of datasets inside it in the set."""
     for path, thing in things_in((dataset,)):
-        yield "dataset" + path[len(type(dataset).__name__) :], thing
+        path = "dataset" + path[len(type(dataset).__name__) :]
+        if issubclass(type(thing), Dataset):
+            datasets.add(path)
+        yield path, thing
+
+
+def _holder(path: str, datasets: set[str]) -> str:
+    """Give the attribute that leads there: of the dataset, or of one inside it. Those are the
+    user's own; whoever holds a client cannot give each worker one of its sockets."""
+    ends = [step.end() for step in _STEP.finditer(path)]
+    for end, following in reversed(list(itertools.pairwise(ends))):
+        if path[:end] in datasets:
+            return path[:following]
+    return path[: ends[0]] if ends else path
 
 
 def _conversation(thing: Any) -> int | None:
     """Give the descriptor of a connected socket, or of a pipe to another process."""
     kind = type(thing)
     try:
+        if issubclass(kind, Connection):  # where nothing is read, nobody reads another's
+            return Connection.fileno(thing) if thing.readable else None
         if issubclass(kind, socket.socket):
             socket.socket.getpeername(thing)
             number = socket.socket.fileno(thing)
@@ -109,14 +151,52 @@ def _conversation(thing: Any) -> int | None:
     return None
 
 
-def _connection(thing: Any) -> str | None:
-    kind = type(thing)
-    for each in kind.__mro__:
+def _found(thing: Any, *, taken: bool) -> _Found | None:
+    kind, number = type(thing), _conversation(thing)
+    if (handle := _handle(thing)) is not None:
+        return handle
+    if issubclass(kind, threading.Thread):
+        then = "it does not run in them, and what waits for it there can wait for ever"
+        return _Found("a thread", id(thing), then, "start") if thing.is_alive() else None
+    if issubclass(kind, socket.socket):
+        what = "an open socket" if socket.socket.fileno(thing) >= 0 else None
+    else:
+        what = "a pipe to another process" if number is not None else None
+    if what is None:
+        return None
+    if not taken or number is None:
+        # Those of multiprocessing are used with its locks, or by one worker.
+        key = id(thing) if number is None else ("descriptor", number)
+        return None if issubclass(kind, Connection) else _Found(what, key)
+    then = (
+        "all would share it, so a worker that uses it gets an error (unless a multiprocessing.Lock"
+        " in the dataset shows that they take turns)"
+    )
+    return _Found(what, ("descriptor", number), then)
+
+
+def _handle(thing: Any) -> _Found | None:
+    """Say whether this is a handle of a library."""
+    for each in type(thing).__mro__:
+        name = each.__name__
+        if name not in _HANDLES:
+            continue
         library = each.__module__.partition(".")[0].lstrip("_")
-        if library in _LIBRARIES and each.__name__ in _HANDLES:
-            return f"{_LIBRARIES[library]} ({each.__module__}.{each.__name__})"
-    if issubclass(kind, socket.socket) and socket.socket.fileno(thing) >= 0:
-        return "an open socket"
-    if issubclass(kind, threading.Thread) and thing.is_alive():
-        return "a thread, which does not run in workers,"
-    return "a pipe to another process" if _conversation(thing) is not None else None
+        if library not in _LIBRARIES:  # a compiled class may call itself one of the builtins
+            library = next((it for it in _LIBRARIES if _class_in(it, name) is each), "")
+            if not library:
+                continue
+        key: object = id(thing)
+        with contextlib.suppress(Exception):
+            if library == "h5py":
+                key = None
+                key = each.file.__get__(thing).filename  # type: ignore[attr-defined]
+            elif name == "Cursor":
+                key = id(thing.connection)
+        return None if key is None else _Found(f"{_LIBRARIES[library]} ({library}.{name})", key)
+    return None
+
+
+def _class_in(library: str, name: str) -> Any:
+    module = sys.modules.get(library)
+    return None if module is None else vars(module).get(name)

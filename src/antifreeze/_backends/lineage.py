@@ -16,7 +16,9 @@ from . import hazards, nursery, nursery_process, pools
 
 logger = logging.getLogger("antifreeze")
 
-DEAR_S = 1.0  # to send a dataset: from here on it is worth a warning
+# Of processor time, to send a dataset: from here on it is worth a warning. (On a busy machine
+# anything takes long.)
+DEAR_S = 1.0
 
 
 class Lineage:
@@ -83,7 +85,7 @@ class Lineage:
         self._told_cost = True
         told = (
             "antifreeze: workers come from a clean process, since %s. The dataset is sent to it:"
-            " %s, packed in %.0f ms and opened in %.0f ms"
+            " %s, packed in %.0f ms and opened in %.0f ms of processor time"
         )
         level = logging.INFO
         if packed_s + opened_s >= DEAR_S:

@@ -20,18 +20,20 @@ import signal
 import socket
 import sys
 import traceback
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from .._clock import monotonic
+from .._clock import process_time
 from .._core.messages import frozen
 from .._transport.descriptors import Descriptor
 from .._worker import guard
-from .._worker.files import Held
+from .._worker.files import NOTHING, Held
 from .._worker.main import told_of
 from .._worker.pools import cap_pools
 from .._worker.spec import Job
 from . import modules
 from .circumstances import Circumstances, apply_environment
+from .inheritance import held_by
 from .opening import answer
 from .own_code import is_of_library
 from .riders import receive, receive_many
@@ -207,13 +209,13 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         os.close(pidfd)
         answer(own_trace.number)
         unpacking = Unpacking(*receive_many(control))
-        before, began = set(sys.modules), monotonic()
+        before, began = set(sys.modules), process_time()
         try:
             mother = _open(wish, unpacking, Descriptor(main))
         except BaseException as error:
             _say(control, Unfit(*told_of(error)))
             os._exit(1)
-        _say(control, Warmed(_new_libraries(before), monotonic() - began))
+        _say(control, Warmed(_new_libraries(before), process_time() - began))
         guard.outlive_parent()  # it watches the program itself, from here on
         live(mother, control)
     finally:
@@ -236,7 +238,11 @@ class _SealedJob:
         self._unpacking.install_code()
         self._circumstances.settle()
         is_opening = False
-        return job, Held()
+        held = held_by(job)
+        if self._unpacking.each_opens:  # what it has opened itself is its own
+            sent = [each for each in held.taken if self._unpacking.brought(each[0])]
+            held = replace(held, taken=tuple(sent))
+        return job, held
 
 
 def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
@@ -245,9 +251,9 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
     circumstances.apply()
-    status, handled, look_s = unpacking.next()
+    status, handled, look_s, why = unpacking.next()
     sealed = _SealedJob(unpacking, circumstances, look_s)
-    job = sealed if unpacking.each_opens else sealed.open()[0]
+    job, held = (sealed, NOTHING) if unpacking.each_opens else sealed.open()
     is_opening = False
     return Mother(
         job=job,
@@ -257,8 +263,9 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
         forked=False,
         by_kernel=False,
         positions={},
-        held=Held(),
+        held=held,
         handled=handled,
+        clean_since=why,
     )
 
 

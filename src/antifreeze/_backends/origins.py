@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
+from .._core.faults import Ending
 from .._core.messages import frozen, message
 from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
@@ -34,6 +35,12 @@ REAP_S = 1.0  # between the end of a process and its exit status, at most
 def in_words(code: int) -> str:
     """Say how a process ended: an exit code, or the negative number of a signal."""
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def ending_of(code: int | None) -> Ending:
+    if code is None:
+        return Ending(words="its exit status was taken by another wait in this program")
+    return Ending(signal=-code) if code < 0 else Ending(exit_code=code)
 
 
 @frozen

@@ -66,6 +66,7 @@ from .origins import (
     Orphaned,
     Refused,
     Wanted,
+    ending_of,
     in_words,
     worker_name,
 )
@@ -459,7 +460,7 @@ class ProcessBackend:
                 if code is not None and line.status.call[1] == CLEAN and not line.worker.forced:
                     how = f"a worker (pid {line.worker.pid}) {in_words(code)}"
                     self._origin.stillborn(f"{how} while it opened the dataset")
-                line.ending = self._shortage.explain(_ending(code), peak_bytes)
+                line.ending = self._shortage.explain(ending_of(code), peak_bytes)
                 if line in self._unexplained:
                     self._explain(line, line.ending)
             case _:
@@ -494,9 +495,3 @@ class ProcessBackend:
         self._silence(line)
         self._ignore_pidfd(line)
         line.close()
-
-
-def _ending(code: int | None) -> Ending:
-    if code is None:
-        return Ending(words="its exit status was taken by another wait in this program")
-    return Ending(signal=-code) if code < 0 else Ending(exit_code=code)

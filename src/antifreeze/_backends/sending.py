@@ -28,7 +28,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from .._clock import monotonic
+from .._clock import monotonic, thread_time
 from .._core.descent import UNBOUNDED, Bounds
 from .._core.messages import frozen
 from .._transport.available import in_words
@@ -91,7 +91,7 @@ class Payload:
     memory: Descriptor
     riders: Sequence[Descriptor]
     bytes: int
-    seconds: float
+    seconds: float  # of processor time, to pack it
 
     def send(self, channel: socket.socket) -> None:
         """Give it away. Raises OriginGone."""
@@ -126,7 +126,7 @@ def _pack(
     imports: bool = False,
     copies: bool = False,
 ) -> Payload:
-    began = monotonic()
+    began = thread_time()
     stream, carrier = _Stream(bounds), _Carrier()
     context.set_spawning_popen(carrier)  # type: ignore[arg-type]
     deep = sys.getrecursionlimit()
@@ -158,7 +158,7 @@ def _pack(
         sys.setrecursionlimit(deep)
         context.set_spawning_popen(None)
     memory, size = stream.lay_out(each_opens=pickler.each_opens)
-    return Payload(memory, carrier.riders, size, monotonic() - began)
+    return Payload(memory, carrier.riders, size, thread_time() - began)
 
 
 class _Led:
@@ -196,6 +196,10 @@ class Unpacking:
 
     def next(self) -> Any:
         return self._unpickler.load()
+
+    def brought(self, descriptor: int) -> bool:
+        """Say whether a descriptor came along."""
+        return descriptor in _Rider.descriptors
 
     def install_code(self) -> None:
         """Have the program's own code, which comes last, be found by name."""

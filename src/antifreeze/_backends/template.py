@@ -32,7 +32,7 @@ from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
 from .._worker import guard
-from .._worker.files import positions
+from .._worker.files import has_locks, positions
 from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import nursery, pools
@@ -63,6 +63,13 @@ ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the ker
 STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
 
 
+# What multiprocessing says, and what to do about it.
+DAEMONIC = (
+    "daemonic processes are not allowed to have children: this one is a worker of a DataLoader, or"
+    " was started with daemon=True. A loader in it, as one inside a dataset, needs num_workers=0"
+)
+
+
 class Template:
     """One template process."""
 
@@ -85,6 +92,7 @@ class Template:
     @classmethod
     def fork(cls, job: Job, status: StatusBoard) -> Template:
         """Make one that inherits everything."""
+        assert not multiprocessing.current_process().daemon, DAEMONIC
         held = held_by(job)
         mother = Mother(
             job=job,
@@ -135,7 +143,7 @@ class Template:
         try:
             home.bring(theirs, opening.trace)  # it is forked while we pack; if we fail, it leaves
             theirs.close()
-            terms = status, guard.handled(), job.look_s
+            terms = status, guard.handled(), job.look_s, choice.why
             try:
                 payload = pack(Circumstances.collect(known), terms, job, choice.bounds)
             except Unsendable:
@@ -250,13 +258,17 @@ class Template:
 
     def quit(self) -> None:
         """Have it leave. Nobody waits for that but a thread: it takes 5 ms, which the next epoch
-        need not lose."""
+        need not lose. Where this process has locked a file, the template holds that lock as well:
+        the program must be able to count on it being free once it has closed the file."""
         try:
             socket.send_fds(self.sock, [pickle.dumps(QUIT)], [])
         except OSError:  # it is gone, or takes nothing any more
             self.kill()
         if self.pidfd is None:  # it leaves as soon as it is there
             self.close()
+            return
+        if self._process is not None and has_locks():
+            self._see_off()
             return
         try:
             threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True).start()

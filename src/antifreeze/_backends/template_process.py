@@ -55,7 +55,7 @@ class Warmed:
     """It holds what it was sent, and had to import these libraries for it."""
 
     modules: tuple[str, ...]
-    seconds: float
+    seconds: float  # of processor time, to open it
 
 
 @frozen
@@ -71,6 +71,7 @@ class Mother:
     positions: dict[int, int]  # in inherited files, as they were at the fork
     held: Held  # by the dataset
     handled: tuple[int, ...]  # signals that the main process has handlers for
+    clean_since: str = ""  # why it is no copy of the main process
 
 
 def live(mother: Mother, control: socket.socket) -> NoReturn:
@@ -149,6 +150,7 @@ class _Nest:
                 forgets=mother.handled,
                 trace=its_trace,
                 held=mother.held,
+                clean_since=mother.clean_since,
             )
             process = _FORK.Process(
                 target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True

@@ -45,6 +45,18 @@ def positions(held: Held = NOTHING) -> dict[int, int]:
     return found
 
 
+def has_locks() -> bool:
+    """Say whether this process has locked a file by `flock`: a fork of it holds that lock as well,
+    until both have closed the file. (Other locks are not inherited.) Takes 10 us."""
+    holder = [b"FLOCK", b"ADVISORY", b"%d" % os.getpid()]
+    with contextlib.suppress(OSError), open("/proc/locks", "rb") as file:
+        for line in file:
+            _, *kind, _, pid = line.split()[:5]
+            if [*kind, pid] == holder:
+                return True
+    return False  # or it is not told
+
+
 def take_away(held: Held) -> None:
     """Put in the place of each conversation something that only ever fails. (A closed one would
     read as an end, again and again; a closed number would soon be another file's.)"""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import pickle
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -35,11 +33,11 @@ from . import guard
 from .careful import NothingLeft
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
-from .files import Held
 from .generators import own_generators
 from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .randomness import Randomness, salts_in
+from .reasons import reasons
 from .resuming import Bookmark, is_stateful
 from .spec import EpochBrief, WorkerSpec
 
@@ -76,30 +74,6 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
                 outbox.flush()
             spec.status.working_on = 0
             words[at] = OURS
-
-
-# What reading and writing give where a conversation was (see `files.take_away`).
-TAKEN = frozenset({errno.EBADF, errno.EPIPE, errno.ENOTCONN})
-
-
-def _of_taken(held: Held) -> str:
-    names = ", ".join(path for _, path in held.taken)
-    return (
-        f"antifreeze: {names}: opened before the workers, who would have got each other's answers,"
-        " and so taken from them. Have each worker open its own: antifreeze.per_worker(open_it)"
-    )
-
-
-def _of_debuggers(error: BaseException) -> tuple[str, ...]:
-    """Say why a debugger has left at once, if that is what happened."""
-    bdb = sys.modules.get("bdb")
-    if bdb is None or not isinstance(error, bdb.BdbQuit):
-        return ()
-    return (
-        "antifreeze: a debugger (breakpoint(), pdb.set_trace()) was started in a worker, which has"
-        " no terminal to read from, and left. With num_workers=0 the same code runs in the main"
-        " process, where a debugger works",
-    )
 
 
 class Desk:
@@ -163,7 +137,10 @@ class Desk:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
         except Exception as error:
-            for note in (self._note(doing), *_of_debuggers(error)):
+            for note in (
+                self._note(doing),
+                *reasons(error, self._spec.held, self._spec.clean_since),
+            ):
                 add_note(error, note)
             self._broken = error
         self._at(OURS)
@@ -291,10 +268,12 @@ class Desk:
             self._bookmark.pass_over()
         self._at(HAND_OVER)
         where = f"in DataLoader worker process {self._spec.seat}"
-        if self._spec.held.taken and getattr(error, "errno", None) in TAKEN:
-            more = (*more, _of_taken(self._spec.held))
-        more = (*more, *_of_debuggers(error))
-        packed = pack(pack_exception(error, where, (self._note(doing, task.position), *more)))
+        notes = (
+            self._note(doing, task.position),
+            *more,
+            *reasons(error, self._spec.held, self._spec.clean_since),
+        )
+        packed = pack(pack_exception(error, where, notes))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 
     def _note(self, doing: str, position: int | None = None) -> str:

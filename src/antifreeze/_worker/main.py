@@ -16,7 +16,7 @@ from .._transport.framing import Kind
 from . import guard
 from .channel import Channel, MainGone
 from .collate import collate_into
-from .files import own_offsets, positions
+from .files import own_offsets, positions, take_away
 from .loop import serve
 from .observing import Info
 from .pools import cap_pools
@@ -75,6 +75,7 @@ def _opened(spec: WorkerSpec, sealed: Sealed, channel: Channel) -> WorkerSpec:
     except BaseException as error:  # sys.exit, too
         channel.say(Kind.UNFIT, told_of(error))
         raise SystemExit(1) from None
+    take_away(held)
     words[at] = OURS
     return replace(spec, job=job, held=held, sealed=None)
 

@@ -74,3 +74,4 @@ class WorkerSpec:
     trace: int | None = None  # a descriptor of its own, for its stack
     held: Held = NOTHING  # what its dataset has inherited
     sealed: Sealed | None = None  # the job, if it is not opened yet
+    clean_since: str = ""  # why it comes from a clean process, if it does
