@@ -181,6 +181,7 @@ class Unpacking:
     def __init__(self, memory: int, *riders: int) -> None:
         """Map the memory: copied, page by page, where somebody writes to it, and only there."""
         _Rider.descriptors[:] = riders
+        self._came = {_identity(each) for each in riders}
         mapped = mmap.mmap(memory, 0, flags=mmap.MAP_PRIVATE)
         os.close(memory)
         view = memoryview(mapped)
@@ -198,12 +199,17 @@ class Unpacking:
         return self._unpickler.load()
 
     def brought(self, descriptor: int) -> bool:
-        """Say whether a descriptor came along."""
-        return descriptor in _Rider.descriptors
+        """Say whether a descriptor came along. (Not by its number, which may be another's now.)"""
+        return _identity(descriptor) in self._came
 
     def install_code(self) -> None:
         """Have the program's own code, which comes last, be found by name."""
         own_code.install(self.next())
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 class _Stream:
