@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import SemLock
+from types import FunctionType
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -63,20 +64,32 @@ class _Found:
     verb: str = "open"  # what each worker can do for itself
 
 
-def warn_of_connections(dataset: Any, *, taken: bool = False) -> None:
-    """Warn of sockets and database handles in a dataset that workers are about to inherit; once for
-    each attribute of it that holds some."""
+def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False) -> None:
+    """Warn of sockets and database handles in a dataset that workers are about to inherit, or to be
+    sent; once for each attribute of it that holds some."""
     seen: set[object] = set()
     datasets: set[str] = set()
+    choosy = ("dataset",) if sent and _chooses(type(dataset)) else ()
     for path, thing in _things(dataset, datasets):
+        if sent and _chooses(type(thing)):
+            choosy = (*choosy, path)
         found = _found(thing, taken=taken)
-        if found is None or found.key in seen:
+        if found is None or found.key in seen or path.startswith(choosy):
             continue
         holder = _holder(path, datasets)
         if holder not in seen and (holder, found.what) not in _told:
             _told.add((holder, found.what))
             remark(_words(holder, path, found))
         seen.update((found.key, holder))
+
+
+def _chooses(kind: Any) -> bool:
+    """Say whether a class decides what of its objects is sent: handles are what people leave out."""
+    return any(
+        type(vars(each).get(name)) is FunctionType
+        for each in kind.__mro__[:-1]
+        for name in ("__getstate__", "__reduce__", "__reduce_ex__")
+    )
 
 
 def _words(name: str, path: str, found: _Found) -> str:

@@ -420,7 +420,8 @@ class Templates:
         return self._present
 
     def _make(self) -> Template:
-        warn_of_connections(self._job.dataset, taken=bool(held_by(self._job).taken))
+        taken = bool(held_by(self._job).taken)
+        warn_of_connections(self._job.dataset, taken=taken, sent=not self.forks)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
                 return Template.bring(self._job, self._status, self._lineage)
