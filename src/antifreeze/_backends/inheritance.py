@@ -84,7 +84,7 @@ def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False
 
 
 def _chooses(kind: Any) -> bool:
-    """Say whether a class decides what of its objects is sent: handles are what people leave out."""
+    """Say whether a class decides what of its objects is sent: handles are what one leaves out."""
     return any(
         type(vars(each).get(name)) is FunctionType
         for each in kind.__mro__[:-1]
