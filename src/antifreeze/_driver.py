@@ -460,8 +460,10 @@ class Driver:
         if answer.kind is FaultKind.TIMEOUT:
             timeout_s = self._supervisor.plan.timeout_s
             seen, ticket = self._see(answer)
-            error = timed_out(answer, label, timeout_s, seen, ticket)
-            raise self._herald.with_sample(error, seen or answer, ticket)
+            # Kept in no variable: with its traceback it would keep the iterator, and the workers.
+            raise self._herald.with_sample(
+                timed_out(answer, label, timeout_s, seen, ticket), seen or answer, ticket
+            )
         raise self._herald.with_sample(error_for(answer, label), answer, answer.ticket)
 
     def _see(self, fault: Fault) -> tuple[Stall | None, Ticket | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -107,6 +109,26 @@ def test_a_stopped_worker_is_a_timeout_and_can_be_left() -> None:
     del caught
     iterator._shutdown_workers()
     assert time.monotonic() - before < 5 * LEAVE_S
+
+
+def test_a_loop_left_by_an_error_keeps_no_worker_although_nothing_is_collected() -> None:
+    def loop() -> list[int]:
+        iterator = iter(DataLoader(Naps(60), num_workers=2, timeout=1))
+        pids = [worker.pid for worker in iterator._workers]
+        with contextlib.suppress(WorkerHung):
+            while True:
+                next(iterator)
+        return pids
+
+    gc.disable()
+    try:
+        pids = loop()
+        give_up = time.monotonic() + 5 * LEAVE_S
+        while any(map(is_running, pids)) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert not any(map(is_running, pids))
+    finally:
+        gc.enable()
 
 
 def test_a_stopped_worker_that_goes_on_again_has_lost_nothing() -> None:

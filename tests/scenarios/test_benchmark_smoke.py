@@ -98,3 +98,13 @@ def test_a_loader_that_is_not_installed_is_left_out_of_the_mishaps(tmp_path: Pat
     assert run.ended == "finished", run.stderr
     after = json.loads(run.stdout)["after a mishap"]
     assert [each["words"] for each in after] == ["not installed"] * 4
+
+
+@pytest.mark.slow
+def test_two_trees_are_measured_in_turns() -> None:
+    script = ROOT / "benchmarks" / "before_after.py"
+    run = run_bounded(
+        [sys.executable, str(script), str(ROOT / "src"), "--rounds", "1", "integers"], BOUND_S
+    )
+    assert run.ended == "finished", run.stderr
+    assert run.stdout.count("integers, ") == 2  # with workers, and without
