@@ -143,8 +143,9 @@ class _Call:
 class Stalls:
     """Keep the calls that lives are in."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, still_told_s: float | None = None) -> None:
+        """`still_told_s`: when what stands still is first reported, if sooner than what moves."""
+        self._limits, self._still_told_s = limits, still_told_s
         self._calls: dict[tuple[int, int], _Call] = {}
         self._looked_at = 0.0
         self._deadlocked = False  # one was ended for that
@@ -235,7 +236,10 @@ class Stalls:
     def _is_due(self, call: _Call, pulse: Pulse, now: float, waited_s: float) -> bool:
         """Say whether it is time for a report, the first or a further one."""
         due = sum(waited_s >= at for at in REPORTED_S)
-        if due == 1 and call.step == CLEAN and pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
+        still = pulse in (Pulse.STUCK, Pulse.DEADLOCKED)
+        if due == 0 and still and self._still_told_s is not None:
+            due = int(waited_s >= self._still_told_s)
+        if due == 1 and call.step == CLEAN and not still:
             return False  # imports take their time on a busy machine
         if due <= call.reports:
             return False
