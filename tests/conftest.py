@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from antifreeze import _bystander
 from antifreeze._backends import nursery
 
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
@@ -38,6 +39,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) -> list[str]:
     multiprocessing.active_children()  # reaps what has ended
+    _bystander.rest()  # it would see within a second that there is no loop left
     left = []
     for child in me.children(recursive=True):
         if child.pid in before or _is_service(child):

@@ -1,7 +1,8 @@
 """No workers: batches are loaded in the caller's own thread, when it asks for them.
 
 There is nobody to supervise, no order to keep and nothing that could be killed: a sample that
-hangs, hangs the loop. So there is no core here, and a batch costs no more than in torch's loader.
+hangs, hangs the loop, and all that can be done is to say so (`_bystander`). So there is no core
+here, and a batch costs no more than in torch's loader.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from threading import get_ident
 from typing import Any
 
+from ._bystander import Post
 from ._clock import Clock
 from ._core.accounts import LoopAccount, WorkAccount
 from ._core.faults import Fault, FaultKind, FaultLog
 from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
 from ._core.states import Loop, Run
+from ._core.steps import HAND_OVER, ITER, OURS, SAMPLER
 from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
@@ -48,7 +52,9 @@ class InlineDriver:
         self._randomness: Randomness | None = None
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
-        self._fetcher = Fetcher(job, self._randomness)
+        self._post = Post(ITER)
+        self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
+        self._post.steps[0] = OURS
         self._finish = finish  # the last step before delivery, e.g. pinning
         self._now = clock.now
         self._lock = threading.RLock()
@@ -76,25 +82,36 @@ class InlineDriver:
         with self._lock:
             if self._run is Run.CLOSED:
                 raise LoaderClosed("this iterator was closed; call iter() on the loader")
-            while True:  # bounded by the sampler, and the policy's budget
-                with contextlib.suppress(NothingLeft):
-                    return self._load(self._now())
-                if self.book.broke is not None:
-                    raise self.book.broke
+            post = self._post
+            if post.thread != get_ident():
+                post.settle()
+            try:
+                while True:  # bounded by the sampler, and the policy's budget
+                    with contextlib.suppress(NothingLeft):
+                        return self._load(self._now())
+                    if self.book.broke is not None:
+                        raise self.book.broke
+            finally:
+                post.steps[0] = OURS
 
     def _load(self, came_at: float) -> Any:
         """Load the next batch. Raises NothingLeft if the policy leaves out all of it."""
+        post = self._post
+        post.position = self._drawn
+        post.steps[0] = SAMPLER
         try:
             indices = next(self._sampler)
         except StopIteration:
             self._run = Run.FINISHED
             self.loop.count(came_at, self._now())
             raise
+        post.indices = indices
         fetcher = self._fetcher
         self._drawn += 1
         try:
             batch = fetcher.load(indices, self._drawn - 1)
             if self._finish is not None:
+                post.steps[0] = HAND_OVER
                 batch = self._finish(batch)
         except StreamOver:
             self.traps.notice(0, fetcher.ending)
@@ -134,6 +151,7 @@ class InlineDriver:
         """End the iterator. May be called again."""
         self._run = Run.CLOSED
         self._sampler = iter(())
+        self._post.leave()
 
     def workers(self) -> list[Any]:
         return []

@@ -10,6 +10,8 @@ SWITCH = "ANTIFREEZE"  # environment variable; "off" gives torch's own loader ba
 
 # This process runs the program's script a second time, to have what is in it (see `own_code`).
 runs_script_again = False
+# This process was made for the workers of a loader, whose own process looks after it.
+serves_a_loader = False
 
 
 def switched_off() -> bool:

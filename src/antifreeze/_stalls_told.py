@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from pathlib import PurePath
 from typing import Any
 
@@ -20,6 +21,22 @@ def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind
     logger.warning("%s%s", line(stall, ticket, label, limits), f" {behind}" if behind else "")
     if stall.activity.stack:
         logger.info("antifreeze: worker %s is at\n%s", stall.seat, lines(stall.activity.stack))
+
+
+def tell_own(stall: Stall, ticket: Ticket) -> None:
+    """Log what keeps a loop waiting in this process."""
+    logger.warning("%s", own_line(stall, ticket))
+    if stall.activity.stack:
+        logger.info("antifreeze: this process is at\n%s", lines(stall.activity.stack))
+
+
+def own_line(stall: Stall, ticket: Ticket) -> str:
+    """Say in one line what keeps a loop waiting in this process, and that it will not be ended."""
+    said = f"antifreeze: waiting {stall.seconds:.0f} s in this process (pid {os.getpid()})"
+    outlook = "Nothing can be replaced in the main process, where samplers run"
+    if stall.step != steps.SAMPLER:
+        outlook = "Nothing can be replaced in the main process; with num_workers=1 it could be"
+    return f"{said}: {doing(stall, ticket)} is {state(stall)}. {outlook}."
 
 
 def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str:
@@ -44,6 +61,8 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
         return "a new worker, whose clean process imports libraries or opens the dataset,"
     if ticket is None:
         return "a batch of an epoch that was left"
+    if step == steps.SAMPLER:
+        return f"the sampler{batch}"
     if step == steps.INDICES:
         return f"reading the indices of batch {ticket.position}"
     if (verb := WITH_BATCH.get(step)) is not None:

@@ -16,6 +16,7 @@ import weakref
 from typing import Protocol
 
 from ._backends.base import Watch
+from ._worker import guard
 
 # A driver that was dropped without a close is noticed this late, at most.
 TICK_S = 1.0
@@ -52,6 +53,7 @@ class Watchdog:
 
 
 def _run(watched: weakref.ref[Watched], watch: Watch) -> None:
+    guard.name_thread()
     while True:  # bounded: `close`, or the end of what is watched
         watch.wait(TICK_S)
         driver = watched()

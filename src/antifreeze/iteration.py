@@ -32,6 +32,7 @@ from torch.utils.data.graph_settings import apply_sharding
 
 from . import _platform
 from ._backends.base import Backend
+from ._bystander import Asked, making_iterator
 from ._core.descent import Descent
 from ._core.pace import LONGEST
 from ._core.plan import Limits, Plan, Source, Tenure
@@ -90,7 +91,8 @@ class LoaderIterator(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader[Any]) -> None:
         if _platform.runs_script_again:
             raise RuntimeError(UNGUARDED)
-        super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
+        with making_iterator(loader._index_sampler):
+            super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
         if self._num_workers == 0:
             if isinstance(self._dataset, IterDataPipe | MapDataPipe):
                 apply_sharding(self._dataset, self._world_size, self._rank)
@@ -132,7 +134,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         _close_all_at_exit()
         self._loader = weakref.ref(loader)
         self._own_driver()
-        self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
+        self._begin_epoch()
 
     def __next__(self) -> Any:
         if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
@@ -176,13 +178,18 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
-        super()._reset(loader, first_iter)
+        with making_iterator(self._index_sampler):
+            super()._reset(loader, first_iter)
         self._book.begin_epoch()
         if self._were and not first_iter:
             changes = (each for thing, were in self._were for each in were.changes(thing))
             self._traps.changed_here(tuple(changes))
             self._warn_of_traps()
-        self._driver.begin_epoch(self._sampler_iter, int(self._base_seed), self._shared_seed)
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        sampler = Asked(self._sampler_iter) if self._num_workers else self._sampler_iter
+        self._driver.begin_epoch(sampler, int(self._base_seed), self._shared_seed)
 
     def succeed(self) -> LoaderIterator:
         """Leave the workers, in the middle of an epoch, to a new iterator; this one is over."""

@@ -5,6 +5,8 @@
    waits for a program is as busy as the program.
 3. A deadlock is said only where it is proven: every thread but ours waits, without a limit, for a
    lock of its own process, and no signal could wake one. Nobody is left to release it.
+4. Of our own process one thread is looked at, and what it has started: the rest of the program has
+   work of its own. Only if it waits for a lock, those who might release it count as well.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._clock import pause
 from .._core.messages import frozen
 from .._core.stalls import Activity, StackLine
 from .._worker.guard import THREAD_NAME
-from .offspring import family, tasks
+from .offspring import children, family, tasks
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 POLLED = 8  # descriptors of one `poll`, named
+# To see whether a thread of our own runs: while we look it may wait for the interpreter's lock, as
+# for any other. This long it can have that; who uses a tenth of it runs.
+LET_RUN_S = 0.02
 PRIVATE = 128  # in the operation of a futex: only this process can release it
 
 # System calls by number, as far as people wait in them.
@@ -148,28 +154,56 @@ class _Waiting:
 
 def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
     """Look at a process; None if it cannot be seen."""
-    state = _state(pid)
+    state = _state(f"{pid}")
     if not state:
         return None
-    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, _received(pid)
+    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, _received(pid, str(pid))
     for each in family(pid):
         others += _cpu_s(each) if each != pid else 0.0
-        io_bytes += _io_bytes(each)
+        io_bytes += _io_bytes(f"{each}")
     return Activity(
         cpu_s=cpu_s,
         cpu_s_of_others=others,
         io_bytes=io_bytes,
         stack=stack,
-        waits_for=_waits_for(pid, state),
+        waits_for=_waits_for(pid, state, str(pid)),
         stopped=state == "T",
         deadlock=_deadlock(pid),
         shared_lock=_shared_lock(pid),
     )
 
 
+def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
+    """Look at a thread of this process; None if it cannot be seen. Called in another thread."""
+    pid, before = os.getpid(), _ran_s(task)
+    pause(LET_RUN_S)
+    ran = _ran_s(task) - before >= LET_RUN_S / 10
+    state = _state(f"{pid}/task/{task}")
+    if not state:
+        return None
+    waiting = _waiting(pid, str(task))
+    runs, waits_for = ran or state == "R", "" if ran else _waits_for(pid, state, str(task))
+    acting = [str(task)]
+    if waiting is not None and waiting.on_lock and not ran:
+        acting += [each for each in tasks(pid) if each != str(task) and not _is_ours(pid, each)]
+    started = [each for actor in acting for child in children(pid, actor) for each in family(child)]
+    ended_ticks = sum(map(int, _stat(f"{pid}")[13:15]))
+    return Activity(
+        cpu_s=sum(TICK_S * _ticks(f"{pid}/task/{actor}") for actor in acting),
+        cpu_s_of_others=TICK_S * ended_ticks + sum(_cpu_s(each) for each in started),
+        io_bytes=_received(pid, str(task))
+        + sum(_io_bytes(f"{pid}/task/{actor}") for actor in acting)
+        + sum(_io_bytes(f"{each}") for each in started),
+        stack=stack,
+        waits_for=waits_for,
+        deadlock="" if runs else _deadlock(pid),
+        runs=runs,
+    )
+
+
 def runs(pid: int) -> bool:
     """Say whether the main thread runs, or would if it got a processor."""
-    return _state(pid) == "R"
+    return _state(f"{pid}") == "R"
 
 
 def _read(path: str) -> str:
@@ -183,8 +217,17 @@ def _stat(process: str) -> list[str]:
     return _read(f"/proc/{process}/stat").rpartition(")")[2].split()
 
 
-def _state(pid: int) -> str:
-    return next(iter(_stat(f"{pid}")), "")
+def _state(process: str) -> str:
+    return next(iter(_stat(process)), "")
+
+
+def _ticks(process: str) -> int:
+    return sum(map(int, _stat(process)[11:13]))
+
+
+def _ran_s(task: int) -> float:
+    """Say how long a thread of ours has run, finely; 0 if the kernel does not count that."""
+    return int((_read(f"/proc/self/task/{task}/schedstat").split() or ["0"])[0]) / 1e9
 
 
 def _cpu_s(pid: int) -> float:
@@ -192,17 +235,16 @@ def _cpu_s(pid: int) -> float:
     fields = _stat(f"{pid}")
     if len(fields) < 15:
         return 0.0
-    ours = [_stat(f"{pid}/task/{task}") for task in tasks(pid) if _is_ours(pid, task)]
-    ticks = sum(map(int, fields[11:15])) - sum(int(f[11]) + int(f[12]) for f in ours if len(f) > 12)
-    return TICK_S * ticks
+    ours = sum(_ticks(f"{pid}/task/{task}") for task in tasks(pid) if _is_ours(pid, task))
+    return TICK_S * (sum(map(int, fields[11:15])) - ours)
 
 
 def _is_ours(pid: int, task: str) -> bool:
     return _read(f"/proc/{pid}/task/{task}/comm").strip() == THREAD_NAME.decode()
 
 
-def _io_bytes(pid: int) -> int:
-    found = re.findall(r"^(?:rchar|wchar|read_bytes): (\d+)$", _read(f"/proc/{pid}/io"), re.M)
+def _io_bytes(process: str) -> int:
+    found = re.findall(r"^(?:rchar|wchar|read_bytes): (\d+)$", _read(f"/proc/{process}/io"), re.M)
     return sum(map(int, found))
 
 
@@ -215,13 +257,13 @@ def _waiting(pid: int, task: str) -> _Waiting | None:
     return _Waiting(name, tuple(int(field, 16) for field in fields[1:7]))
 
 
-def _received(pid: int) -> int:
-    """Count how often the main thread was woken, if it waits for a network: the kernel does not
+def _received(pid: int, task: str) -> int:
+    """Count how often a thread was woken, if it waits for a network: the kernel does not
     count what comes by `recv` as read."""
-    waiting = _waiting(pid, str(pid))
+    waiting = _waiting(pid, task)
     if waiting is None or waiting.call not in _ON_NETWORK:
         return 0
-    status = _read(f"/proc/{pid}/task/{pid}/status")
+    status = _read(f"/proc/{pid}/task/{task}/status")
     return sum(map(int, re.findall(r"^voluntary_ctxt_switches:\s+(\d+)$", status, re.M)))
 
 
@@ -250,11 +292,11 @@ def _shared_lock(pid: int) -> int:
     return waiting.arguments[0] if waiting.arguments[3] == 0 else 0
 
 
-def _waits_for(pid: int, state: str) -> str:
-    """Say in words what the main thread waits for."""
+def _waits_for(pid: int, state: str, task: str) -> str:
+    """Say in words what a thread waits for."""
     if state in ("T", "t"):
         return "stopped by a signal" if state == "T" else "stopped by a debugger"
-    waiting = _waiting(pid, str(pid))
+    waiting = _waiting(pid, task)
     if waiting is None:
         return "running" if state == "R" else ""
     if waiting.on_lock:

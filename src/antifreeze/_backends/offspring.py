@@ -21,10 +21,16 @@ def family(pid: int) -> list[int]:
         if len(found) >= MOST:
             break
         for task in tasks(each):
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                children = Path(f"/proc/{each}/task/{task}/children").read_text()
-                found += [int(child) for child in children.split()]
+            found += children(each, task)
     return found[:MOST]
+
+
+def children(pid: int, task: str) -> list[int]:
+    """Give the processes that a thread has started."""
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        listed = Path(f"/proc/{pid}/task/{task}/children").read_text()
+        return [int(child) for child in listed.split()]
+    return []
 
 
 def tasks(pid: int) -> list[str]:

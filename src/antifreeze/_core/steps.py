@@ -17,9 +17,10 @@ HAND_OVER = 5  # sending
 INDICES = 6  # reading what the sampler gave
 CLEAN = 7  # it is being made, in a clean process, which takes its time
 PACK = 8  # the batch: objects in it are pickled by code of their own
+SAMPLER = 9  # asking it for the next batch, or for its iterator; in the main process
 SAMPLE = 16  # and all above: the samples of a batch, in order
 
-OF_USER = frozenset({INIT, ITER, WHOLE, COLLATE, INDICES, PACK})
+OF_USER = frozenset({INIT, ITER, WHOLE, COLLATE, INDICES, PACK, SAMPLER})
 
 
 def is_of_user(step: int) -> bool:

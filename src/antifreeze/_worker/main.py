@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torch.utils.data import _utils as torch_data
 
+from .. import _platform
 from .._core.steps import CLEAN, OURS
 from .._transport.arena import Arena
 from .._transport.framing import Kind
@@ -59,6 +60,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
 def prepare(*, forked: bool) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
     main process itself."""
+    _platform.serves_a_loader = True
     guard.leave_signals_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.

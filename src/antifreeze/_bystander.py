@@ -1,0 +1,212 @@
+"""A thread that says what keeps loops waiting in this very process, where nobody else could.
+
+1. There is one for the whole program, while there are loops that may be in the user's code here.
+   It keeps none of them alive, holds no lock while it looks, and ends within a second of the last
+   of them, or with the program; a forked child has none.
+2. A loop says where it is in plain stores: nothing that could wait, and next to nothing a batch.
+3. It needs the interpreter's lock: while code of C keeps that, nobody can look.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import inspect
+import itertools
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from . import _platform, _stalls_told
+from ._backends import evidence
+from ._clock import monotonic
+from ._core.own_calls import OwnCall, OwnCalls
+from ._core.stalls import StackLine
+from ._core.steps import OURS, SAMPLER
+from ._core.tickets import Ticket
+from ._worker import guard
+
+logger = logging.getLogger("antifreeze")
+
+LOOK_S = 1.0  # between two looks
+JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one look
+DEEPEST = 200  # frames of a stack
+_HERE = os.path.dirname(__file__) + os.sep
+# Whose frames, innermost, mean that workers are waited for: they are told of by others.
+_OF_WORKERS = (_HERE + "_driver.py", _HERE + "_backends" + os.sep)
+
+_numbers = itertools.count(1)
+_posts: dict[int, weakref.ref[Post]] = {}
+
+
+class Post:
+    """Where one loop is. Written by the loop, in whatever thread it runs; read by the bystander."""
+
+    __slots__ = ("__weakref__", "indices", "number", "position", "steps", "task", "thread")
+
+    def __init__(self, step: int = OURS) -> None:
+        self.steps: list[int] = [step]  # see `_core/steps.py`; a list, as `Fetcher` writes into it
+        self.position = 0  # of the batch
+        self.indices: Any = None  # of the batch; of no meaning while the sampler is asked
+        self.thread = self.task = 0
+        self.settle()
+        self.number = next(_numbers)
+        _posts[self.number] = weakref.ref(self, self._dropped(self.number))
+        _thread.start()
+
+    @staticmethod
+    def _dropped(number: int) -> Any:
+        return lambda _: _posts.pop(number, None)
+
+    def settle(self) -> None:
+        """Take note of the present thread. Costs a system call: if it is another than before."""
+        self.thread, self.task = threading.get_ident(), threading.get_native_id()
+
+    def leave(self) -> None:
+        """Be looked at no more."""
+        _posts.pop(self.number, None)
+
+    def __repr__(self) -> str:
+        return f"<Post of thread {self.task}, batch {self.position}, step {self.steps[0]}>"
+
+
+class Asked:
+    """A sampler's iterator that is looked at while it is asked."""
+
+    def __init__(self, sampler: Iterator[Any]) -> None:
+        self._sampler = sampler
+        self._post: Post | None = None  # when it is asked: workers were forked before that
+
+    def __iter__(self) -> Asked:
+        return self
+
+    def __next__(self) -> Any:
+        post = self._post
+        if post is None:
+            post = self._post = Post()
+        elif post.thread != threading.get_ident():
+            post.settle()
+        post.steps[0] = SAMPLER
+        try:
+            return next(self._sampler)
+        except StopIteration:
+            post.leave()
+            raise
+        finally:
+            post.steps[0] = OURS
+            post.position += 1
+
+
+@contextlib.contextmanager
+def making_iterator(sampler: Any) -> Iterator[None]:
+    """Look at the sampler while its iterator is made, if that is more than to make a generator."""
+    at_once = inspect.isgeneratorfunction(getattr(type(sampler), "__iter__", None))
+    post = None if at_once else Post(SAMPLER)
+    try:
+        yield
+    finally:
+        if post is not None:
+            post.leave()
+
+
+class _Thread:
+    """The thread, if there is need of one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a collection in the middle may come here again
+        self._wake = threading.Event()
+        self._runs: threading.Thread | None = None
+        self._ending = False
+
+    def start(self) -> None:
+        """See to it that it runs."""
+        with self._lock:
+            if self._runs is not None or self._ending or _platform.serves_a_loader:
+                return
+            self._runs = threading.Thread(
+                target=self._run, name="antifreeze-bystander", daemon=True
+            )
+            try:
+                self._runs.start()
+            except RuntimeError:  # the machine gives no thread
+                self._runs = None
+
+    def rest(self) -> None:
+        """Have it see whether it is needed, now."""
+        self._wake.set()
+
+    def end(self) -> None:
+        """End it, with the program: who writes when the interpreter goes may crash it."""
+        self._ending = True
+        self._wake.set()
+        if (thread := self._runs) is not None:
+            thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        guard.name_thread()
+        calls = OwnCalls()
+        while True:  # bounded by the loops there are
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
+            with self._lock:  # or a loop might come that relies on a thread about to end
+                if self._ending or not _posts:
+                    self._runs = None
+                    return
+            try:
+                look(calls, monotonic())
+            except Exception:
+                logger.debug("antifreeze: looking at this process failed", exc_info=True)
+
+
+def look(calls: OwnCalls, now: float) -> None:
+    """Look at all loops, and tell what is to be told."""
+    posts = {number: post for number, ref in list(_posts.items()) if (post := ref()) is not None}
+    told = [OwnCall(n, post.thread, post.position, post.steps[0]) for n, post in posts.items()]
+    for number in calls.seen(told, now):
+        post = posts[number]
+        stack = _stack(sys._current_frames().get(post.thread))
+        if stack is None:
+            continue
+        activity = evidence.of_thread(post.task, stack)
+        stall = None if activity is None else calls.examined(number, activity, now)
+        if stall is not None and (stall.ticket, stall.step) == (post.position + 1, post.steps[0]):
+            ticket = Ticket(stall.ticket, 0, post.position, post.indices)
+            _stalls_told.tell_own(stall, ticket)
+
+
+def _stack(frame: FrameType | None) -> tuple[StackLine, ...] | None:
+    """Give what a loop's thread is in, innermost first, as far as it is not ours; all of it if we
+    are the innermost. None if it waits for workers."""
+    found: list[StackLine] = []
+    ours: int | None = None
+    while frame is not None and len(found) < DEEPEST:
+        code = frame.f_code
+        if ours is None and code.co_filename.startswith(_HERE):
+            if code.co_filename.startswith(_OF_WORKERS):
+                return None
+            ours = len(found)
+        found.append(StackLine(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return tuple(found[:ours] if ours else found)
+
+
+def rest() -> None:
+    """Have the thread see now whether it is needed. For tests."""
+    _thread.rest()
+
+
+def _forget_parent() -> None:
+    """In a forked child: its loops, if it goes on with them, are looked at by nobody."""
+    global _thread
+    _posts.clear()
+    _thread = _Thread()
+
+
+_thread = _Thread()
+atexit.register(lambda: _thread.end())
+os.register_at_fork(after_in_child=_forget_parent)

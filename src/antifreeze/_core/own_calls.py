@@ -1,0 +1,56 @@
+"""What keeps loops waiting in their own process: a sampler; without workers, whatever is loaded.
+
+1. It is judged as the calls of workers are (`stalls`), by looks that come once a second.
+2. Nobody can be replaced here, so all that comes of it is words.
+3. Of loops inside one another, in one thread, only the innermost keeps the others waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .messages import frozen
+from .plan import Limits
+from .stalls import Activity, Sight, Stall, Stalls
+from .steps import OURS
+
+_LIMITS = Limits(still_s=None, spin_s=None)
+_LIFE = 0  # this process has no other
+
+
+@frozen
+class OwnCall:
+    """What a loop says it does."""
+
+    loop: int  # a number that no other has; later ones are higher
+    thread: int
+    position: int  # of the batch
+    step: int  # `OURS`: the loop is away
+
+
+class OwnCalls:
+    """Keep the calls that loops are in, in this process."""
+
+    def __init__(self) -> None:
+        self._stalls = Stalls(_LIMITS)
+
+    def __repr__(self) -> str:
+        return f"<OwnCalls {self._stalls!r}>"
+
+    def seen(self, calls: Sequence[OwnCall], now: float) -> list[int]:
+        """Take what all loops say. Gives those that should be examined."""
+        innermost: dict[int, OwnCall] = {}
+        for call in sorted(calls, key=lambda call: call.loop):
+            if call.step != OURS:
+                innermost[call.thread] = call
+        self._stalls.begin(now, {(call.loop, _LIFE) for call in innermost.values()})
+        sights = [
+            Sight(call.loop, _LIFE, call.position + 1, call.step) for call in innermost.values()
+        ]
+        return [sight.seat for sight in sights if self._stalls.see(sight, now, now)]
+
+    def examined(self, loop: int, activity: Activity, now: float) -> Stall | None:
+        """Judge a call by what was seen of it, now and before. Gives what is to be told."""
+        # A call lasts from where it was first seen, whoever waits for it.
+        advice = self._stalls.examined((loop, _LIFE), activity, now, waiting_since=0.0)
+        return advice.stall if advice is not None and advice.report else None
