@@ -154,24 +154,32 @@ def test_another_sample_is_progress() -> None:
 
 
 def test_a_deadlock_that_comes_again_is_not_waited_for_as_long() -> None:
-    it = Watched(activity=lambda now: Activity(deadlock="a b"))
+    locked = Activity(deadlock="a b", stack=LINE)
+    it = Watched(activity=lambda now: locked)
     it.run(8.0)
     stalls = it.script.sup._lookout.stalls
     assert len(it.killed_at()) == 1
     stalls.see(Sight(0, 2, 1, SAMPLE), 10.0, 8.0)
     ends = []
     for now in (11.0, 12.0, 13.0):
-        advice = stalls.examined((0, 2), Activity(deadlock="a b"), now, 8.0)
+        advice = stalls.examined((0, 2), locked, now, 8.0)
         assert advice is not None
         ends.append(advice.replace)
     assert ends == [False, False, True]
 
 
 def test_a_deadlock_is_not_waited_for_and_where_it_comes_from_is_doubted() -> None:
-    it = Watched(activity=lambda now: Activity(deadlock="a b")).run(20.0)
+    it = Watched(activity=lambda now: Activity(deadlock="a b", stack=LINE)).run(20.0)
     at, kill = next((at, what) for at, what in it.done if isinstance(what, do.KillLife))
     assert at <= 5.0
     assert isinstance(kill, do.KillLife) and kill.doubted
+
+
+def test_a_deadlock_has_a_little_longer_where_its_stack_is_not_known_yet() -> None:
+    it = Watched(activity=lambda now: Activity(deadlock="a b", stack=LINE if now > 5.5 else ()))
+    assert it.run(20.0).killed_at()[0] == 6.0
+    it = Watched(activity=lambda now: Activity(deadlock="a b"))
+    assert it.run(20.0).killed_at()[0] == 7.0
 
 
 def test_a_deadlock_of_a_life_that_has_brought_something_is_no_doubt_about_its_origin() -> None:

@@ -20,7 +20,7 @@ from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader, _bystander
 from antifreeze._backends import hazards
-from antifreeze._core import own_calls, stalls
+from antifreeze._core import stalls
 
 from .programs import finish, program
 
@@ -126,7 +126,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "EXAMINED_S", 0.5)
     monkeypatch.setattr(stalls, "MOVED_S", 2.0)
     monkeypatch.setattr(stalls, "CPU_S", 0.03)
-    monkeypatch.setattr(own_calls, "STILL_TOLD_S", 2.5)
+    monkeypatch.setattr(stalls, "MOVING_S", 3.5)
     monkeypatch.setattr(_bystander, "LOOK_S", 0.2)
 
 

@@ -71,10 +71,12 @@ def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False
     datasets: set[str] = set()
     choosy = ("dataset",) if sent and _chooses(type(dataset)) else ()
     for path, thing in _things(dataset, datasets):
+        if path.startswith(choosy):
+            continue
         if sent and _chooses(type(thing)):
             choosy = (*choosy, path)
         found = _found(thing, taken=taken)
-        if found is None or found.key in seen or path.startswith(choosy):
+        if found is None or found.key in seen or (sent and isinstance(thing, threading.Thread)):
             continue
         holder = _holder(path, datasets)
         if holder not in seen and (holder, found.what) not in _told:
@@ -88,6 +90,7 @@ def _chooses(kind: Any) -> bool:
     return any(
         type(vars(each).get(name)) is FunctionType
         for each in kind.__mro__[:-1]
+        if each.__module__.partition(".")[0] not in sys.stdlib_module_names
         for name in ("__getstate__", "__reduce__", "__reduce_ex__")
     )
 

@@ -23,7 +23,7 @@ from .._transport.trace import ASKED_BY, Trace
 from .handles import WorkerHandle
 
 _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carry
-OVERDUE_LOOKS = 2.2  # a life that can look at itself has, twice, by then
+OVERDUE_LOOKS = 1.7  # a life that can look at itself has, twice, by then: it began earlier
 
 
 class Line:

@@ -230,14 +230,17 @@ class _SealedJob:
 
     def __init__(self, unpacking: Unpacking, circumstances: Circumstances, look_s: float) -> None:
         self._unpacking, self._circumstances, self.look_s = unpacking, circumstances, look_s
+        self.took: tuple[tuple[str, ...], float] = (), 0.0
 
     def open(self) -> tuple[Job, Held]:
         global is_opening
         is_opening = True
+        before, began = set(sys.modules), process_time()
         job = self._unpacking.next()
         self._unpacking.install_code()
         self._circumstances.settle()
         is_opening = False
+        self.took = _new_libraries(before), process_time() - began
         held = held_by(job)
         if self._unpacking.each_opens:  # what it has opened itself is its own
             sent = [each for each in held.taken if self._unpacking.brought(each[0])]

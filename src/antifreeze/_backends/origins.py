@@ -130,6 +130,9 @@ class Origin(Protocol):
     def unfit(self, words: str, details: str) -> None:
         """Take note that a life cannot open its job: none of its siblings can."""
 
+    def opened(self, modules: Sequence[str], seconds: float) -> None:
+        """Take note of what it took a life to open its job."""
+
     def stillborn(self, how: str) -> None:
         """Take note that a life ended while it opened its job; not by us."""
 
@@ -227,6 +230,9 @@ class Children:
 
     def unfit(self, words: str, details: str) -> None:
         """Nothing to do: its jobs are not sealed."""
+
+    def opened(self, modules: Sequence[str], seconds: float) -> None:
+        """Nothing to do: likewise."""
 
     def stillborn(self, how: str) -> None:
         """Nothing to do: likewise."""

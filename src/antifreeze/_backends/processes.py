@@ -370,6 +370,9 @@ class ProcessBackend:
         if frame.kind is Kind.UNFIT:
             self._origin.unfit(*pickle.loads(frame.body))
             return Notice(None)
+        if frame.kind is Kind.OPENED:
+            self._origin.opened(*pickle.loads(frame.body))
+            return Notice(None)
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))
         self._one_got_going = True

@@ -92,6 +92,7 @@ class Payload:
     riders: Sequence[Descriptor]
     bytes: int
     seconds: float  # of processor time, to pack it
+    each_opens: bool  # each life, not its template
 
     def send(self, channel: socket.socket) -> None:
         """Give it away. Raises OriginGone."""
@@ -158,7 +159,7 @@ def _pack(
         sys.setrecursionlimit(deep)
         context.set_spawning_popen(None)
     memory, size = stream.lay_out(each_opens=pickler.each_opens)
-    return Payload(memory, carrier.riders, size, thread_time() - began)
+    return Payload(memory, carrier.riders, size, thread_time() - began, pickler.each_opens)
 
 
 class _Led:

@@ -83,6 +83,7 @@ class Template:
         self.opening: Opening | None = None  # it is about to hold what it was sent
         self.given_up = False  # we ended it ourselves, and have said why
         self.forsaken = False  # we ended it, since it did not get on
+        self._sealed = False  # what it was sent is opened by its lives
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         self._shortage = Shortage()
@@ -159,7 +160,7 @@ class Template:
         finally:
             theirs.close()
         template = cls(ours)
-        template._home, template.opening = home, opening
+        template._home, template.opening, template._sealed = home, opening, payload.each_opens
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
 
@@ -211,9 +212,14 @@ class Template:
                 self.unfit = said
             case Warmed(modules=modules, seconds=seconds):
                 self._has_opened()
-                self._warmed(seconds)
-                if self._home is not None:
-                    self._home.warm(modules)
+                if not self._sealed:
+                    self.opened(modules, seconds)
+
+    def opened(self, modules: Sequence[str], seconds: float) -> None:
+        """Take note that it, or one of its lives, has opened what was sent."""
+        self._warmed(seconds)
+        if self._home is not None:
+            self._home.warm(modules)
 
     def _has_opened(self) -> None:
         if self.opening is not None:
@@ -387,6 +393,10 @@ class Templates:
         if template is not None and template.unfit is None:
             template.unfit = Unfit(words, details)
             template.kill()
+
+    def opened(self, modules: Sequence[str], seconds: float) -> None:
+        if self._present is not None:
+            self._present.opened(modules, seconds)
 
     def stillborn(self, how: str) -> None:
         self._stillborn += 1

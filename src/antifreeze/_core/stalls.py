@@ -304,7 +304,9 @@ class Stalls:
             return False
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)
-            return locked_s >= (AGAIN_S if self._deadlocked else limits.locked_s)
+            enough_s = AGAIN_S if self._deadlocked else limits.locked_s
+            # Where it is will be known soon, and people will want to know.
+            return locked_s >= (enough_s if stall.activity.stack else limits.dead_s)
         if call.step == CLEAN:  # imports take their time, but do something in it
             return stall.pulse is Pulse.STUCK and stall.still_s >= limits.dead_s
         if call.step in (OURS, HAND_OVER):

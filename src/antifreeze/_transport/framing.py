@@ -32,6 +32,7 @@ class Kind(IntEnum):
     PARCELS = 18
     NOTICED = 19
     UNFIT = 20  # it cannot open its job
+    OPENED = 21  # it has
 
 
 # What makes the tickets before it void.

@@ -77,6 +77,7 @@ def _opened(spec: WorkerSpec, sealed: Sealed, channel: Channel) -> WorkerSpec:
     except BaseException as error:  # sys.exit, too
         channel.say(Kind.UNFIT, told_of(error))
         raise SystemExit(1) from None
+    channel.say(Kind.OPENED, sealed.took)
     take_away(held)
     words[at] = OURS
     return replace(spec, job=job, held=held, sealed=None)

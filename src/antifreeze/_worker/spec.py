@@ -53,6 +53,7 @@ class Sealed(Protocol):
     """A job that each life opens for itself: the user's code runs meanwhile."""
 
     look_s: float
+    took: tuple[tuple[str, ...], float]  # to open it: libraries, seconds of processor time
 
     def open(self) -> tuple[Job, Held]:
         """Give the job, and what it holds. Raises whatever that code raises."""
