@@ -61,6 +61,8 @@ class Lane:
 
 
 def main() -> int:
+    # Whoever starts this in the background may have it ignored, and the programs of tests as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = sys.argv[1:]
     lanes = (os.cpu_count() or 1) + 1
     if "--lanes" in arguments:

@@ -26,7 +26,7 @@ from . import _platform, _stalls_told
 from ._backends import evidence
 from ._clock import monotonic
 from ._core.own_calls import OwnCall, OwnCalls
-from ._core.stalls import StackLine
+from ._core.stalls import Activity, StackLine
 from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
 from ._worker import guard
@@ -120,6 +120,7 @@ class _Thread:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a collection in the middle may come here again
         self._wake = threading.Event()
+        self._calls = OwnCalls()  # for the whole program: what was said is not said again soon
         self._runs: threading.Thread | None = None
         self._ending = False
 
@@ -149,7 +150,7 @@ class _Thread:
 
     def _run(self) -> None:
         guard.name_thread()
-        calls = OwnCalls()
+        calls = self._calls
         while True:  # bounded by the loops there are
             self._wake.wait(LOOK_S)
             self._wake.clear()
@@ -173,7 +174,9 @@ def look(calls: OwnCalls, now: float) -> None:
         if stack is None:
             continue
         activity = evidence.of_thread(post.task, stack)
-        stall = None if activity is None else calls.examined(number, activity, now)
+        if activity is None or _waits_for_people(stack, activity):
+            continue
+        stall = calls.examined(number, activity, now)
         if stall is not None and (stall.ticket, stall.step) == (post.position + 1, post.steps[0]):
             ticket = Ticket(stall.ticket, 0, post.position, post.indices)
             _stalls_told.tell_own(stall, ticket)
@@ -193,6 +196,13 @@ def _stack(frame: FrameType | None) -> tuple[StackLine, ...] | None:
         found.append(StackLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(found[:ours] if ours else found)
+
+
+def _waits_for_people(stack: tuple[StackLine, ...], activity: Activity) -> bool:
+    """Say whether somebody sits there: in a debugger, or at a prompt."""
+    debugs = any(os.path.basename(line.file) in ("bdb.py", "pdb.py") for line in stack)
+    debugs = debugs or any("pydevd" in line.file or "debugpy" in line.file for line in stack)
+    return debugs or activity.waits_for.startswith(("reading /dev/pts/", "reading /dev/tty"))
 
 
 def rest() -> None:

@@ -8,6 +8,7 @@ import os
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ._core import faults as core
@@ -105,8 +106,10 @@ class FaultBook:
         word of it."""
         if fault.kind in _TOLD_ELSEWHERE:
             return
-        what = str(error_for(fault, label)).splitlines()[0]
         ending = fault.ending or core.Ending()
+        # The first line alone; what a stack says, and costs to read, is for the error itself.
+        brief = replace(fault, ending=replace(ending, stack=())) if ending.stack else fault
+        what = str(error_for(brief, label)).splitlines()[0]
         if ending.signal is not None and ending.words:
             what += f" Likely cause: {ending.words}."
         if behind := self.behind(fault.step, fault.ticket):

@@ -53,8 +53,10 @@ class InlineDriver:
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
         self._post = Post(ITER)
-        self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
-        self._post.steps[0] = OURS
+        try:
+            self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
+        finally:
+            self._post.steps[0] = OURS
         self._finish = finish  # the last step before delivery, e.g. pinning
         self._now = clock.now
         self._lock = threading.RLock()

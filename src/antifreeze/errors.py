@@ -228,7 +228,7 @@ def error_for(fault: Fault, label: str) -> Exception:
     """Turn a fault into the exception the loop receives. `label` names the worker: "pid 41207"."""
     match fault.kind:
         case FaultKind.CRASH:
-            return WorkerCrashed(_crash(fault, label, "started a new worker and tried once more"))
+            return WorkerCrashed(_crash(fault, label, f"started a new worker and {_tried(fault)}"))
         case FaultKind.STREAM_LOST:
             did = (
                 f"gave up this worker's stream after {fault.delivered} batches of the epoch; the"
@@ -238,7 +238,7 @@ def error_for(fault: Fault, label: str) -> Exception:
                 return WorkerHung(_hung(fault, label, did))
             return WorkerCrashed(_crash(fault, label, did))
         case FaultKind.HANG:
-            return WorkerHung(_hung(fault, label, "replaced it and tried once more"))
+            return WorkerHung(_hung(fault, label, f"replaced it and {_tried(fault)}"))
         case FaultKind.TIMEOUT:
             return timed_out(fault, label, fault.seconds)
         case FaultKind.REFUSED:
@@ -254,6 +254,11 @@ def error_for(fault: Fault, label: str) -> Exception:
             return BudgetSpent(_crash(fault, label, did))
         case FaultKind.SAMPLER | FaultKind.EXCEPTION:
             return InternalError(f"{fault.kind} has an exception of its own")
+
+
+def _tried(fault: Fault) -> str:
+    attempts = 1 if fault.ticket is None else fault.ticket.attempt
+    return f"tried the batch {attempts} times" if attempts > 2 else "tried once more"
 
 
 def _hung(fault: Fault, label: str, did: str) -> str:

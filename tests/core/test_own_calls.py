@@ -99,3 +99,13 @@ def test_time_in_which_nobody_looked_is_nobodys() -> None:
 
 def test_a_sampler_is_code_of_the_users() -> None:
     assert is_of_user(SAMPLER)
+
+
+def test_a_loop_whose_every_sample_is_slow_is_told_of_once_a_minute_and_then_less_often() -> None:
+    calls, told = OwnCalls(), []
+    for now in range(400):
+        call = OwnCall(1, 1, now // 8, SAMPLE)  # eight seconds a batch
+        for loop in calls.seen([call], float(now)):
+            if calls.examined(loop, Activity(), float(now)) is not None:
+                told.append(now)
+    assert len(told) == 3 and told[0] < 8 and told[1] > 60 and told[2] > 180

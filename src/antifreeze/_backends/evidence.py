@@ -185,7 +185,7 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
     runs, waits_for = ran or state == "R", "" if ran else _waits_for(pid, state, str(task))
     acting = [str(task)]
     if waiting is not None and waiting.on_lock and not ran:
-        acting += [each for each in tasks(pid) if each != str(task) and not _is_ours(pid, each)]
+        acting += [each for each in tasks(pid) if each != str(task) and not is_ours(pid, each)]
     started = [each for actor in acting for child in children(pid, actor) for each in family(child)]
     ended_ticks = sum(map(int, _stat(f"{pid}")[13:15]))
     return Activity(
@@ -235,11 +235,12 @@ def _cpu_s(pid: int) -> float:
     fields = _stat(f"{pid}")
     if len(fields) < 15:
         return 0.0
-    ours = sum(_ticks(f"{pid}/task/{task}") for task in tasks(pid) if _is_ours(pid, task))
+    ours = sum(_ticks(f"{pid}/task/{task}") for task in tasks(pid) if is_ours(pid, task))
     return TICK_S * (sum(map(int, fields[11:15])) - ours)
 
 
-def _is_ours(pid: int, task: str) -> bool:
+def is_ours(pid: int, task: str) -> bool:
+    """Say whether a thread is one of antifreeze."""
     return _read(f"/proc/{pid}/task/{task}/comm").strip() == THREAD_NAME.decode()
 
 
@@ -274,7 +275,7 @@ def _deadlock(pid: int) -> str:
         return ""
     locks = []
     for task in tasks(pid):
-        if task != str(pid) and _is_ours(pid, task):
+        if task != str(pid) and is_ours(pid, task):
             continue
         waiting = _waiting(pid, task)
         if waiting is None or not waiting.on_own_lock_for_ever:

@@ -69,6 +69,8 @@ class WorkerHandle:
         self._force = force
         if self._pidfd is not None and self.pid is not None and not self._over:
             started = Offspring(self.pid)  # while they can be told from others
+            if self._has_ended(0):  # and its number may have been another's by then
+                started.spare()
             with contextlib.suppress(OSError):  # it was quicker
                 signal.pidfd_send_signal(self._pidfd.number, _SIGNALS[force])
             started.end(_SIGNALS[force])

@@ -9,12 +9,14 @@ import threading
 
 from .._clock import pause
 from .._core.descent import Program
+from .._worker.guard import THREAD_NAME
 from . import pools
 
 OURS = "antifreeze-"  # all our threads begin so
 # Idle but for a moment every few seconds, and their locks are of no use in a worker.
 _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
 _HARMLESS_NAMES = (
+    THREAD_NAME.decode(),  # of ours, about to end: Python has forgotten it
     "pt_autograd",  # waits for the next backward pass; a worker cannot have one, and says so
     # Gives memory back, for pyarrow and so for pandas. Its library holds all of its own locks
     # during a fork, and does without the thread in the child.

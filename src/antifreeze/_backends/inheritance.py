@@ -19,7 +19,6 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import SemLock
-from types import FunctionType
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -27,7 +26,7 @@ from torch.utils.data import Dataset
 from .._core.messages import frozen
 from .._remarks import remark
 from .._worker.files import Held
-from .._worker.insides import things_in
+from .._worker.insides import has_own, things_in
 from .._worker.spec import Job
 
 # Libraries whose open handles must not cross a fork.
@@ -69,12 +68,12 @@ def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False
     sent; once for each attribute of it that holds some."""
     seen: set[object] = set()
     datasets: set[str] = set()
-    choosy = ("dataset",) if sent and _chooses(type(dataset)) else ()
+    choosy: tuple[str, ...] = ("dataset",) if sent and _chooses(type(dataset)) else ()
     for path, thing in _things(dataset, datasets):
         if path.startswith(choosy):
             continue
         if sent and _chooses(type(thing)):
-            choosy = (*choosy, path)
+            choosy = (*choosy, f"{path}.", f"{path}[")
         found = _found(thing, taken=taken)
         if found is None or found.key in seen or (sent and isinstance(thing, threading.Thread)):
             continue
@@ -87,12 +86,7 @@ def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False
 
 def _chooses(kind: Any) -> bool:
     """Say whether a class decides what of its objects is sent: handles are what one leaves out."""
-    return any(
-        type(vars(each).get(name)) is FunctionType
-        for each in kind.__mro__[:-1]
-        if each.__module__.partition(".")[0] not in sys.stdlib_module_names
-        for name in ("__getstate__", "__reduce__", "__reduce_ex__")
-    )
+    return has_own(kind, "__getstate__", "__reduce__", "__reduce_ex__")
 
 
 def _words(name: str, path: str, found: _Found) -> str:

@@ -33,7 +33,9 @@ from .._worker.pools import cap_pools
 from .._worker.spec import Job
 from . import modules
 from .circumstances import Circumstances, apply_environment
+from .evidence import is_ours
 from .inheritance import held_by
+from .offspring import tasks
 from .opening import answer
 from .own_code import is_of_library
 from .riders import receive, receive_many
@@ -204,10 +206,10 @@ def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoRetu
         for number, output in zip(wish.outputs, outputs, strict=True):
             os.dup2(output, number)
             os.close(output)
+        answer(own_trace.number)  # before anybody can ask
         pidfd = os.pidfd_open(os.getpid())
         _say(control, Hello(os.getpid()), pidfd)
         os.close(pidfd)
-        answer(own_trace.number)
         unpacking = Unpacking(*receive_many(control))
         before, began = set(sys.modules), process_time()
         try:
@@ -274,7 +276,7 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
 
 def _new_libraries(before: set[str]) -> tuple[str, ...]:
     """Give what the nursery may import as well: it must keep its one thread."""
-    if len(os.listdir("/proc/self/task")) > 1:
+    if sum(not is_ours(os.getpid(), task) for task in tasks(os.getpid())) > 1:
         return ()
     new = [name for name in sys.modules if name not in before]
     return tuple([name for name in new if is_of_library(name)][:LISTED])

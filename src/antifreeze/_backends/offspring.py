@@ -54,14 +54,18 @@ class Offspring:
 
     def _open(self, child: int, session: int) -> None:
         pidfd = os.pidfd_open(child)
-        if os.getsid(child) == session:
-            self._pidfds.append(pidfd)
-        else:
+        self._pidfds.append(pidfd)
+        if os.getsid(child) != session:
+            os.close(self._pidfds.pop())
+
+    def spare(self) -> None:
+        """Leave them alone from now on."""
+        for pidfd in self._pidfds:
             os.close(pidfd)
+        self._pidfds.clear()
 
     def end(self, by: signal.Signals) -> None:
         for pidfd in self._pidfds:
             with contextlib.suppress(OSError):  # it was quicker
                 signal.pidfd_send_signal(pidfd, by)
-            os.close(pidfd)
-        self._pidfds.clear()
+        self.spare()

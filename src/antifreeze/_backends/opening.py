@@ -48,5 +48,6 @@ class Opening:
 def answer(trace: int) -> None:
     """Have this process, a template, write its stack when it is asked. It does so for as long as it
     lives: a question may come a moment late."""
+    signal.signal(ASKED_BY, signal.SIG_IGN)  # a question without an answer must not end it
     with contextlib.suppress(OSError, RuntimeError, ValueError):  # then there is no stack
         faulthandler.register(ASKED_BY, trace, all_threads=False)

@@ -184,8 +184,7 @@ class ProcessBackend:
         line.worker.end(force)  # or when it is born
         if force is Force.KILL and line.pidfd is None:
             self._origin.forsake()  # the next life must not be asked of it
-        got_going = self._one_got_going and line.status.call[1] != CLEAN
-        silent = force is Force.KILL and not (line.told_to_leave or got_going)
+        silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
         if silent or (doubted and not self._one_delivered):
             self._origin.doubt()
 
@@ -193,6 +192,7 @@ class ProcessBackend:
         return self._onlooker.look()
 
     def room(self) -> Room | None:
+        self._shortage.look()
         return self._onlooker.room()
 
     def examine(self, seat: int, life: int) -> Activity | None:
@@ -367,15 +367,15 @@ class ProcessBackend:
             return self._parcels(line, frame)
         if frame.kind is Kind.NOTICED:
             return Notice(None, seen=(seat, pickle.loads(frame.body)))
-        if frame.kind is Kind.UNFIT:
-            self._origin.unfit(*pickle.loads(frame.body))
-            return Notice(None)
-        if frame.kind is Kind.OPENED:
-            self._origin.opened(*pickle.loads(frame.body))
+        if frame.kind in (Kind.UNFIT, Kind.OPENED):
+            opened = frame.kind is Kind.OPENED
+            self._one_got_going = self._one_got_going or opened
+            (self._origin.opened if opened else self._origin.unfit)(*pickle.loads(frame.body))
             return Notice(None)
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))
-        self._one_got_going = True
+        if not pickle.loads(frame.body):  # else it has a job to open first
+            self._one_got_going = True
         return Notice(LifeReady(seat, life))
 
     def _parcels(self, line: Line, frame: Frame) -> Notice:

@@ -35,6 +35,7 @@ from .._transport.available import in_words
 from .._transport.descriptors import Descriptor
 from .._transport.memory import PAGE, reserve
 from .._transport.packing import parts
+from .._worker.insides import has_own
 from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import modules, own_code
@@ -42,15 +43,6 @@ from .faithful import Unsendable, check, ways
 from .own_code import OwnCode
 from .riders import send_many
 
-# Whose objects are values, however they are made anew: one of them may serve all workers.
-_OF_VALUES = sys.stdlib_module_names | {
-    "antifreeze",
-    "cloudpickle",
-    "numpy",
-    "pandas",
-    "PIL",
-    "torch",
-}
 SCRIPT_S = 0.05  # for what the script names and the dataset does not
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
 SEARCHED_S = 1.0  # for that
@@ -382,13 +374,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 def _makes_itself_anew(kind: type) -> bool:
     """Say whether code of a class runs where its objects arrive: people open what each worker
     should have of its own there, and so do libraries."""
-    for each in kind.__mro__[:-1]:
-        if each.__module__.partition(".")[0] not in _OF_VALUES and any(
-            isinstance(vars(each).get(name), FunctionType)
-            for name in ("__setstate__", "__reduce__", "__reduce_ex__")
-        ):
-            return True
-    return False
+    return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
 
 
 _Remembering: Any = type(functools.lru_cache(len))

@@ -83,7 +83,7 @@ class Template:
         self.opening: Opening | None = None  # it is about to hold what it was sent
         self.given_up = False  # we ended it ourselves, and have said why
         self.forsaken = False  # we ended it, since it did not get on
-        self._sealed = False  # what it was sent is opened by its lives
+        self.sealed = False  # what it was sent is opened by its lives
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         self._shortage = Shortage()
@@ -160,7 +160,7 @@ class Template:
         finally:
             theirs.close()
         template = cls(ours)
-        template._home, template.opening, template._sealed = home, opening, payload.each_opens
+        template._home, template.opening, template.sealed = home, opening, payload.each_opens
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
 
@@ -212,7 +212,7 @@ class Template:
                 self.unfit = said
             case Warmed(modules=modules, seconds=seconds):
                 self._has_opened()
-                if not self._sealed:
+                if not self.sealed:
                     self.opened(modules, seconds)
 
     def opened(self, modules: Sequence[str], seconds: float) -> None:
@@ -390,15 +390,18 @@ class Templates:
 
     def unfit(self, words: str, details: str) -> None:
         template = self._present
-        if template is not None and template.unfit is None:
+        if template is not None and template.sealed and template.unfit is None:
             template.unfit = Unfit(words, details)
             template.kill()
 
     def opened(self, modules: Sequence[str], seconds: float) -> None:
+        self._stillborn = 0
         if self._present is not None:
             self._present.opened(modules, seconds)
 
     def stillborn(self, how: str) -> None:
+        if self._present is None or not self._present.sealed:
+            return  # it was another's
         self._stillborn += 1
         if self._stillborn >= STILLBORN and self._lineage.refuse(ChildProcessError(how)):
             if self._present is not None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .messages import frozen
 from .plan import Limits
-from .stalls import Activity, Sight, Stall, Stalls
+from .stalls import QUIET_S, REPORTED_S, Activity, Sight, Stall, Stalls
 from .steps import OURS
 
 _LIMITS = Limits(still_s=None, spin_s=None)
@@ -33,12 +33,15 @@ class OwnCalls:
 
     def __init__(self) -> None:
         self._stalls = Stalls(_LIMITS)
+        self._quiet: dict[int, tuple[float, float]] = {}  # by loop: until when, and then how long
 
     def __repr__(self) -> str:
         return f"<OwnCalls {self._stalls!r}>"
 
     def seen(self, calls: Sequence[OwnCall], now: float) -> list[int]:
         """Take what all loops say. Gives those that should be examined."""
+        for loop in self._quiet.keys() - {call.loop for call in calls}:
+            del self._quiet[loop]
         innermost: dict[int, OwnCall] = {}
         for call in sorted(calls, key=lambda call: call.loop):
             if call.step != OURS:
@@ -53,4 +56,11 @@ class OwnCalls:
         """Judge a call by what was seen of it, now and before. Gives what is to be told."""
         # A call lasts from where it was first seen, whoever waits for it.
         advice = self._stalls.examined((loop, _LIFE), activity, now, waiting_since=0.0)
-        return advice.stall if advice is not None and advice.report else None
+        if advice is None or not advice.report:
+            return None
+        if advice.stall.seconds < REPORTED_S[1]:  # where every sample is slow, one line is enough
+            until, quiet_s = self._quiet.get(loop, (0.0, QUIET_S))
+            if now < until:
+                return None
+            self._quiet[loop] = now + quiet_s, 2 * quiet_s
+        return advice.stall

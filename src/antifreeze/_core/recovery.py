@@ -34,8 +34,9 @@ class Recovery:
     def recover(self, loss: Loss, delivered: int) -> None:
         """Take back what a life held: what it worked on is judged, the rest is innocent."""
         seat, life = loss.seat, loss.life
-        if loss.says_how or seat.number not in self.losses:  # else the one before says more
-            self.losses[seat.number] = loss
+        before = self.losses.get(seat.number)
+        if before is None or before.kind is FaultKind.REFUSED or loss.says_how:
+            self.losses[seat.number] = loss  # else the one before says more
         seat.undelivered -= len(loss.tickets)
         seat.barren = 0 if life.brought else seat.barren + 1
         if life.epoch == NEVER:

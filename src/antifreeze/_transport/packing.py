@@ -290,6 +290,8 @@ def _bytes_of(source: Source, size: int) -> bytes:
 def says_cannot(error: BaseException) -> bool:
     """Say whether it is pickle that does not know how, not an object's own code that failed."""
     words = said(error)
+    if isinstance(error, OSError):  # of a file, whose name may say anything
+        return False
     return (
         isinstance(error, pickle.PicklingError)
         or "pickle" in words

@@ -47,12 +47,13 @@ def positions(held: Held = NOTHING) -> dict[int, int]:
 
 def has_locks() -> bool:
     """Say whether this process has locked a file by `flock`: a fork of it holds that lock as well,
-    until both have closed the file. (Other locks are not inherited.) Takes 10 us."""
+    until both have closed the file. (So it is with locks of open files, of which nobody knows
+    whose they are; locks of processes are not inherited.) Takes 10 us."""
     holder = [b"FLOCK", b"ADVISORY", b"%d" % os.getpid()]
     with contextlib.suppress(OSError), open("/proc/locks", "rb") as file:
         for line in file:
             _, *kind, _, pid = line.split()[:5]
-            if [*kind, pid] == holder:
+            if [*kind, pid] == holder or kind[0] == b"OFDLCK":
                 return True
     return False  # or it is not told
 

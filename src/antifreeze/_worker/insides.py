@@ -32,8 +32,35 @@ LOOKED_AT = 1_000  # objects, at most
 LOOKED_AT_IN_ONE = 32  # of the entries of one list or dict: a dataset may hold a list of millions
 _ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
 _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
+# Whose objects are values, however they are made anew.
+_OF_VALUES = sys.stdlib_module_names | {
+    "antifreeze",
+    "cloudpickle",
+    "numpy",
+    "pandas",
+    "PIL",
+    "torch",
+}
+_OF_VALUES |= {"attr", "attrs", "polars", "pyarrow", "pydantic"}
 # Whose classes hold nothing of the user's; beside the standard library.
 _LIBRARIES = frozenset({"antifreeze", "numpy", "torch"})
+
+
+def has_own(kind: Any, *names: str) -> bool:
+    """Say whether a class has methods of these names that are Python code, but for those that the
+    standard library, torch and others whose objects are mere values have written or made."""
+    for each in kind.__mro__[:-1]:
+        for name in names:
+            method = vars(each).get(name)
+            if type(method) is FunctionType and not (
+                _root(each) in _OF_VALUES or _root(method) in _OF_VALUES
+            ):
+                return True
+    return False
+
+
+def _root(thing: Any) -> str:
+    return str(getattr(thing, "__module__", "")).partition(".")[0]
 
 
 def things_in(

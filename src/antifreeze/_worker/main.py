@@ -39,8 +39,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     own_offsets(positions(spec.held))  # its parent has its own, and moves none of them
     channel = Channel(sock)
     try:
-        channel.say(Kind.READY)
         sealed = spec.sealed
+        channel.say(Kind.READY, sealed is not None)
         if spec.trace is not None:
             Witness(spec.status, spec.trace, (sealed or spec.job).look_s)
         if sealed is not None:

@@ -13,7 +13,7 @@ from torch.utils.data._utils.worker import WorkerInfo
 from .._core.traps import FEW, PLENTY, Change, Changed, Drew, Opening
 from .contents import Contents, is_array
 from .generators import Generator, as_bytes
-from .insides import things_in
+from .insides import has_own, things_in
 
 TALLIED = 20_000  # samples of a worker; where there are more, they are not compared
 TALLIED_IN_PARTS = 1_000  # the same, where somebody knows which worker it is: most make parts
@@ -119,7 +119,8 @@ class Tally:
         try:
             return _print_of(sample, 2)
         except Exception:
-            if self._count >= PICKLED:
+            own = has_own(type(sample), "__getstate__", "__reduce__", "__reduce_ex__")
+            if self._count >= PICKLED or own:  # to look must not run code of its own
                 raise
             return zlib.crc32(pickle.dumps(sample))
 
