@@ -32,23 +32,23 @@ class Shortage:
         self._before = self._ended()
         self._counted: list[float] = []  # when, of ends that have explained no death yet
 
-    def look(self) -> None:
-        """Take note of those that were ended since the last look: later ones explain no earlier
-        death, and others' ends, long ago, none of today."""
+    def look(self) -> bool:
+        """Take note of those that were ended since the last look; say whether that is known. Who looks
+        often does not take an end of long ago for one of today."""
         before, self._before = self._before, self._ended()
         if before is None or self._before is None:
-            return
+            return False
         now = self._now()
         self._counted = [at for at in self._counted if now - at <= WAITS_S]
         self._counted += [now] * min(self._before - before, MOST - len(self._counted))
+        return True
 
     def explain(self, ending: Ending, peak_bytes: int) -> Ending:
         """Add what is known about a process that was killed."""
         if ending.signal != signal.SIGKILL:
             return ending
         held = f"; it had held up to {in_words(peak_bytes)}" if peak_bytes else ""
-        self.look()
-        if self._before is None:
+        if not self.look():
             return ending
         if self._counted:
             self._counted.pop(0)
