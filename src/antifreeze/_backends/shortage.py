@@ -33,8 +33,8 @@ class Shortage:
         self._counted: list[float] = []  # when, of ends that have explained no death yet
 
     def look(self) -> bool:
-        """Take note of those that were ended since the last look; say whether that is known. Who looks
-        often does not take an end of long ago for one of today."""
+        """Take note of those that were ended since the last look; say whether that is known. Who
+        looks often does not take an end of long ago for one of today."""
         before, self._before = self._before, self._ended()
         if before is None or self._before is None:
             return False
