@@ -180,6 +180,8 @@ def _references(recipe: Recipe) -> list[list[judge.Print]]:
             if epoch == 0 and len(prints) - 1 == recipe.leave_at:
                 break
         references.append(prints)
+    if not recipe.in_order:  # what comes before it is left may be any part of it
+        references[0] = [judge.fingerprint(each) for each in _loader(recipe, None, **changes)]
     return references
 
 
