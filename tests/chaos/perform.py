@@ -255,7 +255,7 @@ def _judge(
     twice = {place for place, count in counted.items() if count > 1}
     due = reference
     if loop.left_early and recipe.in_order:
-        due = reference[: len(loop.came)]
+        due = judge.beginning(reference, len(loop.came))
     if loop.left_early and not recipe.in_order:
         wrong = [each for each in loop.came if isinstance(each, str) and each not in reference]
         outcome.problems += [f"wrong: {each}" for each in wrong]
