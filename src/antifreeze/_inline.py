@@ -7,7 +7,6 @@ here, and a batch costs no more than in torch's loader.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -89,10 +88,11 @@ class InlineDriver:
                 post.settle()
             try:
                 while True:  # bounded by the sampler, and the policy's budget
-                    with contextlib.suppress(NothingLeft):
+                    try:
                         return self._load(self._now())
-                    if self.book.broke is not None:
-                        raise self.book.broke
+                    except NothingLeft:
+                        if self.book.broke is not None:
+                            raise self.book.broke from None
             finally:
                 post.steps[0] = OURS
 
@@ -127,7 +127,8 @@ class InlineDriver:
             self._note(error, indices)
             raise
         finally:
-            self._note_failed()
+            if fetcher.failures:
+                self._note_failed()
             self.loop.count(came_at, self._now())
         self.work.count(fetcher.fetch_s, fetcher.collate_s)
         return batch

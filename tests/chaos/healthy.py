@@ -101,7 +101,7 @@ CASES: dict[str, Case] = {
     "a loop that is away for long": Case(lambda: on.Slabs(on.nothing, 64), loop_nap_s=11.0),
     "busy siblings": Case(_each(on.compute(0.1), 40), busy=6),
     "idle priority beside busy ones": Case(
-        _each(on.multiply, 12), {"worker_init_fn": on.humble}, _STILL, busy=4
+        _each(on.multiply, 4), {"worker_init_fn": on.humble}, _STILL, busy=4
     ),
     "stopped for 5 s": Case(_each(on.compute(0.2), 60), stopped_s=5.0),
     "stopped for 8 s": Case(_each(on.compute(0.2), 60), stopped_s=8.0),

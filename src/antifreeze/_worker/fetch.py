@@ -62,12 +62,15 @@ class Fetcher:
         self._randomness = randomness
         self._room = room
         self._stream: Iterator[Any] | None = None
+        # Samples of the last batch that failed: left out, or about to be raised.
+        self.failures: list[SampleFailed] = []
         self._careful: Careful | None = None
         if not job.streams and job.auto_collation and job.policy.watches:
             none_fails = job.collate_fn is default_collate
             self._careful = Careful(
                 job.dataset, job.policy, none_fails=none_fails, quarantine=job.quarantine
             )
+            self.failures = self._careful.failed
         self._spared: Sequence[int] = ()
         self._over = False
         self._error = ""  # of the stream, the last time it was asked
@@ -78,8 +81,6 @@ class Fetcher:
             self._tally = Tally(parted=job.init_fn is not None)
         self._asked = 0  # samples of the stream
         self._to_skip = 0  # batches that another life has given
-        self._stream_failed: list[SampleFailed] = []
-        self._raised: list[SampleFailed] = []  # the sample that is about to be raised
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
@@ -128,6 +129,7 @@ class Fetcher:
             self._once_more()
 
     def _once_more(self) -> None:
+        self.failures.clear()
         if self._room is not None:
             self._room.again()
 
@@ -212,7 +214,7 @@ class Fetcher:
             if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
                 sample = shown(indices[place]) + behind(self._job.dataset, indices[place])
                 self._phase, self._about = f"loading sample {sample}", None
-                self._raised.append(SampleFailed("exception", "raised", indices[place], 1))
+                self.failures.append(SampleFailed("exception", "raised", indices[place], 1))
             raise
 
     def _by_policy(self, careful: Careful, indices: list[Any]) -> list[Any]:
@@ -229,11 +231,10 @@ class Fetcher:
         self._sow(place)
 
     def failed(self) -> Sequence[SampleFailed]:
-        """Give, once, the samples of the last batch that failed and were seen to by the policy."""
-        noted, self._stream_failed = self._stream_failed + self._raised, []
-        self._raised = []
-        if self._careful is not None:
-            noted, self._careful.failed = self._careful.failed, []
+        """Give, once, the samples of the last batch that failed. Ask only if there are `failures`:
+        most batches have none, and tiny ones feel a call."""
+        noted = self.failures.copy()
+        self.failures.clear()
         return noted
 
     def _sample(self, dataset: Any, step: int, index: Any) -> Any:
@@ -270,12 +271,12 @@ class Fetcher:
     def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
         self._phase, self._about = "taking the next sample of the stream", None
         self._wanted = wanted = len(indices) if self._job.auto_collation else 1
-        self._stream_failed.clear()
+        self.failures.clear()
         while self._to_skip > 0:
             self._to_skip -= 1
             with contextlib.suppress(Exception):  # it was raised then
                 self._given += len(self._take(stream, wanted))
-            self._stream_failed.clear()  # these were told then
+            self.failures.clear()  # these were told then
         samples = self._take(stream, wanted)
         if not samples:
             raise StreamOver
@@ -307,10 +308,10 @@ class Fetcher:
         policy = self._job.policy
         if policy.action != "skip" or not isinstance(error, policy.only):
             raise error
-        if len(self._stream_failed) >= SUBSTITUTES:
+        if len(self.failures) >= SUBSTITUTES:
             raise error
         told = "".join(traceback.format_exception(error))
-        self._stream_failed.append(
+        self.failures.append(
             SampleFailed("exception", "skipped", self._asked - 1, 1, 0.0, self._error, told)
         )
 

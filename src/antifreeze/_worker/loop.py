@@ -187,7 +187,8 @@ class Desk:
             timings = self._timings(fetcher, begun_at, monotonic())
             self._fail(task, error, fetcher.doing(), timings, fetcher.notes())
             return True
-        self._tell_failed(fetcher, task)
+        if fetcher.failures:
+            self._tell_failed(fetcher, task)
         try:
             sent = self._hand_over(task, batch, fetcher, begun_at)
             if self._bookmark is not None:
@@ -216,8 +217,9 @@ class Desk:
         if self._is_first:
             self._is_first = False
             self._outbox.tell(drawn_since(self._drawn_from))
-        for opening in fetcher.openings():
-            self._outbox.tell(opening)
+        if self._spec.job.streams:
+            for opening in fetcher.openings():
+                self._outbox.tell(opening)
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = self._timings(fetcher, begun_at, loaded_at)
