@@ -23,22 +23,20 @@ from ._backends.base import Backend, Notice, Parcel
 from ._clock import Clock
 from ._core import commands as do
 from ._core import events as ev
-from ._core.accounts import LoopAccount, WorkAccount
-from ._core.faults import Ending, Fault, FaultKind
+from ._core.accounts import Accounts, Turnstile
+from ._core.faults import Ending
 from ._core.plan import Plan, Source
 from ._core.snapshots import DriverSnapshot, snapshot_in_passing
-from ._core.stalls import Stall
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
-from ._core.tickets import Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
+from ._giving import Answer, Giver
 from ._herald import Herald, Sift
-from ._remarks import remark
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief, Resume
-from .errors import InternalError, LoaderClosed, TransportFailed, error_for, timed_out
+from .errors import InternalError, LoaderClosed
 from .policies import raising
 
 logger = logging.getLogger("antifreeze")
@@ -46,6 +44,7 @@ logger = logging.getLogger("antifreeze")
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
 LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
+USAGE_S = 10.0  # between two looks at what workers use of the machine
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -56,10 +55,6 @@ class Phase(State):
     OPEN = "open"
     CLOSING = "closing"  # someone asked; whoever waits inside `next` leaves
     CLOSED = "closed"
-
-
-# What the loop gets instead of a batch.
-Answer = Fault | do.FinishEpoch
 
 
 class Driver:
@@ -74,9 +69,11 @@ class Driver:
         traps: Traps | None = None,
         book: FaultBook | None = None,
         sift: Sift = lambda found: found,
+        accounts: Accounts | None = None,
         story_limit: int | None = KEPT,
     ) -> None:
-        self._supervisor = Supervisor(plan, story_limit=story_limit)
+        self.accounts = accounts or Accounts()
+        self._supervisor = Supervisor(plan, story_limit=story_limit, accounts=self.accounts)
         self._backend = backend
         self._now = clock.now
         self._owner = os.getpid()
@@ -95,11 +92,14 @@ class Driver:
         self._epochs = 0
         self._phase = Phase.OPEN
         self._whole = True  # no step is half done
-        self.loop = LoopAccount()
-        self.work = WorkAccount()
+        self.turnstile = Turnstile(self.accounts, plan.seats)
+        self._told_at = 0.0  # when the core was last told something that it had not answered
+        self._sampled_s = 0.0  # by the sampler, between its answer and the loop's leaving
+        self._used_at = 0.0  # when somebody last saw what workers use of the machine
         self.traps = Traps(plan.seats) if traps is None else traps
         self.book = FaultBook(raising()) if book is None else book
-        self._herald = Herald(self._supervisor, backend, self.traps, self.book, sift)
+        self._herald = Herald(self._supervisor, backend, self.traps, self.book, self.accounts, sift)
+        self._giver = Giver(self._supervisor, backend, self._herald, self.book)
 
     @property
     def supervisor(self) -> Supervisor:
@@ -147,12 +147,13 @@ class Driver:
             self._answer = None
             self._drop_ready()
             self._brief = EpochBrief(self._epochs, seed_base, shared_seed)
-            self.loop.pause()
+            began_at = self._now()
+            self.turnstile.pause(began_at)
             event = ev.EpochAsked(self._epochs, seed_base)
             self._epochs += 1
             self.traps.begin_epoch()
             try:
-                self._step(event, self._now())
+                self._step(event, began_at)
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
                     # Without a thread, a death is seen when the loop comes back: later, no worse.
                     with contextlib.suppress(RuntimeError):
@@ -168,23 +169,30 @@ class Driver:
         with self._lock:
             if self._phase is not Phase.OPEN or not self._whole or self._broke_while_away:
                 self._enter()
-            came_at = left_at = self._now()
+            opens_at = came_at = self._now()
             if not self._ready:
-                self._ask(came_at)
-                left_at = self._now()
-            self.loop.count(came_at, left_at)
+                opens_at = self._ask(came_at)
             self._whole = False  # an interrupted opening would lose this batch without a word
             try:
-                batch = self._open(self._ready.popleft()) if self._ready else self._give()
+                batch = (
+                    self._giver.open(self._ready.popleft())
+                    if self._ready
+                    else self._giver.give(self._answer, self._sampler_errors)
+                )
             except Exception:
                 self._whole = True
                 raise
+            finally:
+                left_at = self._now()
+                self.accounts.wait.transport += left_at - opens_at - self._sampled_s
+                self._sampled_s = 0.0
+                self.turnstile.count(came_at, left_at)
             self._whole = True
             return batch
 
-    def _ask(self, now: float) -> None:
-        """Ask the core, and pump until there is an answer."""
-        self._answer = None
+    def _ask(self, now: float) -> float:
+        """Ask the core, and pump until there is an answer. Gives when it was decided."""
+        self._answer, self._told_at = None, now
         for event in self._backend.returns():
             self._step(event, now)
         self._step(_LOOP_ASKED, now)
@@ -192,6 +200,7 @@ class Driver:
             if self.closed:
                 raise LoaderClosed("the loader was closed while its loop was waiting")
             self._turn()
+        return self._told_at
 
     def look_after(self) -> None:
         """See to what cannot wait for the loop: deaths, and messages half sent (see `_watchdog`).
@@ -206,9 +215,10 @@ class Driver:
                     self._step(_LOOP_LEFT, self._now())
                     self._tell(notices, self._now())
                 if self._supervisor.plan.limits.look_s is not None:
-                    seen = ev.LivesSeen(tuple(self._backend.look()), self._backend.room())
-                    self._step(seen, self._now())
+                    self._step(self._look_around(), self._now())
                 self._whole = True
+                self._look_at_usage(self._now())
+                self._herald.tell_trends()
         except Exception as error:  # `next` raises it: nobody looks at what a thread writes
             self._broke_while_away = error
         finally:
@@ -262,6 +272,7 @@ class Driver:
             parcel.drop()
         self._parcels.clear()
         self._drop_ready()
+        self.turnstile.fold(self._now())
         self._backend.close()
         self._sampler = iter(())
         self._phase = Phase.CLOSED
@@ -272,7 +283,8 @@ class Driver:
         progress = supervisor.progress  # of the loop: what waits here it has yet to receive
         received = replace(progress, delivered=progress.delivered - len(self._ready))
         supervisor = replace(supervisor, progress=received)
-        return DriverSnapshot.of(supervisor, self.loop, self.work)
+        self.settle()
+        return DriverSnapshot.of(supervisor, self.accounts)
 
     def __repr__(self) -> str:
         return f"<Driver {self._phase.value}, {self._supervisor!r}>"
@@ -309,6 +321,7 @@ class Driver:
         self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._now()))
         self._whole = False  # what is collected is told, or the iterator is over
         notices, now = self._backend.collect(), self._now()
+        self._told_at = now
         self._tell(notices, now)
         if wakeup is not None and now >= wakeup:
             self._step(_CLOCK_RANG, now)
@@ -329,8 +342,6 @@ class Driver:
         self._herald.tell_faults(quiet=self.closed)
 
     def _take(self, notice: Notice) -> None:
-        if notice.timings is not None:
-            self.work.add(notice.timings, len(notice.parcels))
         for parcel in notice.parcels:
             if parcel.number in self._parcels:
                 parcel.drop()  # it came twice; the first one counts
@@ -372,7 +383,9 @@ class Driver:
             case do.ReportLate():
                 self._herald.tell_late(command)
             case do.LookAround():
-                self._hear(ev.LivesSeen(tuple(self._backend.look()), self._backend.room()))
+                self._hear(self._look_around())
+                self._look_at_usage(self._now())
+                self._herald.tell_trends()
             case do.ExamineLife(seat=seat, life=life):
                 self._hear(ev.LifeExamined(seat, life, self._backend.examine(seat, life)))
             case do.ResumeLife():
@@ -391,7 +404,31 @@ class Driver:
 
     def _hear(self, answer: ev.Event) -> None:
         """Tell the core the answer to a command; what follows from it is done in its turn."""
-        self._todo.extend(self._supervisor.handle(answer, self._now()))
+        now = self._now()
+        if not self._ready and self._answer is None:
+            self._told_at = now
+        self._todo.extend(self._supervisor.handle(answer, now))
+
+    def _look_around(self) -> ev.LivesSeen:
+        sights = tuple(self._backend.look())
+        self.accounts.note_memory(max((each.own_bytes for each in sights), default=0))
+        return ev.LivesSeen(sights, self._backend.room())
+
+    def _look_at_usage(self, now: float) -> None:
+        """See, rarely, what the workers use of the machine."""
+        if now - self._used_at >= USAGE_S:
+            self._used_at = now
+            self.accounts.usages = tuple(self._backend.usage())
+
+    def settle(self) -> None:
+        """Have all that was counted in the accounts, if the loop is not inside."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self.turnstile.fold(now := self._now())
+                if not self.closed:
+                    self._look_at_usage(now)
+            finally:
+                self._lock.release()
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
@@ -425,6 +462,7 @@ class Driver:
         self._sampler_says = None
         if event is None:
             drawn = []
+            asked_at = self._now()
             try:
                 for _ in range(count):
                     drawn.append(next(self._sampler))
@@ -433,8 +471,12 @@ class Driver:
             except Exception as error:
                 self._sampler_errors.append(error)
                 self._sampler_says = ev.SamplerFailed()
+            took_s = self._now() - asked_at
+            if self._ready or self._answer is not None:
+                self._sampled_s += took_s
+                self.accounts.wait.sampler += took_s
             if drawn:
-                event = ev.TicketsDrawn(tuple(drawn))
+                event = ev.TicketsDrawn(tuple(drawn), took_s)
             else:
                 event, self._sampler_says = self._sampler_says, None
                 assert event is not None
@@ -448,52 +490,3 @@ class Driver:
         parcel = self._parcels.pop(number, None)
         if parcel is not None:
             parcel.drop()
-
-    def _give(self) -> Any:
-        """Raise what is due."""
-        answer = self._answer
-        if not isinstance(answer, Fault):
-            raise StopIteration
-        if answer.kind is FaultKind.SAMPLER:
-            raise self._sampler_errors.popleft()
-        label = self._herald.label(answer)
-        if answer.kind is FaultKind.TIMEOUT:
-            timeout_s = self._supervisor.plan.timeout_s
-            seen, ticket = self._see(answer)
-            # Kept in no variable: with its traceback it would keep the iterator, and the workers.
-            raise self._herald.with_sample(
-                timed_out(answer, label, timeout_s, seen, ticket), seen or answer, ticket
-            )
-        raise self._herald.with_sample(error_for(answer, label), answer, answer.ticket)
-
-    def _see(self, fault: Fault) -> tuple[Stall | None, Ticket | None]:
-        """Look at the worker of a fault, now. Gives the ticket, too, which it is busy with: one of
-        an earlier epoch, perhaps."""
-        seat, life, ticket = fault.seat, fault.life, fault.ticket
-        for sight in self._backend.look():
-            if ticket is None or (sight.seat, sight.life) != (seat, life):
-                continue
-            if (activity := self._backend.examine(sight.seat, sight.life)) is not None:
-                sent = self._supervisor.story.sent(sight.ticket)
-                stall = Stall.at_once(sight, fault.seconds, activity)
-                return stall, None if sent is None else sent[2]
-        return None, None
-
-    def _open(self, parcel: Parcel) -> Any:
-        if parcel.outcome is ev.Outcome.FAILED:
-            try:
-                return parcel.open()
-            except StopIteration as error:  # it would end the caller's loop without a word
-                raise RuntimeError(f"StopIteration was raised: {error}") from error
-            except Exception as error:
-                self.book.note_raised(error, self._supervisor.story.sent(parcel.number))
-                raise
-        try:
-            batch = parcel.open()
-        except Exception as error:
-            raise TransportFailed.cannot_unpack(
-                error, self._herald.sent_as(parcel.number)
-            ) from error
-        if (text := parcel.remark(batch)) is not None:
-            remark(text)
-        return batch

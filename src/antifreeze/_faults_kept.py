@@ -41,6 +41,7 @@ _RAISED = frozenset(
 
 KEPT = 1_000  # of the latest; the counts go on
 COUNTED = ("replaced", "skipped")  # verdicts that are held against the budget
+LOST = (core.FaultKind.CRASH.value, core.FaultKind.HANG.value)  # the worker went with the sample
 NAMED = 5  # indices in one line
 
 
@@ -56,6 +57,8 @@ class FaultBook:
         """`underlying` gives the index that a sample has in the dataset under a Subset."""
         self._policy, self._path, self._underlying = policy, path, underlying
         self.latest: deque[Fault] = deque(maxlen=KEPT)
+        self.verdicts: Counter[str] = Counter()  # of all there were
+        self.lost = 0  # workers
         self.samples = 0  # delivered, of all epochs
         self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
         self._count = 0
@@ -64,6 +67,11 @@ class FaultBook:
         self._of_epoch: list[Fault] = []
         self.broke: BudgetSpent | None = None
 
+    @property
+    def seen(self) -> int:
+        """Give the number of all faults there were."""
+        return self.verdicts.total()
+
     def begin_epoch(self) -> None:
         self._of_epoch.clear()
         self._raised.clear()
@@ -71,6 +79,8 @@ class FaultBook:
     def note(self, fault: Fault) -> None:
         """Keep a fault. The run breaks if there are too many."""
         self.latest.append(fault)
+        self.verdicts[fault.verdict] += 1
+        self.lost += fault.kind in LOST
         if fault.verdict in COUNTED:
             if len(self._of_epoch) < KEPT:
                 self._of_epoch.append(fault)

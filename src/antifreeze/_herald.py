@@ -8,12 +8,21 @@ from collections.abc import Callable
 from . import _growth_told, _stalls_told
 from ._backends.base import Backend
 from ._core import commands as do
+from ._core.accounts import Accounts
 from ._core.faults import Fault
 from ._core.growth import Growth
 from ._core.stalls import Stall
 from ._core.supervisor import Supervisor
 from ._core.tickets import Ticket
-from ._core.traps import Observation, SampleFailed, StreamState, Suspect, Suspects, Traps
+from ._core.traps import (
+    Observation,
+    Places,
+    SampleFailed,
+    StreamState,
+    Suspect,
+    Suspects,
+    Traps,
+)
 from ._faults_kept import FaultBook
 from ._transport.exceptions import add_note
 
@@ -22,15 +31,30 @@ logger = logging.getLogger("antifreeze")
 Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
 
 
+def tell_trends(accounts: Accounts) -> None:
+    """Say what creeps, once."""
+    while accounts.trends.due:
+        logger.warning(
+            "antifreeze: %s. It goes on; `loader.explain()` says what the time is spent on.",
+            accounts.trends.due.pop(0),
+        )
+
+
 class Herald:
     """Tell what one driver's supervisor and workers have to say. By whoever holds its lock."""
 
     def __init__(
-        self, supervisor: Supervisor, backend: Backend, traps: Traps, book: FaultBook, sift: Sift
+        self,
+        supervisor: Supervisor,
+        backend: Backend,
+        traps: Traps,
+        book: FaultBook,
+        accounts: Accounts,
+        sift: Sift,
     ) -> None:
         """`sift` leaves of what workers hold what they have not held from the beginning."""
         self._supervisor, self._backend = supervisor, backend
-        self._traps, self._book, self._sift = traps, book, sift
+        self._traps, self._book, self._accounts, self._sift = traps, book, accounts, sift
         self._faults_told = 0
         self.states: dict[int, StreamState] = {}  # of streams, the latest, by seat
         self._grown: dict[int, Growth] = {}  # by seat; until its life has said what it holds
@@ -44,6 +68,8 @@ class Herald:
                 self.states[seat] = seen
             case Suspects(found=found):
                 self._tell_growth(seat, self._sift(found))
+            case Places(found=found):
+                self._accounts.note_places(found)
             case _:
                 self._traps.notice(seat, seen)
 
@@ -55,6 +81,9 @@ class Herald:
         new, self._faults_told = faults.seen - self._faults_told, faults.seen
         for fault in list(faults.latest)[-new:]:
             self._book.note_core(fault, self.label(fault), quiet=quiet)
+
+    def tell_trends(self) -> None:
+        tell_trends(self._accounts)
 
     def tell_stall(self, command: do.ReportStall) -> None:
         stall = command.stall

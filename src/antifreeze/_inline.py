@@ -15,7 +15,7 @@ from typing import Any
 
 from ._bystander import Post
 from ._clock import Clock
-from ._core.accounts import LoopAccount, WorkAccount
+from ._core.accounts import Accounts, Timings, Turnstile
 from ._core.faults import Fault, FaultKind, FaultLog
 from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
 from ._core.states import Loop, Run
@@ -23,6 +23,7 @@ from ._core.steps import HAND_OVER, ITER, OURS, SAMPLER
 from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
+from ._herald import tell_trends
 from ._transport.exceptions import add_note
 from ._worker.careful import NothingLeft
 from ._worker.fetch import Fetcher, StreamOver
@@ -30,6 +31,8 @@ from ._worker.randomness import Randomness
 from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import raising
+
+WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel each look at a clock
 
 
 class InlineDriver:
@@ -45,6 +48,7 @@ class InlineDriver:
         finish: Callable[[Any], Any] | None = None,
         traps: Traps | None = None,
         book: FaultBook | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self.book = FaultBook(raising()) if book is None else book
         self.traps = Traps(1) if traps is None else traps
@@ -64,8 +68,8 @@ class InlineDriver:
         self._seed_base = 0
         self._drawn = 0
         self._faults = FaultLog()
-        self.loop = LoopAccount()
-        self.work = WorkAccount()
+        self.accounts = accounts or Accounts()
+        self.turnstile = Turnstile(self.accounts, 1)
 
     @property
     def closed(self) -> bool:
@@ -76,6 +80,7 @@ class InlineDriver:
         if self._randomness is not None:
             self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
+        self.turnstile.pause(self._now())
 
     def next(self) -> Any:
         """Load the next batch. Raises StopIteration at the end of the epoch, or what the user's
@@ -101,15 +106,21 @@ class InlineDriver:
         post = self._post
         post.position = self._drawn
         post.steps[0] = SAMPLER
+        split = self.accounts.wait
         try:
             indices = next(self._sampler)
         except StopIteration:
             self._run = Run.FINISHED
-            self.loop.count(came_at, self._now())
+            left_at = self._now()
+            split.sampler += left_at - came_at
+            self.turnstile.count(came_at, left_at)
             raise
         post.indices = indices
         fetcher = self._fetcher
         self._drawn += 1
+        drawn_at = self._now()
+        fetcher.measure_now_and_then(drawn_at)
+        split.sampler += drawn_at - came_at
         try:
             batch = fetcher.load(indices, self._drawn - 1)
             if self._finish is not None:
@@ -129,9 +140,41 @@ class InlineDriver:
         finally:
             if fetcher.failures:
                 self._note_failed()
-            self.loop.count(came_at, self._now())
-        self.work.count(fetcher.fetch_s, fetcher.collate_s)
+            left_at = self._now()
+            self._account(drawn_at, left_at, indices)
+            self.turnstile.count(came_at, left_at)
         return batch
+
+    def _account(self, drawn_at: float, left_at: float, indices: Any) -> None:
+        """Say what the time since the sampler's answer was for."""
+        fetcher, accounts = self._fetcher, self.accounts
+        split, work, fetch_s = accounts.wait, accounts.work, fetcher.fetch_s
+        split.fetch_io += fetcher.io_s
+        split.fetch_cpu += fetch_s - fetcher.io_s
+        split.collate += fetcher.collate_s
+        # Pinning, and what we do ourselves.
+        split.transport += max(0.0, left_at - drawn_at - fetch_s - fetcher.collate_s)
+        work.parcels += 1
+        work.samples += fetcher.samples
+        work.fetch_s += fetch_s
+        work.io_s += fetcher.io_s
+        work.collate_s += fetcher.collate_s
+        if fetch_s > WORTH_S:
+            self._note_slow(fetcher.timings(drawn_at, left_at, left_at), indices)
+
+    def _note_slow(self, timings: Timings, indices: Any) -> None:
+        self.accounts.sample_s.add(timings.fetch_s / max(1, timings.samples))
+        if timings.slowest_s:
+            self.accounts.note_slowest(timings, indices, self._drawn - 1, worker=None)
+        tell_trends(self.accounts)
+
+    def settle(self) -> None:
+        """Have all that was counted in the accounts, if the loop is not inside."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self.turnstile.fold(self._now())
+            finally:
+                self._lock.release()
 
     def _note_failed(self) -> None:
         for failed in self._fetcher.failed():
@@ -152,6 +195,8 @@ class InlineDriver:
 
     def close(self) -> None:
         """End the iterator. May be called again."""
+        if self._run is not Run.CLOSED:
+            self.turnstile.fold(self._now())
         self._run = Run.CLOSED
         self._sampler = iter(())
         self._post.leave()
@@ -174,7 +219,8 @@ class InlineDriver:
             faults=tuple(self._faults.latest),
             faults_seen=self._faults.seen,
         )
-        return DriverSnapshot.of(supervisor, self.loop, self.work)
+        self.settle()
+        return DriverSnapshot.of(supervisor, self.accounts)
 
     def __repr__(self) -> str:
         return f"<InlineDriver {self._run.value}, {self._drawn} batches>"

@@ -22,3 +22,12 @@ def remark(text: str) -> None:
 
 def _is_inside(path: str) -> bool:
     return path.startswith(_HERE) or _TORCH in path
+
+
+def user_line(frame: FrameType | None) -> str:
+    """Name the first line, from here outward, that is neither ours nor torch's: file and number."""
+    while frame is not None and _is_inside(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return "unknown"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -47,6 +47,7 @@ from ._worker.resuming import is_stateful
 from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import policy_of
+from .stats import enter
 
 if TYPE_CHECKING:
     from ._backends.pinned import Pinner
@@ -91,6 +92,8 @@ class LoaderIterator(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader[Any]) -> None:
         if _platform.runs_script_again:
             raise RuntimeError(UNGUARDED)
+        clock = loader._clock()
+        began_at = clock.now()
         with making_iterator(loader._index_sampler):
             super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
         if self._num_workers == 0:
@@ -99,10 +102,11 @@ class LoaderIterator(_BaseDataLoaderIter):
         elif isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
             _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
-        clock = loader._clock()
         self._batch_samples = loader.batch_size or 1
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._book = loader._book
+        if not loader._entry.accounts.epochs:
+            enter(loader._entry)
         self._book.begin_epoch()
         self._driver: Driver | InlineDriver
         if self._num_workers == 0:
@@ -110,7 +114,10 @@ class LoaderIterator(_BaseDataLoaderIter):
 
             pinner = self._pinner()
             finish = None if pinner is None else pinner.pin
-            self._driver = InlineDriver(self._job(loader), clock, finish, self._traps, self._book)
+            job = self._job(loader)
+            self._driver = InlineDriver(
+                job, clock, finish, self._traps, self._book, loader._entry.accounts
+            )
         else:
             backend = self._with_pinning(loader._backend(self._job(loader)))
             self._driver = Driver(
@@ -120,6 +127,7 @@ class LoaderIterator(_BaseDataLoaderIter):
                 traps=self._traps,
                 book=self._book,
                 sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
+                accounts=loader._entry.accounts,
                 story_limit=STORY_LIMIT,
             )
         self._were: list[tuple[Any, Attributes]] = []  # what persistent workers have a copy of
@@ -134,7 +142,8 @@ class LoaderIterator(_BaseDataLoaderIter):
         _close_all_at_exit()
         self._loader = weakref.ref(loader)
         self._own_driver()
-        self._begin_epoch()
+        self._now = clock.now
+        self._begin_epoch(began_at)
 
     def __next__(self) -> Any:
         if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
@@ -155,11 +164,14 @@ class LoaderIterator(_BaseDataLoaderIter):
         try:
             data = self._driver.next()
         except StopIteration:
+            self._driver.turnstile.over()
             if line := self._book.summary():
                 logger.warning("%s", line)
             if not self._persistent_workers:
                 self._finished = True
+                ends_at = self._now()
                 self._shutdown_workers()
+                self._driver.turnstile.ended(self._now() - ends_at)
             self._warn_of_traps()
             raise
         except LoaderClosed:
@@ -178,6 +190,7 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
+        began_at = 0.0 if first_iter else self._now()
         with making_iterator(self._index_sampler):
             super()._reset(loader, first_iter)
         self._book.begin_epoch()
@@ -185,11 +198,12 @@ class LoaderIterator(_BaseDataLoaderIter):
             changes = (each for thing, were in self._were for each in were.changes(thing))
             self._traps.changed_here(tuple(changes))
             self._warn_of_traps()
-        self._begin_epoch()
+        self._begin_epoch(began_at)
 
-    def _begin_epoch(self) -> None:
+    def _begin_epoch(self, began_at: float) -> None:
         sampler = Asked(self._sampler_iter) if self._num_workers else self._sampler_iter
         self._driver.begin_epoch(sampler, int(self._base_seed), self._shared_seed)
+        self._driver.turnstile.began(self._now() - began_at)
 
     def succeed(self) -> LoaderIterator:
         """Leave the workers, in the middle of an epoch, to a new iterator; this one is over."""
@@ -297,6 +311,13 @@ class LoaderIterator(_BaseDataLoaderIter):
                 " whole dataset unless its __iter__ asks torch.utils.data.get_worker_info()."
             )
         remark(message)
+
+
+def settle(loader: DataLoader[Any]) -> None:
+    """Have all that its iterators have counted in the accounts of a loader."""
+    for iterator in _iterators.copy():
+        if iterator.serves(loader):
+            iterator._driver.settle()
 
 
 def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:

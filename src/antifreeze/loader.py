@@ -23,7 +23,7 @@ from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
 from ._holders import is_asked_again, is_for_loop
 from ._ranks import Ranks, ranks
-from ._remarks import remark
+from ._remarks import remark, user_line
 from .policies import Fault, Policy, policy_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._core.snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
     from ._worker.spec import Job
+    from .stats import Entry, Explanation
 
 T = TypeVar("T", covariant=True)
 
@@ -102,6 +103,7 @@ class DataLoader(torch_data.DataLoader[T]):
         self.sample_timeout, self.on_error, self.fault_log = sample_timeout, on_error, fault_log
         self.worker_memory, self.quarantine = worker_memory, quarantine
         self._quarantined: frozenset[Any] = frozenset()
+        self._made_at = user_line(sys._getframe(1))
         strict = not _platform.switched_off()
         if strict:
             options.check_types(arguments)
@@ -129,6 +131,54 @@ class DataLoader(torch_data.DataLoader[T]):
     def faults(self) -> list[Fault]:
         """Give what went wrong so far, the latest last; the last 1,000 are kept."""
         return list(self._book.latest)
+
+    def stats(self) -> dict[str, float]:
+        """Give what was counted over all epochs so far: plain numbers, for any logger.
+
+        docs/waiting.md defines each of them. May be called at any time, from any thread.
+        """
+        from .stats import flat
+
+        return flat(self._settled())
+
+    def explain(self) -> Explanation:
+        """Say in one sentence who waits for whom, with evidence and what would help most.
+
+        `str()` of it is meant for people; `sentence`, `evidence` and `advice` for programs.
+        """
+        return self._settled().explain()
+
+    def _settled(self) -> Entry:
+        from .iteration import settle
+
+        settle(self)
+        return self._entry
+
+    @property
+    def _entry(self) -> Entry:
+        """Give what is counted of this loader."""
+        entry: Entry | None = self.__dict__.get("_counted")
+        if entry is None:
+            from ._core.accounts import Accounts
+            from ._core.explaining import Profile
+            from .stats import Entry, cores
+
+            profile = Profile(
+                name=f"{type(self).__name__} ({self._made_at})",
+                workers=self.num_workers,
+                prefetch=self.prefetch_factor or 2,
+                in_order=self.in_order,
+                persistent=self.persistent_workers,
+                cores=cores(),
+            )
+            entry = self.__dict__["_counted"] = Entry(profile, Accounts(), self._book)
+        return entry
+
+    def __repr__(self) -> str:
+        """Tell what it is, how far its loop has come, and how it fares."""
+        from ._told_of import state_of
+
+        return state_of(self)
 
     @property
     def _book(self) -> FaultBook:
@@ -221,7 +271,7 @@ class DataLoader(torch_data.DataLoader[T]):
         return kept
 
 
-_OF_PROCESS = frozenset({"_descends", "_fault_book", "_told"})
+_OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_told"})
 
 
 @functools.cache

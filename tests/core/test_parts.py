@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from antifreeze._core import accounts, commands, events, faults, snapshots, tickets
 from antifreeze._core import leases as leases_module
 from antifreeze._core import seats as seats_module
-from antifreeze._core.accounts import LoopAccount, Timings, WorkAccount
 from antifreeze._core.deadlines import DeadlineKind, Deadlines, Key
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.leases import Lease, LeaseCue, LeaseState, LeaseTable
@@ -354,23 +353,6 @@ def test_a_story_for_replay_keeps_everything() -> None:
         story.record((float(at), ASK, [commands.Deliver((at,))]))
     assert len(story) == 2 * KEPT
     assert "Deliver(numbers=(0,), copied=False)" in str(next(iter(story)))
-
-
-def test_the_loop_is_either_waiting_or_away_and_between_epochs_neither() -> None:
-    account = LoopAccount()
-    account.count(10.0, 12.0)  # waited 2
-    account.count(15.0, 15.5)  # away 3, waited 0.5
-    account.pause()
-    account.count(100.0, 101.0)  # waited 1
-    assert (account.waited_s, account.away_s, account.asks) == (3.5, 3.0, 3)
-
-
-def test_the_work_of_all_parcels_is_summed() -> None:
-    account = WorkAccount()
-    account.add(Timings(fetch_s=1.0, collate_s=0.5, pack_s=0.25, begun_at=7.0, sealed_at=9.0), 1)
-    account.add(Timings(fetch_s=2.0), 4)
-    assert (account.parcels, account.fetch_s) == (5, 3.0)
-    assert (account.collate_s, account.pack_s) == (0.5, 0.25)
 
 
 def test_a_plan_needs_a_seat_and_a_window() -> None:

@@ -13,8 +13,9 @@ import antifreeze
 
 ROOT = Path(antifreeze.__file__).parent
 PURE = {
-    *("__future__", "abc", "bisect", "collections", "collections.abc", "dataclasses", "enum"),
-    *("functools", "heapq", "itertools", "math", "operator", "typing"),
+    *("__future__", "abc", "array", "bisect", "collections", "collections.abc", "contextlib"),
+    *("dataclasses", "enum", "functools", "heapq", "itertools", "math", "operator", "struct"),
+    "typing",
 }
 IMPURE_NAMES = {"open", "print", "input", "exec", "eval", "__import__"}
 

@@ -167,7 +167,7 @@ def test_the_loops_time_is_split_into_waiting_and_working() -> None:
         world.clock.move_to(world.clock.now() + 0.25)
     snapshot = iterator.snapshot()
     assert snapshot.away_s == pytest.approx(4 * 0.25)
-    assert snapshot.waited_s == pytest.approx(1.0 + 3 * 0.75)
+    assert snapshot.waited_s == pytest.approx(1.0 + 3 * 0.75 + world.stop_s)
 
 
 def test_ten_thousand_batches_with_crashes_take_no_time_at_all() -> None:

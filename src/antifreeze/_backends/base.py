@@ -15,7 +15,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .._core.accounts import Timings
+from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
 from .._core.growth import Room
@@ -89,7 +89,6 @@ class LocalParcel:
 class Notice:
     event: Event | None
     parcels: Sequence[Parcel] = ()
-    timings: Timings | None = None  # of all these parcels together
     seen: tuple[int, Observation] | None = None  # by whom, and what: instead of an event
 
 
@@ -132,6 +131,9 @@ class Backend(Protocol):
 
     def room(self) -> Room | None:
         """Say how much memory is left, for us and everybody."""
+
+    def usage(self) -> Sequence[Usage]:
+        """Tell what all lives have used of the machine. Never waits."""
 
     def explain(self, seat: int, life: int) -> None:
         """Have a life tell, when it comes to it, what may have grown in it (`Suspects`)."""

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from .._core.accounts import Usage
 from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN
@@ -16,6 +17,7 @@ from .._transport.available import available
 from . import evidence
 from .lines import Line
 from .origins import Origin
+from .usage import usage_of
 
 _OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
@@ -37,6 +39,10 @@ class Onlooker:
         if pid is None and not self._origin.forks:
             return Sight(line.seat, line.life, 0, CLEAN)
         return Sight(line.seat, line.life, *line.status.call, 0 if pid is None else own_bytes(pid))
+
+    def usage(self) -> Sequence[Usage]:
+        living = [(line.seat, line.worker.pid) for line in self._lines.values()]
+        return [usage_of(seat, pid) for seat, pid in living if pid is not None]
 
     def room(self) -> Room | None:
         left = available()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.growth import Room
@@ -103,6 +104,9 @@ class PinnedBackend:
     def room(self) -> Room | None:
         return self._inner.room()
 
+    def usage(self) -> Sequence[Usage]:
+        return self._inner.usage()
+
     def explain(self, seat: int, life: int) -> None:
         self._inner.explain(seat, life)
 
@@ -158,7 +162,7 @@ class PinnedBackend:
             return
         count = len(notice.parcels)
         pinned_notices = []
-        timings = notice.timings
+        timings = None if event.timings is None else event.timings.part(count)
         for parcel in notice.parcels:  # one notice each: some may fail
             pinned = self._pin(parcel)
             told = replace(
@@ -168,9 +172,9 @@ class PinnedBackend:
                 work_s=None if event.work_s is None else event.work_s / count,
                 in_slab=pinned.in_slab,
                 slab_bytes=event.slab_bytes // count,
+                timings=timings,
             )
-            pinned_notices.append(Notice(told, (pinned,), timings))
-            timings = None  # of all of them: with the first
+            pinned_notices.append(Notice(told, (pinned,)))
         self._done.append(pinned_notices)
 
     def _pin(self, parcel: Parcel) -> Parcel:

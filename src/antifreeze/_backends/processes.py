@@ -25,6 +25,7 @@ from multiprocessing import reduction
 from typing import Any
 
 from .._clock import monotonic
+from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -44,14 +45,14 @@ from .._core.tickets import Errand
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
 from .._transport.memory import MemoryShort
-from .._transport.parcels import Bundle, ReceivedParcel
-from .._transport.shelf import Returns, Shelf, SlabView
+from .._transport.shelf import Returns, Shelf
 from .._transport.status import StatusBoard
 from .._transport.tickets import encode_tickets
 from .._transport.trace import Trace
 from .._worker.spec import EpochBrief, Job
 from ..errors import TransportFailed
 from . import locks
+from .arrivals import parcels_in
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
 from .lineage import Lineage, is_ours, wish_of
@@ -197,6 +198,9 @@ class ProcessBackend:
 
     def examine(self, seat: int, life: int) -> Activity | None:
         return self._onlooker.examine(seat, life)
+
+    def usage(self) -> Sequence[Usage]:
+        return self._onlooker.usage()
 
     def explain(self, seat: int, life: int) -> None:
         self._put(seat, life, Kind.EXPLAIN, b"")
@@ -364,7 +368,8 @@ class ProcessBackend:
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
         if frame.kind is Kind.PARCELS:
-            return self._parcels(line, frame)
+            self._one_delivered = True
+            return parcels_in(line, frame)
         if frame.kind is Kind.NOTICED:
             return Notice(None, seen=(seat, pickle.loads(frame.body)))
         if frame.kind in (Kind.UNFIT, Kind.OPENED):
@@ -377,34 +382,6 @@ class ProcessBackend:
         if not pickle.loads(frame.body):  # else it has a job to open first
             self._one_got_going = True
         return Notice(LifeReady(seat, life))
-
-    def _parcels(self, line: Line, frame: Frame) -> Notice:
-        self._one_delivered = True
-        bundle = Bundle.decode(frame.body)
-        outcome, timings, shelf = bundle.outcome, bundle.timings, line.shelf
-        if frame.descriptor is not None or frame.lost:
-            slot, _, size = bundle.marks[0]
-            shelf.put(slot, frame.descriptor, size)
-        slab_bytes = 0
-        views: list[SlabView | None] = []
-        for slot, generation, size in bundle.marks:
-            views.append(shelf.view(slot, generation))
-            slab_bytes += size
-        slabs = views or [None] * len(bundle.parcels)
-        parcels = [
-            ReceivedParcel(number, outcome, packed, slab)
-            for (number, packed), slab in zip(bundle.parcels, slabs, strict=True)
-        ]
-        event = ParcelsArrived(
-            line.seat,
-            line.life,
-            tuple([number for number, _ in bundle.parcels]),
-            outcome,
-            timings.fetch_s + timings.collate_s + timings.pack_s,
-            bool(views),
-            slab_bytes,
-        )
-        return Notice(event, parcels, timings)
 
     def _end(self, line: Line) -> None:
         with contextlib.suppress(EOFError):

@@ -1,60 +1,301 @@
-"""Where time goes: a worker's timings of one parcel, and the loop's waiting and working."""
+"""Where time goes: the loop's waiting and working, the waiting by cause, the work of the workers.
+
+Exact sums, histograms, and the worst few: none of it grows with the length of a run. One `Accounts`
+a loader, over all its epochs; each iterator counts its own loop with a `Turnstile` and says what a
+wait was for with `waits.Waits`. docs/waiting.md defines every number.
+"""
 
 from __future__ import annotations
 
-from .messages import message, record
+from array import array
+from bisect import insort
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import field, fields
+from operator import sub
+from typing import Any
+
+from .histogram import Histogram
+from .messages import frozen, message, record
+from .trends import Trends, Window
+
+FOLD_S = 0.25  # between two sums of a loop's times: rarely, and yet fresh to who looks
+WORST = 10  # samples kept: as many as people look at
+LATEST = 100  # waits kept
+PLACES = 200  # lines of code counted; beyond it the rarest are forgotten
+WINDOW_S = 30.0  # that trends are made of: long enough for a fair mean, short beside an hour
 
 
 @message
 class Timings:
-    """Measured where it happens, in seconds; the two times are of the machine's one clock."""
+    """What a worker measured of its parcels, in seconds; times are of the machine's one clock."""
 
     fetch_s: float = 0.0
     collate_s: float = 0.0
     pack_s: float = 0.0
     begun_at: float = 0.0
     sealed_at: float = 0.0
+    io_s: float = 0.0  # of fetching: it waited, for a disk, a network, a lock, a nap
+    samples: int = 0
+    slowest_s: float = 0.0  # the slowest sample, where they were timed one by one
+    slowest: int = 0  # its place in the batch
+
+    @property
+    def work_s(self) -> float:
+        return self.fetch_s + self.collate_s + self.pack_s
+
+    def part(self, count: int) -> Timings:
+        """Give what falls to one of so many parcels that were timed together."""
+        return Timings(
+            self.fetch_s / count,
+            self.collate_s / count,
+            self.pack_s / count,
+            self.begun_at,
+            self.sealed_at,
+            self.io_s / count,
+            self.samples // count,
+            self.slowest_s,
+            self.slowest,
+        )
 
 
 @record
-class LoopAccount:
-    """Split the life of a loop into waiting for data and being away with its own work."""
+class Split:
+    """Seconds that loops waited, by what they waited for."""
 
-    waited_s: float = 0.0
-    away_s: float = 0.0
-    asks: int = 0
-    _left_at: float | None = None
+    startup: float = 0.0  # workers came up: `iter`, and the first batch of each
+    sampler: float = 0.0  # which samples are next
+    fetch_io: float = 0.0  # the dataset waited: disk, network, lock
+    fetch_cpu: float = 0.0  # the dataset computed, or wanted a core
+    collate: float = 0.0
+    transport: float = 0.0  # packing, the way between processes, unpacking
+    order: float = 0.0  # others were ready and a worker had nothing to do
+    recovery: float = 0.0  # what a lost worker had was loaded again
+    memory: float = 0.0  # no memory to load into, or a worker replaced for having grown
+    ending: float = 0.0  # workers left
+    unknown: float = 0.0
 
-    def count(self, came_at: float, left_at: float) -> None:
-        """Add one call of `next`: when the loop came, and when it left."""
-        if self._left_at is not None:
-            self.away_s += came_at - self._left_at
-        self.waited_s += left_at - came_at
-        self._left_at = left_at
-        self.asks += 1
+    @property
+    def total(self) -> float:
+        total: float = sum(getattr(self, cause) for cause in CAUSES)
+        return total
 
-    def pause(self) -> None:
-        """Forget when the loop left: time between two epochs is not work of the loop."""
-        self._left_at = None
+    def fetched(self, seconds: float, timings: Timings) -> None:
+        """Count seconds of fetching, as much of them waiting as of all of it."""
+        io = seconds * timings.io_s / timings.fetch_s if timings.fetch_s else 0.0
+        self.fetch_io += io
+        self.fetch_cpu += seconds - io
+
+
+CAUSES = tuple(each.name for each in fields(Split))
 
 
 @record
 class WorkAccount:
-    """Sum the timings of all parcels that arrived."""
+    """Sum the timings of all parcels that arrived: what the workers did, waited for or not."""
 
     parcels: int = 0
+    samples: int = 0
     fetch_s: float = 0.0
+    io_s: float = 0.0
     collate_s: float = 0.0
     pack_s: float = 0.0
 
-    def count(self, fetch_s: float, collate_s: float) -> None:
-        """Add one batch that was loaded where it is used."""
-        self.parcels += 1
-        self.fetch_s += fetch_s
-        self.collate_s += collate_s
-
-    def add(self, timings: Timings, parcels: int) -> None:
+    def add(self, timings: Timings, parcels: int = 1) -> None:
         self.parcels += parcels
+        self.samples += timings.samples
         self.fetch_s += timings.fetch_s
+        self.io_s += timings.io_s
         self.collate_s += timings.collate_s
         self.pack_s += timings.pack_s
+
+    @property
+    def busy_s(self) -> float:
+        return self.fetch_s + self.collate_s + self.pack_s
+
+
+@frozen
+class SlowSample:
+    """A sample that took long."""
+
+    seconds: float
+    index: Any
+    position: int
+    worker: int | None  # None: without workers
+
+
+@frozen
+class Wait:
+    """One of the latest waits that lasted."""
+
+    seconds: float
+    position: int
+    cause: str  # that most of it was for
+
+
+@frozen
+class Usage:
+    """What one worker has used of the machine, when somebody last looked."""
+
+    worker: int
+    cpu_s: float = 0.0
+    own_bytes: int = 0
+    shared_bytes: int = 0
+    swapped_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    threads: int = 0
+
+
+@record
+class Accounts:
+    """All that is counted of one loader."""
+
+    epochs: int = 0
+    batches: int = 0
+    waited_s: float = 0.0
+    away_s: float = 0.0
+    seat_s: float = 0.0  # time of the loop, times the seats it had
+    wait: Split = field(default_factory=Split)
+    work: WorkAccount = field(default_factory=WorkAccount)
+    waits: Histogram = field(default_factory=Histogram)
+    aways: Histogram = field(default_factory=Histogram)
+    sample_s: Histogram = field(default_factory=Histogram)  # means of batches, and the slowest
+    slowest: list[SlowSample] = field(default_factory=list)  # the slowest last
+    latest: deque[Wait] = field(default_factory=lambda: deque(maxlen=LATEST))
+    places: Counter[str] = field(default_factory=Counter)  # where workers were found in samples
+    usages: tuple[Usage, ...] = ()
+    trends: Trends = field(default_factory=Trends)
+    _window: tuple[float, float, float, int, float] | None = None  # sums when it began
+
+    @property
+    def seconds(self) -> float:
+        """Give the length of all loops."""
+        return self.waited_s + self.away_s
+
+    @property
+    def wait_share(self) -> float:
+        return self.waited_s / self.seconds if self.seconds else 0.0
+
+    def note_work(self, timings: Timings, parcels: int) -> None:
+        self.work.add(timings, parcels)
+        if timings.samples:
+            self.sample_s.add(timings.fetch_s / timings.samples)
+
+    def note_slowest(
+        self, timings: Timings, indices: Any, position: int, *, worker: int | None
+    ) -> None:
+        """Take the slowest sample of a batch."""
+        index: Any = None  # of a stream
+        with suppress(Exception):  # indices are the user's: anything
+            index = indices[timings.slowest]
+        self.note_slow(SlowSample(timings.slowest_s, index, position, worker))
+
+    def note_slow(self, sample: SlowSample) -> None:
+        """Keep a sample if it is among the slowest; the same index once."""
+        slowest = self.slowest
+        if len(slowest) == WORST and sample.seconds <= slowest[0].seconds:
+            return
+        for at, other in enumerate(slowest):
+            if other.index == sample.index and other.worker == sample.worker:
+                if other.seconds >= sample.seconds:
+                    return
+                del slowest[at]
+                break
+        insort(slowest, sample, key=lambda each: each.seconds)
+        del slowest[:-WORST]
+
+    def note_places(self, found: tuple[tuple[str, int], ...]) -> None:
+        """Count lines of code that workers were found in."""
+        self.places.update(dict(found))
+        if len(self.places) > PLACES:
+            self.places = Counter(dict(self.places.most_common(PLACES // 2)))
+
+    def note_memory(self, own_bytes: int) -> None:
+        """Take what the largest worker holds of its own."""
+        self.trends.own_bytes = max(self.trends.own_bytes, own_bytes)
+
+    def turn_window(self, now: float) -> None:
+        """See to it that trends have their windows."""
+        sums = (now, self.waited_s, self.away_s, self.work.samples, self.work.fetch_s)
+        if self._window is None:
+            self._window = sums
+            return
+        since, waited_s, away_s, samples, fetch_s = self._window
+        if now - since < WINDOW_S:
+            return
+        self._window = sums
+        loaded = self.work.samples - samples
+        waited, away = self.waited_s - waited_s, self.away_s - away_s
+        if loaded and waited + away:
+            each_s = (self.work.fetch_s - fetch_s) / loaded
+            self.trends.add(Window(now, each_s, waited / (waited + away)))
+
+
+class Turnstile:
+    """Count the comings and goings of one loop."""
+
+    __slots__ = ("_accounts", "_left_at", "_seats", "_times", "fold_at")
+
+    def __init__(self, accounts: Accounts, seats: int) -> None:
+        self._accounts, self._seats = accounts, max(1, seats)
+        self._times = array("d")  # of coming and leaving, in turns
+        self._left_at: float | None = None  # the last time that is summed
+        self.fold_at = 0.0  # who comes at or after it calls `fold`
+
+    def count(self, came_at: float, left_at: float) -> None:
+        """Take one call of `next`."""
+        times = self._times
+        times.append(came_at)
+        times.append(left_at)
+        if came_at >= self.fold_at:
+            self.fold(came_at)
+
+    def fold(self, now: float) -> None:
+        """Sum what was counted. In the loop's own thread, or with its lock."""
+        self.fold_at = now + FOLD_S
+        times, accounts = self._times, self._accounts
+        if times:
+            came, left = times[0::2], times[1::2]
+            self._times = array("d")
+            before = left[:-1]
+            if self._left_at is None:
+                came = came[1:]
+            else:
+                before.insert(0, self._left_at)
+            self._left_at = left[-1]
+            waits = array("d", map(sub, left, times[0::2]))
+            aways = array("d", map(sub, came, before))
+            waited_s, away_s = sum(waits), sum(aways)
+            accounts.batches += len(waits)
+            accounts.waited_s += waited_s
+            accounts.away_s += away_s
+            accounts.seat_s += (waited_s + away_s) * self._seats
+            accounts.waits.add_all(waits)
+            accounts.aways.add_all(aways)
+        accounts.turn_window(now)
+
+    def pause(self, now: float) -> None:
+        """Sum, and forget when the loop left: time between two epochs is not work of the loop."""
+        self.fold(now)
+        self._left_at = None
+        self.fold_at = 0.0
+
+    def began(self, seconds: float) -> None:
+        """Count what `iter` took: the loop waited for it."""
+        self._wait(seconds)
+        self._accounts.epochs += 1
+        self._accounts.wait.startup += seconds
+
+    def over(self) -> None:
+        """Know that the last call of `next` brought no batch, but the end of the epoch."""
+        self._accounts.batches -= 1
+
+    def ended(self, seconds: float) -> None:
+        """Count what it took to end an epoch, beyond the last answer."""
+        self._wait(seconds)
+        self._accounts.wait.ending += seconds
+
+    def _wait(self, seconds: float) -> None:
+        self._accounts.waited_s += seconds
+        self._accounts.seat_s += seconds * self._seats

@@ -9,7 +9,7 @@ from .faults import Ending, Fault, FaultKind
 from .leases import LeaseTable
 from .messages import message
 from .plan import Limits
-from .seats import AT_WORK, Life, LifeCue, LifeState, Seat, Seats, SeatState
+from .seats import AT_WORK, Gap, Life, LifeCue, LifeState, Seat, Seats, SeatState
 from .stalls import Pulse, Stall
 from .tickets import Ticket
 
@@ -98,11 +98,6 @@ class Crew:
         """Say whether a life should be doing something."""
         return life.state is LifeState.STARTING or (life.state in AT_WORK and life.owes)
 
-    def orphan_tickets(self, life: Life) -> None:
-        """Stop counting on what a life holds; the room stays its own until it lets go."""
-        life.orphans.update((number, errand.lease) for number, errand in life.held.items())
-        life.held.clear()  # its deadline goes on: others may wait for the room
-
     def stop(self, seat: Seat, now: float, out: Out) -> None:
         """Ask a life to leave; `press` gets harder if it does not."""
         life = seat.life
@@ -122,6 +117,7 @@ class Crew:
         """Let a life go when it has brought what it holds."""
         if life.state is LifeState.SERVING:
             life.move(LifeCue.RETIRE)
+            seat.gap = Gap.GROWN
         if life.state is LifeState.RETIRING and not life.owes:
             self.stop(seat, now, out)
 
@@ -136,7 +132,7 @@ class Crew:
         self.note_lost(seat, life)
         loss = self._loss(seat, life, FaultKind.HANG, now, stall=stall)
         locked = stall is not None and stall.pulse is Pulse.DEADLOCKED
-        self.orphan_tickets(life)
+        life.orphan_tickets()
         self._clear(DeadlineKind.START, seat, life)
         self._clear(DeadlineKind.SILENT, seat, life)
         life.move(LifeCue.CONDEMN)
@@ -183,6 +179,8 @@ class Crew:
     def note_lost(self, seat: Seat, life: Life, *, alive: bool = False) -> None:
         """Take note of work that was left undone: whoever did it may have kept a lock."""
         self.lost, self.losses = (seat.number, life.number, alive), self.losses + 1
+        if not alive:
+            seat.gap = Gap.LOST
 
     def rest(self, seat: Seat, now: float) -> None:
         """Keep a seat empty for a while: the longer, the more of its lives brought nothing."""

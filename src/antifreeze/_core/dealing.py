@@ -49,6 +49,7 @@ class Dealer:
             return False
         life = seat.life
         lease = life.leases.lend()
+        self._ledger.short_of_leases = lease is None
         if lease is None:
             if ticket.seat is None:
                 self._crew.seats.keep_turn(seat)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from .accounts import Timings
 from .faults import Ending
 from .growth import Room
 from .leases import LeaseKey
@@ -47,6 +48,7 @@ class TicketsDrawn:
     """The sampler gave the indices of further batches: at least one, at most as many as asked."""
 
     indices: tuple[Any, ...]
+    took_s: float = 0.0
 
 
 @message
@@ -90,6 +92,7 @@ class ParcelsArrived:
     work_s: float | None = None  # it took to load all of them, where that is known
     in_slab: bool = False  # each lies in the slab of its lease
     slab_bytes: int = 0  # of all the slabs they came in
+    timings: Timings | None = None  # of all of them together
 
 
 @message

@@ -6,13 +6,24 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import replace
 
+from .accounts import Timings
+from .events import ParcelsArrived
 from .faults import Fault
 from .leases import Lease, LeaseKey
 from .messages import message
 from .plan import Plan
 from .reorder import ReorderWindow
-from .seats import Life, Seat
+from .seats import Gap, Life, Seat
 from .tickets import Errand, Ticket
+
+
+@message
+class Coming:
+    """How parcels came, those of one message: for who asks what the loop waited for."""
+
+    event: ParcelsArrived
+    before: Timings | None  # of the message before it, in this epoch; None: it is the first
+    gap: Gap  # why there was a life before this one
 
 
 @message
@@ -21,14 +32,33 @@ class Arrival:
 
     seat: Seat
     life: Life
-    lease: Lease
-    in_slab: bool
+    errand: Errand
+    coming: Coming
+    again: bool = False  # a life that had it before was lost
+
+    @property
+    def in_slab(self) -> bool:
+        return self.coming.event.in_slab
+
+    @property
+    def lease(self) -> Lease:
+        return self.errand.lease
 
 
 class Ledger:
     """Keep the tickets of one epoch, from drawing to delivery. Each leaves exactly once."""
 
-    __slots__ = ("_faults", "_keep_limit", "_numbers", "arrived", "kept", "pending", "window")
+    __slots__ = (
+        "_faults",
+        "_keep_limit",
+        "_numbers",
+        "_reclaimed",
+        "arrived",
+        "kept",
+        "pending",
+        "short_of_leases",
+        "window",
+    )
 
     def __init__(self, plan: Plan) -> None:
         self.window = ReorderWindow(plan.order)
@@ -39,6 +69,8 @@ class Ledger:
         self._keep_limit = plan.kept
         self._faults: dict[int, Fault] = {}  # by ticket number
         self._numbers = 0
+        self._reclaimed: set[int] = set()  # numbers of tickets that are loaded again
+        self.short_of_leases = False  # when one was last asked for
 
     def draw(self, epoch: int, indices: object) -> Ticket:
         self._numbers += 1
@@ -60,6 +92,7 @@ class Ledger:
         self._numbers += 1
         spared = ticket.spared + spare
         again = replace(ticket, number=self._numbers, blamed=blamed, spared=spared, seat=seat)
+        self._reclaimed.add(self._numbers)
         insort(self.pending, again, key=lambda t: t.position)
 
     def is_waited_for(self, held: dict[int, Errand]) -> bool:
@@ -67,11 +100,13 @@ class Ledger:
         due = self.window.due()
         return due is None or not held or any(e.ticket.position == due for e in held.values())
 
-    def arrive(self, errand: Errand, seat: Seat, life: Life, in_slab: bool) -> None:
+    def arrive(self, errand: Errand, seat: Seat, life: Life, coming: Coming) -> None:
         life.leases.seal(errand.lease)
         number = errand.ticket.number
         self.window.arrive(errand.ticket.position, number)
-        self.arrived[number] = Arrival(seat, life, errand.lease, in_slab)
+        again = number in self._reclaimed
+        self._reclaimed.discard(number)
+        self.arrived[number] = Arrival(seat, life, errand, coming, again)
 
     def void(self, errand: Errand, seat: Seat, life: Life) -> None:
         """Close the position of a ticket of which nothing is left."""
@@ -100,6 +135,11 @@ class Ledger:
         for ticket in self.pending:
             self.window.void(ticket.position)
         self.pending.clear()
+
+    def next_arrival(self) -> Arrival | None:
+        """Give what `release` would begin with, if it is a parcel."""
+        number = self.window.ready()
+        return None if number is None else self.arrived.get(number)
 
     def release(self, most: int) -> tuple[tuple[int, ...], bool]:
         """Give the numbers of the tickets that are due now, and whether to copy them.
@@ -140,6 +180,7 @@ class Ledger:
         self.arrived.clear()
         self._faults.clear()
         self.pending.clear()
+        self._reclaimed.clear()
         return numbers
 
     def take_back(self, keys: Iterable[LeaseKey]) -> None:

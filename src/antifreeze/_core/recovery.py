@@ -9,7 +9,7 @@ from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
 from .plan import Plan, Source
-from .seats import NEVER, Seat, SeatCue, Seats, SeatState
+from .seats import NEVER, Life, Seat, SeatCue, Seats, SeatState
 from .tickets import Ticket
 from .verdicts import Verdict, judge
 
@@ -101,6 +101,18 @@ class Recovery:
             blamed = ticket.blamed + (fault.step,) * (ticket is suspect)
             self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number)
         self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
+
+    def end_stream(self, seat: Seat, life: Life) -> None:
+        """Void what the seat still holds: its stream is over for this epoch."""
+        seat.undelivered -= len(life.held)
+        for errand in life.held.values():
+            self._ledger.window.void(errand.ticket.position)
+        for ticket in self._ledger.take_pending_of(seat.number):
+            self._ledger.window.void(ticket.position)
+        life.orphan_tickets()
+        self._seats.move(seat, SeatCue.SPEND)
+        if not self._seats.loadable:
+            self._ledger.void_pending()
 
     def why_lost(self, seat: Seat) -> Loss:
         """Give what became of the lives of a seat; if nobody knows, of another's: they have the

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
+from enum import Enum
 
+from .accounts import Timings
 from .leases import Lease, LeaseTable
 from .messages import record
 from .states import State
@@ -92,6 +94,14 @@ AT_WORK = EMPLOYED | {LifeState.RETIRING}  # are counted on for the tickets they
 LIVE = AT_WORK | {LifeState.STOPPING, LifeState.CONDEMNED}
 
 
+class Gap(Enum):
+    """Why a seat has had a life before, in this epoch."""
+
+    NONE = "none"  # it had not
+    LOST = "lost"
+    GROWN = "grown"  # it held too much memory
+
+
 @record
 class Life:
     """One worker in a seat, and the tickets it has been given, oldest first."""
@@ -106,6 +116,7 @@ class Life:
     brought: int = 0  # parcels
     working_since: float = 0.0  # when it turned to its oldest ticket
     patiently: bool = False  # it was told to leave: it had nothing to do
+    last: Timings | None = None  # of what it brought last, in this epoch
 
     @property
     def owes(self) -> bool:
@@ -117,6 +128,11 @@ class Life:
 
     def lent(self) -> list[Lease]:
         return [*(errand.lease for errand in self.held.values()), *self.orphans.values()]
+
+    def orphan_tickets(self) -> None:
+        """Stop counting on what it holds; the room stays its own until it lets go."""
+        self.orphans.update((number, errand.lease) for number, errand in self.held.items())
+        self.held.clear()  # its deadline goes on: others may wait for the room
 
     def let_go(self, number: int) -> None:
         """Free the lease of a ticket that no longer counts, if it is still out."""
@@ -137,6 +153,7 @@ class Seat:
     past: int = 0  # batches that have arrived from it in this epoch
     failed_starts: int = 0  # in a row
     barren: int = 0  # lives in a row that brought nothing
+    gap: Gap = Gap.NONE  # why its present life is not its first in this epoch
 
     @property
     def takes_tickets(self) -> bool:
@@ -196,6 +213,11 @@ class Seats:
     def keep_turn(self, seat: Seat) -> None:
         """Let a seat that was chosen, and could not be given anything, be the next one again."""
         self._turn = seat.number
+
+    @property
+    def any_idle(self) -> bool:
+        """Say whether some life has nothing to do."""
+        return any(s.life is not None and not s.life.held and s.takes_tickets for s in self.all)
 
     def rewind(self) -> None:
         self._turn = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .accounts import LoopAccount, WorkAccount
+from .accounts import Accounts
 from .faults import Fault
 from .messages import frozen
 from .seats import LifeState, Seat, SeatState
@@ -48,7 +48,7 @@ class SupervisorSnapshot:
 
 @frozen
 class DriverSnapshot:
-    """One iterator, for outside eyes."""
+    """One iterator, for outside eyes. Times are of all loops of its loader."""
 
     supervisor: SupervisorSnapshot
     waited_s: float
@@ -60,14 +60,13 @@ class DriverSnapshot:
     pack_s: float
 
     @classmethod
-    def of(
-        cls, supervisor: SupervisorSnapshot, loop: LoopAccount, work: WorkAccount
-    ) -> DriverSnapshot:
+    def of(cls, supervisor: SupervisorSnapshot, accounts: Accounts) -> DriverSnapshot:
+        work = accounts.work
         return cls(
             supervisor=supervisor,
-            waited_s=loop.waited_s,
-            away_s=loop.away_s,
-            asks=loop.asks,
+            waited_s=accounts.waited_s,
+            away_s=accounts.away_s,
+            asks=accounts.batches,
             parcels=work.parcels,
             fetch_s=work.fetch_s,
             collate_s=work.collate_s,

@@ -15,21 +15,23 @@ from typing import Any
 
 from . import commands as do
 from . import events as ev
+from .accounts import Accounts
 from .crew import Crew, Out
 from .deadlines import DeadlineKind, Key
 from .dealing import Dealer
 from .faults import Fault, FaultKind, FaultLog
-from .ledger import Ledger
+from .ledger import Coming, Ledger
 from .lookout import Lookout
 from .pace import Pace
 from .plan import Plan, Tenure
 from .recovery import Recovery
-from .seats import AT_WORK, EMPLOYED, Life, LifeState, Seat, SeatCue, SeatState
+from .seats import AT_WORK, EMPLOYED, Gap, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
 from .stalls import Stall
 from .states import Loop, Run, Sampling
 from .story import KEPT, Story
 from .tickets import Progress
+from .waits import Waits
 
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
 LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
@@ -38,7 +40,9 @@ LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
 class Supervisor:
     """Turn events into commands. One for each iterator; not thread-safe; no I/O."""
 
-    def __init__(self, plan: Plan, *, story_limit: int | None = KEPT) -> None:
+    def __init__(
+        self, plan: Plan, *, story_limit: int | None = KEPT, accounts: Accounts | None = None
+    ) -> None:
         self.plan = plan
         self.story = Story(story_limit)
         self._record = self.story.record
@@ -60,6 +64,7 @@ class Supervisor:
         self.faults = FaultLog()
         self._recovery = Recovery(plan, self._seats, self._ledger, self._pace, self.faults)
         self._lookout = Lookout(plan, self._crew, self._ledger)
+        self._waits = Waits(accounts or Accounts(), self._seats, self._ledger)
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
@@ -139,10 +144,12 @@ class Supervisor:
             self._seats.move(seat, SeatCue.RENEW)
             self._crew.no_more_rest(seat)
             seat.failed_starts = seat.barren = seat.past = 0
+            seat.gap = Gap.NONE
             life = seat.life
             if life is None:
                 self._crew.start(seat, now, out)
             elif life.state in EMPLOYED:
+                life.last = None
                 out.append(do.BeginEpoch(seat.number, life.number, event.epoch))
             elif life.state is LifeState.RETIRING:
                 self._crew.stop(seat, now, out)
@@ -152,6 +159,7 @@ class Supervisor:
         was_left = self._loop is Loop.LEFT
         self._loop = Loop.WAITING
         self._asked_at = now
+        self._waits.begin(now)
         if was_left:
             self._staff_all(now, out)
         if self.plan.timeout_s > 0:
@@ -183,6 +191,8 @@ class Supervisor:
             self._deal_pending(now, out)
             if self.run is Run.BROKEN and self._loop is Loop.WAITING:
                 self._answer_loop(now, out)
+        if self._loop is Loop.WAITING:
+            self._waits.look(now, more=self._sampling is not Sampling.ENDED)
         self._draw_ahead(out)
 
     def _must_wait(self) -> bool:
@@ -193,11 +203,13 @@ class Supervisor:
         return window.count > 0 or (self._sampling is not Sampling.ENDED and self._seats.loadable)
 
     def _answer_loop(self, now: float, out: Out) -> None:
+        arrived = self._ledger.next_arrival()
         numbers, copied = self._ledger.release(self._pace.tickets)
         if numbers:
+            fault = self._ledger.take_fault(numbers[0])
+            self._waits.end(now, arrived, fault=fault is not None)
             self._loop_leaves()
             self._delivered += len(numbers)
-            fault = self._ledger.take_fault(numbers[0])
             out.append(do.Deliver(numbers, copied) if fault is None else do.RaiseFault(fault))
         elif self._run is Run.BROKEN and self._stopped_by is not None:
             self._loop_leaves()
@@ -206,6 +218,7 @@ class Supervisor:
             self._loop_leaves()
             out.append(do.FinishEpoch())
         elif not self._ledger.window.count:
+            self._waits.end(now, None, fault=False)
             # Nothing is under way, and (see `_must_wait`) nothing will be.
             self._loop_leaves()
             self._run = Run.FINISHED
@@ -224,7 +237,7 @@ class Supervisor:
         for seat in self._seats.all:
             seat.undelivered = 0
             if seat.life is not None:
-                self._crew.orphan_tickets(seat.life)
+                seat.life.orphan_tickets()
 
     # ---- drawing and dealing ----------------------------------------------------------------
 
@@ -241,6 +254,7 @@ class Supervisor:
         if self._sampling is not Sampling.ASKED:
             return
         self._sampling = Sampling.MORE
+        self._waits.sampled(event.took_s)
         if self._run is not Run.RUNNING or not self._seats.loadable:
             return
         for indices in event.indices:
@@ -280,8 +294,9 @@ class Supervisor:
                 self._drop_late(number, out)
         else:
             owed = len(life.held) + len(life.orphans)
+            coming = self._waits.came(seat, life, event)
             for number in event.numbers:
-                self._take_parcel(seat, life, number, event, out)
+                self._take_parcel(seat, life, number, coming, out)
             if len(life.held) + len(life.orphans) < owed:
                 self._after_parcels(seat, life, event, now, out)
         self._go_on(now, out)
@@ -301,9 +316,8 @@ class Supervisor:
         elif event.work_s is not None:
             self._pace.learn(event.work_s, len(event.numbers), event.slab_bytes)
 
-    def _take_parcel(
-        self, seat: Seat, life: Life, number: int, event: ev.ParcelsArrived, out: Out
-    ) -> None:
+    def _take_parcel(self, seat: Seat, life: Life, number: int, coming: Coming, out: Out) -> None:
+        event = coming.event
         errand = life.held.get(number)
         if errand is None:
             life.let_go(number)
@@ -311,7 +325,7 @@ class Supervisor:
             return
         life.brought += 1
         if event.outcome is ev.Outcome.ENDED:
-            self._end_stream(seat, life)
+            self._recovery.end_stream(seat, life)
             life.let_go(number)
             self._drop_late(number, out)
             return
@@ -321,7 +335,7 @@ class Supervisor:
             self._drop_late(number, out)
             return
         seat.past += self.plan.resumes
-        self._ledger.arrive(errand, seat, life, event.in_slab)
+        self._ledger.arrive(errand, seat, life, coming)
         if event.outcome is ev.Outcome.FAILED:
             self._crew.note_lost(seat, life, alive=True)
             where = (event.seat, event.life, errand.ticket)
@@ -339,18 +353,6 @@ class Supervisor:
 
     def _on_program_forked(self, event: ev.ProgramForked, now: float, out: Out) -> None:
         self._ledger.spoil_kept()
-
-    def _end_stream(self, seat: Seat, life: Life) -> None:
-        """Void what the seat still holds: its stream is over for this epoch."""
-        seat.undelivered -= len(life.held)
-        for errand in life.held.values():
-            self._ledger.window.void(errand.ticket.position)
-        for ticket in self._ledger.take_pending_of(seat.number):
-            self._ledger.window.void(ticket.position)
-        self._crew.orphan_tickets(life)
-        self._seats.move(seat, SeatCue.SPEND)
-        if not self._seats.loadable:
-            self._ledger.void_pending()
 
     # ---- lives ------------------------------------------------------------------------------
 

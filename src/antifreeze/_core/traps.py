@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .messages import frozen
+from .messages import frozen, message
 
 
 @frozen
@@ -101,7 +101,16 @@ class SampleFailed:
     position: int | None = None
 
 
-Observation = Opening | Drew | StreamState | StreamEnded | Changed | Suspects | SampleFailed
+@message
+class Places:
+    """Where a worker was found in samples: lines of code, and how often."""
+
+    found: tuple[tuple[str, int], ...]
+
+
+Observation = (
+    Opening | Drew | StreamState | StreamEnded | Changed | Suspects | SampleFailed | Places
+)
 
 SHOWN = 3  # attributes in one warning
 FEW = 8  # different samples: as many do not begin two parts of one dataset

@@ -31,18 +31,23 @@ class Bundle:
         "begun_at",
         "collate_s",
         "fetch_s",
+        "io_s",
         "marks",
         "outcome",
         "pack_s",
         "parcels",
+        "samples",
         "sealed_at",
+        "slowest",
     )
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self.marks: list[SlabMark] = []  # one a parcel, or none
         self.parcels: list[tuple[int, Packed | None]] = []  # with their tickets' numbers
-        self.fetch_s = self.collate_s = self.pack_s = 0.0  # of all of them together
+        self.fetch_s = self.collate_s = self.pack_s = self.io_s = 0.0  # of all of them together
+        self.samples = 0
+        self.slowest = (0.0, 0)  # of one that travels alone
         self.begun_at = self.sealed_at = 0.0  # the first, the last
 
     def add(
@@ -52,22 +57,37 @@ class Bundle:
             self.marks.append(mark)
         if not self.parcels:
             self.begun_at = timings.begun_at
+            self.slowest = (timings.slowest_s, timings.slowest)
         self.parcels.append((number, packed))
         self.fetch_s += timings.fetch_s
         self.collate_s += timings.collate_s
         self.pack_s += timings.pack_s
+        self.io_s += timings.io_s
+        self.samples += timings.samples
         self.sealed_at = timings.sealed_at
 
     @property
     def timings(self) -> Timings:
-        return Timings(self.fetch_s, self.collate_s, self.pack_s, self.begun_at, self.sealed_at)
+        return Timings(*self._times())
+
+    def _times(self) -> tuple[Any, ...]:
+        return (
+            self.fetch_s,
+            self.collate_s,
+            self.pack_s,
+            self.begun_at,
+            self.sealed_at,
+            self.io_s,
+            self.samples,
+            *self.slowest,
+        )
 
     def encode(self) -> bytes:
         return pickle.dumps(
             (
                 OUTCOMES.index(self.outcome),
                 self.marks,
-                (self.fetch_s, self.collate_s, self.pack_s, self.begun_at, self.sealed_at),
+                self._times(),
                 [(number, _fields(packed)) for number, packed in self.parcels],
             ),
             protocol=5,
@@ -79,7 +99,8 @@ class Bundle:
         bundle = cls(OUTCOMES[outcome])
         bundle.marks = marks
         bundle.fetch_s, bundle.collate_s, bundle.pack_s, *times = timings
-        bundle.begun_at, bundle.sealed_at = times
+        bundle.begun_at, bundle.sealed_at, bundle.io_s, bundle.samples, *slowest = times
+        bundle.slowest = tuple(slowest)
         bundle.parcels = [
             (number, None if fields is None else Packed(*fields)) for number, fields in parcels
         ]

@@ -15,12 +15,14 @@ from typing import Any, Protocol
 from torch.utils.data import default_collate
 
 from .._clock import monotonic
+from .._core.accounts import Timings
 from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import Opening, SampleFailed, StreamEnded
 from .._transport.status import Steps
 from .._transport.words import shown
 from ..policies import SUBSTITUTES
 from .careful import Careful
+from .effort import Effort, Stopwatch
 from .observing import Tally
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
@@ -29,6 +31,9 @@ from .spec import Job, Resume
 from .subsets import behind, translated, underneath
 
 NAMED = 16  # samples listed in a note, at most
+# Samples that take longer, in the mean, are timed one by one: a look at the clock is nothing then.
+TIMED_S = 0.0001
+UNUSUAL_S = 0.001  # for one of several batches in a message
 
 
 class StreamOver(Exception):
@@ -84,8 +89,13 @@ class Fetcher:
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
-        self.fetch_s = 0.0
-        self.collate_s = 0.0
+        self.fetch_s = self.collate_s = 0.0
+        self.io_s = 0.0  # of fetching
+        self.samples = 0
+        self._effort = Effort()
+        self._measures = self._alone = False
+        self._io_share = 0.0  # of fetching, when it was last measured
+        self._watch: Stopwatch | None = None  # while samples are timed one by one
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._at(ITER)
@@ -139,11 +149,15 @@ class Fetcher:
         A StopIteration from user code would end the caller's `for` loop without a word, so it
         becomes a RuntimeError, as in Python's own generators.
         """
-        began = monotonic()
+        times = self._alone and self.fetch_s > TIMED_S * self.samples
+        self._watch = Stopwatch() if times else None
+        if self._measures:
+            self._effort.begin()
+        began, fetched = monotonic(), 0.0
         try:
             samples = self._samples(indices)
             fetched = monotonic()
-            self.fetch_s = fetched - began
+            self._note_times(fetched - began, samples)
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
             self._at(COLLATE)
@@ -157,10 +171,54 @@ class Fetcher:
                 default = self._job.collate_fn is default_collate
                 self._odd = odd_samples(samples, indices, self._job.dataset, default=default)
                 raise
-            self.collate_s = monotonic() - fetched
         except StopIteration as error:
             raise RuntimeError(f"StopIteration was raised while {self.doing()}") from error
+        finally:
+            if fetched:
+                self.collate_s = monotonic() - fetched
+            else:  # it raised
+                self._note_times(monotonic() - began, ())
+                self.collate_s = 0.0
         return batch
+
+    def measure_now_and_then(self, now: float) -> None:
+        """Measure the next batch if the last that was measured is some time ago."""
+        if now - self._effort.began_at > UNUSUAL_S:
+            self.measure(alone=True)
+
+    def measure(self, *, alone: bool) -> None:
+        """Tell waiting from computing in the next batch; what it shows is taken for those after
+        it, until this is asked again. `alone`: no others travel with it."""
+        self._measures, self._alone = True, alone
+
+    def _note_times(self, fetch_s: float, samples: Any) -> None:
+        self.fetch_s = fetch_s
+        many = self._job.auto_collation and type(samples) is list
+        self.samples = len(samples) if many else 1
+        if self._measures or fetch_s > UNUSUAL_S:
+            # One that was not measured from its beginning waited no longer than all since then.
+            self._measures = False
+            self.io_s = min(fetch_s, self._effort.waited_s())
+            self._io_share = self.io_s / fetch_s if fetch_s else 0.0
+        else:
+            self.io_s = fetch_s * self._io_share
+        if self._watch is not None:
+            self._watch.stop()
+
+    def timings(self, begun_at: float, loaded_at: float, sealed_at: float) -> Timings:
+        """Give what the last batch took. Packing it began at `loaded_at`."""
+        watch = self._watch
+        slowest = (0.0, 0) if watch is None else (watch.slowest_s, watch.slowest)
+        return Timings(
+            self.fetch_s,
+            self.collate_s,
+            sealed_at - loaded_at,
+            begun_at,
+            sealed_at,
+            self.io_s,
+            self.samples,
+            *slowest,
+        )
 
     def doing(self) -> str:
         """Say in words what the last call of `load` was about when it ended."""
@@ -204,6 +262,8 @@ class Fetcher:
         words[at] = OURS
         numbered = zip(count(SAMPLE), inner)
         try:
+            if self._watch is not None:
+                return [self._timed(dataset, words[at], index) for words[at], index in numbered]
             if self._randomness is None or not self._randomness.sows:
                 # Where a sample is a row of a table, a line more would cost more than it does.
                 return [dataset[index] for words[at], index in numbered]
@@ -228,6 +288,8 @@ class Fetcher:
 
     def _begin_sample(self, place: int) -> None:
         self._at(SAMPLE + place)
+        if self._watch is not None:
+            self._watch.lap(place)
         self._sow(place)
 
     def failed(self) -> Sequence[SampleFailed]:
@@ -236,6 +298,10 @@ class Fetcher:
         noted = self.failures.copy()
         self.failures.clear()
         return noted
+
+    def _timed(self, dataset: Any, step: int, index: Any) -> Any:
+        self._begin_sample(step - SAMPLE)
+        return dataset[index]
 
     def _sample(self, dataset: Any, step: int, index: Any) -> Any:
         self._sow(step - SAMPLE)
@@ -292,6 +358,8 @@ class Fetcher:
         samples: list[Any] = []
         while len(samples) < wanted and not self._over:
             self._at(SAMPLE + len(samples))
+            if self._watch is not None:
+                self._watch.lap(len(samples))
             self._asked += 1
             try:
                 samples.append(next(stream))

@@ -36,23 +36,28 @@ from .fetch import Fetcher, StreamOver
 from .generators import own_generators
 from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
+from .progress import Witness
 from .randomness import Randomness, salts_in
 from .reasons import reasons
 from .resuming import Bookmark, is_stateful
 from .spec import EpochBrief, WorkerSpec
 
+STANDS_OUT_S = 0.2  # a batch of samples that were too cheap to be timed
 
-def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
+
+def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | None = None) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
     outbox = Outbox(channel, spec.status)
     words, at = spec.status.steps
-    desk = Desk(spec, outbox, arena)
+    desk = Desk(spec, outbox, arena, witness)
     desk.open(spec.brief, first=True)
     channel.say(Kind.EPOCH_BEGUN, spec.brief.epoch)
     while True:
         kind, body = channel.receive(outbox.flush)
         if kind is Kind.STOP:
             desk.look_back()
+            if witness is not None:
+                outbox.tell(witness.places())
             return
         if kind is Kind.BEGIN_EPOCH:
             outbox.clear()  # of an epoch that is over
@@ -66,6 +71,7 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
             tasks = decode_tickets(body)
             if len(tasks) > 1:
                 outbox.expect_bundles()
+            desk.measure(alone=len(tasks) == 1)
             for task in tasks:
                 spec.status.working_on = task.number
                 if desk.serve(task) and channel.overtaken():
@@ -74,13 +80,17 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena) -> None:
                 outbox.flush()
             spec.status.working_on = 0
             words[at] = OURS
+            if witness is not None and witness.due:
+                outbox.tell(witness.places())
 
 
 class Desk:
     """Where tickets are worked on."""
 
-    def __init__(self, spec: WorkerSpec, outbox: Outbox, arena: Arena) -> None:
-        self._spec = spec
+    def __init__(
+        self, spec: WorkerSpec, outbox: Outbox, arena: Arena, witness: Witness | None = None
+    ) -> None:
+        self._spec, self._witness = spec, witness
         self._outbox = outbox
         self._arena = arena
         self._fetcher: Fetcher | None = None
@@ -149,6 +159,10 @@ class Desk:
         words, at = self._steps
         words[at] = step
 
+    def measure(self, *, alone: bool) -> None:
+        if self._fetcher is not None:
+            self._fetcher.measure(alone=alone)
+
     def serve(self, task: Task) -> bool:
         """Work on one ticket and see to its parcel. Say whether something was sent."""
         fetcher = self._fetcher
@@ -184,7 +198,7 @@ class Desk:
             raise  # the user's code ends this process
         except BaseException as error:  # a KeyboardInterrupt of its own making, say
             self._tell_failed(fetcher, task)
-            timings = self._timings(fetcher, begun_at, monotonic())
+            timings = fetcher.timings(begun_at, now := monotonic(), now)
             self._fail(task, error, fetcher.doing(), timings, fetcher.notes())
             return True
         if fetcher.failures:
@@ -198,7 +212,7 @@ class Desk:
             return sent
         except (Unpackable, MemoryShort) as error:
             doing = f"handing over what came of {fetcher.doing()}"
-            timings = self._timings(fetcher, begun_at, monotonic())
+            timings = fetcher.timings(begun_at, now := monotonic(), now)
             self._fail(task, self._explain(batch[0] if batch else None, error), doing, timings)
             return True
 
@@ -222,15 +236,22 @@ class Desk:
                 self._outbox.tell(opening)
         try:
             slab = self._arena.seal(packed.slab_bytes)
-            timings = self._timings(fetcher, begun_at, loaded_at)
+            timings = fetcher.timings(begun_at, loaded_at, monotonic())
+            if timings.fetch_s > STANDS_OUT_S and not timings.slowest_s:
+                timings = self._with_slowest(timings, task.number)
             return self._outbox.put(task, packed, timings, slab)
         except (NothingSent, OSError):  # no descriptor to give, or none that can be sent
             assert filled is not None
             inside = bring_inside(packed, filled.view)
             self._arena.give_up(task.slot)
-            timings = self._timings(fetcher, begun_at, loaded_at)
+            timings = fetcher.timings(begun_at, loaded_at, monotonic())
             self._outbox.send(task.number, Outcome.LOADED, inside, timings)
             return True
+
+    def _with_slowest(self, timings: Timings, ticket: int) -> Timings:
+        """Add the sample that took long, among others that did not and were not timed."""
+        found = None if self._witness is None else self._witness.slowest(ticket)
+        return timings if found is None else replace(timings, slowest_s=found[0], slowest=found[1])
 
     def look_back(self) -> None:
         """Tell what the epoch has left in the dataset of this process."""
@@ -299,8 +320,3 @@ class Desk:
         failed = TransportFailed.cannot_pack(path, type(thing).__name__, str(error), own)
         failed.__cause__ = own  # its traceback says where
         return failed
-
-    @staticmethod
-    def _timings(fetcher: Fetcher, begun_at: float, loaded_at: float) -> Timings:
-        now = monotonic()
-        return Timings(fetcher.fetch_s, fetcher.collate_s, now - loaded_at, begun_at, now)

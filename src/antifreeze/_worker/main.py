@@ -41,14 +41,15 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
     try:
         sealed = spec.sealed
         channel.say(Kind.READY, sealed is not None)
+        witness = None
         if spec.trace is not None:
-            Witness(spec.status, spec.trace, (sealed or spec.job).look_s)
+            witness = Witness(spec.status, spec.trace, (sealed or spec.job).look_s)
         if sealed is not None:
             spec = _opened(spec, sealed, channel)
         _settle(spec)
         arena = Arena()
         collate_into(arena)
-        serve(spec, channel, arena)
+        serve(spec, channel, arena, witness)
     except MainGone:
         pass
     finally:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from .._backends.base import Backend, LocalParcel, Notice
 from .._clock import Clock
-from .._core.accounts import Timings
+from .._core.accounts import Timings, Usage
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -127,6 +127,9 @@ class SimulatedBackend:
 
     def room(self) -> Room | None:
         return None
+
+    def usage(self) -> Sequence[Usage]:
+        return ()
 
     def explain(self, seat: int, life: int) -> None:
         pass
@@ -240,10 +243,12 @@ class SimulatedBackend:
             content, outcome = error, Outcome.FAILED
         parcel = LocalParcel(ticket.number, outcome, content)
         work_s = self._world.load_s(life.seat, ticket)
-        event = ParcelsArrived(life.seat, life.number, (ticket.number,), outcome, work_s)
         now = self._world.clock.now()
         timings = Timings(fetch_s=work_s, begun_at=now - work_s, sealed_at=now)
-        self._tell(life, Notice(event, (parcel,), timings))
+        event = ParcelsArrived(
+            life.seat, life.number, (ticket.number,), outcome, work_s, timings=timings
+        )
+        self._tell(life, Notice(event, (parcel,)))
         life.works_on = 0
         self._work(life)
 

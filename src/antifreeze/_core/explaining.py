@@ -1,0 +1,290 @@
+"""Who waits for whom: one sentence, what it rests on, and what would help most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from .accounts import CAUSES, Accounts, SlowSample
+from .messages import frozen
+
+KEEPS_UP = 0.05  # of the time waited: below it there is nothing to gain
+BUSY = 0.8  # of the workers' time
+WORTH_TELLING = 0.01  # of the loop's time
+MOST_WORKERS = 64  # that are advised
+CHEAP_S = 0.00005  # a sample: below it, the way between processes costs more than it
+LEAST_S = 0.5  # of a loop; shorter ones are mostly their own beginning
+TIMES = 3.0  # slower than the median, and
+NAMED_S = 0.01  # as slow: such samples are named
+
+WORDS = {
+    "startup": "starting workers",
+    "sampler": "the sampler",
+    "fetch_io": "the dataset, waiting (disk, network, locks)",
+    "fetch_cpu": "the dataset, computing",
+    "collate": "collating",
+    "transport": "moving batches between processes",
+    "order": "a batch that is late while others are ready",
+    "recovery": "loading again what lost workers had",
+    "memory": "memory",
+    "ending": "ending workers",
+    "unknown": "unknown",
+}
+
+
+@frozen
+class Profile:
+    """What a loader is, as far as advice depends on it."""
+
+    name: str = "DataLoader"
+    workers: int = 0
+    prefetch: int = 2
+    in_order: bool = True
+    persistent: bool = False
+    cores: int = 1  # that this process may use
+
+
+@frozen
+class Explanation:
+    """Why a loop is as fast as it is."""
+
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [self.sentence, *(f"  {line}" for line in self.evidence)]
+        if self.advice:
+            lines.append("to try")
+            lines.extend(f"  {line}" for line in self.advice)
+        return "\n".join(lines)
+
+
+def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanation:
+    """Say who waits for whom."""
+    if not accounts.seconds:
+        return Explanation("no loop has run over this loader yet")
+    evidence = tuple(_evidence(accounts, profile, faults))
+    share = accounts.wait_share
+    if share < KEEPS_UP:
+        return Explanation(
+            f"the loop waited for data {_percent(share)} of the time: the loader keeps up, and the"
+            " loop's own work takes the rest",
+            evidence,
+        )
+    cause = max(CAUSES, key=lambda each: float(getattr(accounts.wait, each)))
+    story, advice = _OF_CAUSE[cause](accounts, profile)
+    of_wait = getattr(accounts.wait, cause) / accounts.waited_s if accounts.waited_s else 0.0
+    sentence = (
+        f"the loop waited for data {_percent(share)} of the time, {_percent(of_wait)} of that for"
+        f" {_words(cause, profile)}; {story}"
+    )
+    if accounts.seconds < LEAST_S:
+        sentence += f" (in only {accounts.seconds:.2g} s)"
+    return Explanation(sentence, evidence, advice)
+
+
+# ---- one for each cause --------------------------------------------------------------------------
+
+Told = tuple[str, tuple[str, ...]]
+
+
+def _computing(accounts: Accounts, profile: Profile) -> Told:
+    where = _where(accounts)
+    if not profile.workers:
+        story = f"it loads its samples itself{where}"
+        if _each_s(accounts) < CHEAP_S:
+            return story, ("samples are cheap: workers would not help; make fewer, larger batches",)
+        return story, (f"num_workers={max(1, profile.cores)}: this process may use as many cores",)
+    busy = _busy(accounts)
+    full = profile.workers >= profile.cores
+    story = f"{_busy_workers(accounts, profile)} were busy{where}"
+    if busy < BUSY:
+        return story, _more_ahead(profile)
+    if full:
+        cores = "1 core is" if profile.cores == 1 else f"{profile.cores} cores are"
+        return f"{story}; {cores} full", ("move work out of `__getitem__`, or cache what it gives",)
+    return story, (f"num_workers={_enough(accounts, profile, profile.cores)}",)
+
+
+def _waiting(accounts: Accounts, profile: Profile) -> Told:
+    where = _where(accounts)
+    if not profile.workers:
+        story = f"it loads its samples itself{where}"
+        return story, ("num_workers=4 or more: workers that wait need no core",)
+    story = f"{_busy_workers(accounts, profile)} were waiting{where}"
+    if _busy(accounts) < BUSY:
+        return story, _more_ahead(profile)
+    more = _enough(accounts, profile, MOST_WORKERS)
+    return story, (
+        f"num_workers={more}: workers that wait need no core",
+        "larger files, a local copy, or a cache",
+    )
+
+
+def _collating(accounts: Accounts, profile: Profile) -> Told:
+    story = "collate_fn takes it"
+    if not profile.workers:
+        return story, ("num_workers=1 or more: batches are then collated beside the loop",)
+    return story, ("make collate_fn cheaper: tensors of one shape are stacked fastest",)
+
+
+def _moving(accounts: Accounts, profile: Profile) -> Told:
+    if not profile.workers:
+        return "samples are cheap beside it", ("larger batches",)
+    each_s = _each_s(accounts)
+    story = f"a sample takes {_duration(each_s)} to load"
+    if each_s < CHEAP_S:
+        return story, ("num_workers=0: loading costs less than the way between processes",)
+    return story, ("tensors or arrays in place of many small objects; larger batches",)
+
+
+def _late(accounts: Accounts, profile: Profile) -> Told:
+    story = "workers had nothing to do meanwhile"
+    if named := _slow_samples(accounts):
+        story = f"{named[0]}; {story}"
+    return story, (
+        f"prefetch_factor={4 * profile.prefetch}: a slow sample then has more time",
+        "in_order=False, if the order of batches is no matter",
+    )
+
+
+def _starting(accounts: Accounts, profile: Profile) -> Told:
+    each_s = accounts.wait.startup / max(1, accounts.epochs)
+    story = f"{_duration(each_s)} an epoch, in {_count(accounts.epochs, 'epoch')}"
+    if profile.workers and not profile.persistent:
+        return story, ("persistent_workers=True: they are then started once",)
+    return story, ("longer epochs; less work where the dataset is opened",)
+
+
+def _again(accounts: Accounts, profile: Profile) -> Told:
+    return "workers were lost", ("`loader.faults` says which samples, and why",)
+
+
+def _memory(accounts: Accounts, profile: Profile) -> Told:
+    return "there was too little of it", ("fewer workers, smaller batches; see `loader.faults`",)
+
+
+def _sampling(accounts: Accounts, profile: Profile) -> Told:
+    return "it runs in the loop's own thread", ("make the sampler's `__iter__` cheaper",)
+
+
+def _ending(accounts: Accounts, profile: Profile) -> Told:
+    each_s = accounts.wait.ending / max(1, accounts.epochs)
+    return f"{_duration(each_s)} an epoch", ("persistent_workers=True: they then stay",)
+
+
+def _nobody_knows(accounts: Accounts, profile: Profile) -> Told:
+    return "nobody measured it", ()
+
+
+_OF_CAUSE: dict[str, Callable[[Accounts, Profile], Told]] = {
+    "startup": _starting,
+    "sampler": _sampling,
+    "fetch_io": _waiting,
+    "fetch_cpu": _computing,
+    "collate": _collating,
+    "transport": _moving,
+    "order": _late,
+    "recovery": _again,
+    "memory": _memory,
+    "ending": _ending,
+    "unknown": _nobody_knows,
+}
+
+
+# ---- what it rests on ----------------------------------------------------------------------------
+
+
+def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str]:
+    seconds, waits = accounts.seconds, accounts.waits
+    yield (
+        f"{seconds:.3g} s in {_count(accounts.epochs, 'epoch')}, {accounts.batches:,} steps:"
+        f" {accounts.waited_s:.3g} s waiting, {accounts.away_s:.3g} s away with its own work"
+    )
+    yield (
+        f"a wait: median {_duration(waits.quantile(0.5))}, 99 % {_duration(waits.quantile(0.99))},"
+        f" longest {_duration(waits.highest)}; own work: median"
+        f" {_duration(accounts.aways.quantile(0.5))}"
+    )
+    parts = sorted(((getattr(accounts.wait, each), each) for each in CAUSES), reverse=True)
+    told = [(s, each) for s, each in parts if s >= WORTH_TELLING * seconds]
+    if told:
+        shares = ", ".join(f"{_words(each, profile)} {_percent(s / seconds)}" for s, each in told)
+        yield f"of all time: {shares}"
+    if profile.workers:
+        yield (
+            f"workers were busy {_percent(_busy(accounts))} of the time;"
+            f" {_count(profile.workers, 'worker')}, {_count(profile.cores, 'core')}"
+        )
+    if accounts.places:
+        all_of = sum(accounts.places.values())
+        found = ", ".join(
+            f"{place} ({_percent(count / all_of)})"
+            for place, count in accounts.places.most_common(3)
+        )
+        yield f"samples were in {found}"
+    if slow := _slow_samples(accounts):
+        yield "; ".join(slow[:3])
+    if faults:
+        yield f"{_count(faults, 'fault')}: see `loader.faults`"
+
+
+def _words(cause: str, profile: Profile) -> str:
+    return "the loader itself" if cause == "transport" and not profile.workers else WORDS[cause]
+
+
+def _slow_samples(accounts: Accounts) -> list[str]:
+    """Name samples that are far slower than most."""
+    usual_s = accounts.sample_s.quantile(0.5)
+    least_s = max(TIMES * usual_s, NAMED_S)
+    slow = [each for each in reversed(accounts.slowest) if each.seconds > least_s]
+    return [f"{_name(each)} took {_duration(each.seconds)}" for each in slow]
+
+
+def _name(sample: SlowSample) -> str:
+    if sample.index is None:
+        return f"a sample of batch {sample.position}"
+    return f"sample {sample.index!r:.40}"
+
+
+def _where(accounts: Accounts) -> str:
+    return f" in {accounts.places.most_common(1)[0][0]}" if accounts.places else ""
+
+
+def _busy(accounts: Accounts) -> float:
+    return min(1.0, accounts.work.busy_s / accounts.seat_s) if accounts.seat_s else 0.0
+
+
+def _busy_workers(accounts: Accounts, profile: Profile) -> str:
+    return f"{round(_busy(accounts) * profile.workers)} of {_count(profile.workers, 'worker')}"
+
+
+def _each_s(accounts: Accounts) -> float:
+    return accounts.work.fetch_s / max(1, accounts.work.samples)
+
+
+def _enough(accounts: Accounts, profile: Profile, most: int) -> int:
+    """Say how many workers would keep up with the loop's own work, as far as that is known."""
+    if not accounts.away_s:
+        return max(profile.workers + 1, min(most, 2 * profile.workers))
+    needed = math.ceil(profile.workers * accounts.seconds / accounts.away_s)
+    return max(profile.workers + 1, min(most, needed))
+
+
+def _more_ahead(profile: Profile) -> tuple[str, ...]:
+    return (f"prefetch_factor={4 * profile.prefetch}: batches come in bursts",)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.01 or not share else "under 1 %"
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 0.001 else f"{1e6 * seconds:.3g} us"

@@ -1,0 +1,79 @@
+"""What the loop gets: a batch, or the error that is due in its place."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NoReturn
+
+from ._backends.base import Backend, Parcel
+from ._core import commands as do
+from ._core import events as ev
+from ._core.faults import Fault, FaultKind
+from ._core.stalls import Stall
+from ._core.supervisor import Supervisor
+from ._core.tickets import Ticket
+from ._faults_kept import FaultBook
+from ._herald import Herald
+from ._remarks import remark
+from .errors import TransportFailed, error_for, timed_out
+
+# What the loop gets instead of a batch.
+Answer = Fault | do.FinishEpoch
+
+
+class Giver:
+    """Open parcels and raise faults, for one driver."""
+
+    def __init__(
+        self, supervisor: Supervisor, backend: Backend, herald: Herald, book: FaultBook
+    ) -> None:
+        self._supervisor, self._backend = supervisor, backend
+        self._herald, self._book = herald, book
+
+    def give(self, answer: Answer | None, sampler_errors: deque[Exception]) -> NoReturn:
+        """Raise what is due."""
+        if not isinstance(answer, Fault):
+            raise StopIteration
+        if answer.kind is FaultKind.SAMPLER:
+            raise sampler_errors.popleft()
+        label = self._herald.label(answer)
+        if answer.kind is FaultKind.TIMEOUT:
+            timeout_s = self._supervisor.plan.timeout_s
+            seen, ticket = self._see(answer)
+            # Kept in no variable: with its traceback it would keep the iterator, and the workers.
+            raise self._herald.with_sample(
+                timed_out(answer, label, timeout_s, seen, ticket), seen or answer, ticket
+            )
+        raise self._herald.with_sample(error_for(answer, label), answer, answer.ticket)
+
+    def _see(self, fault: Fault) -> tuple[Stall | None, Ticket | None]:
+        """Look at the worker of a fault, now. Gives the ticket, too, which it is busy with: one of
+        an earlier epoch, perhaps."""
+        seat, life, ticket = fault.seat, fault.life, fault.ticket
+        for sight in self._backend.look():
+            if ticket is None or (sight.seat, sight.life) != (seat, life):
+                continue
+            if (activity := self._backend.examine(sight.seat, sight.life)) is not None:
+                sent = self._supervisor.story.sent(sight.ticket)
+                stall = Stall.at_once(sight, fault.seconds, activity)
+                return stall, None if sent is None else sent[2]
+        return None, None
+
+    def open(self, parcel: Parcel) -> Any:
+        if parcel.outcome is ev.Outcome.FAILED:
+            try:
+                return parcel.open()
+            except StopIteration as error:  # it would end the caller's loop without a word
+                raise RuntimeError(f"StopIteration was raised: {error}") from error
+            except Exception as error:
+                self._book.note_raised(error, self._supervisor.story.sent(parcel.number))
+                raise
+        try:
+            batch = parcel.open()
+        except Exception as error:
+            raise TransportFailed.cannot_unpack(
+                error, self._herald.sent_as(parcel.number)
+            ) from error
+        if (text := parcel.remark(batch)) is not None:
+            remark(text)
+        return batch

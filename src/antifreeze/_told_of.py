@@ -1,0 +1,51 @@
+"""What `print(loader)` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data.dataloader import _DatasetKind
+
+if TYPE_CHECKING:
+    from .loader import DataLoader
+
+
+def state_of(loader: DataLoader[Any]) -> str:
+    """Tell what a loader is, how far its loop has come, and how it fares."""
+    if "_made_at" not in vars(loader) or "num_workers" not in vars(loader):
+        return f"<{type(loader).__name__}, not made yet>"
+    parts = [f"{type(loader).__name__} ({loader._made_at})", _what(loader)]
+    entry = vars(loader).get("_counted")
+    if entry is not None and entry.accounts.epochs:
+        parts.append(_how_far(loader, loader._settled().accounts.epochs))
+        accounts = entry.accounts
+        parts.append(f"waited {accounts.wait_share:.0%} of {accounts.seconds:.3g} s")
+        if entry.book.seen:
+            parts.append(f"{entry.book.seen} fault" + "s" * (entry.book.seen != 1))
+    return f"<{'; '.join(parts)}>"
+
+
+def _what(loader: DataLoader[Any]) -> str:
+    workers = "no workers"
+    if loader.num_workers:
+        workers = f"{loader.num_workers} worker" + "s" * (loader.num_workers != 1)
+    if loader._dataset_kind == _DatasetKind.Iterable:
+        return f"a stream, {_batches(loader)}, {workers}"
+    try:
+        count = f"{len(loader):,} "
+    except Exception:  # of a sampler without a length, or one that raises
+        count = ""
+    return f"{count}{_batches(loader)}, {workers}"
+
+
+def _batches(loader: DataLoader[Any]) -> str:
+    return "batches" if loader.batch_size is None else f"batches of {loader.batch_size}"
+
+
+def _how_far(loader: DataLoader[Any], epochs: int) -> str:
+    from .iteration import snapshots_of
+
+    snapshots = snapshots_of(loader)
+    if not snapshots:
+        return f"{epochs} epoch" + "s" * (epochs != 1) + " begun"
+    return f"epoch {epochs}, batch {snapshots[-1].supervisor.progress.delivered:,}"

@@ -1,0 +1,119 @@
+"""What a loader has counted, as plain numbers. docs/waiting.md defines each of them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ._core.accounts import CAUSES, Accounts
+from ._core.explaining import Explanation, Profile, explain
+from ._core.messages import frozen
+
+if TYPE_CHECKING:
+    from ._faults_kept import FaultBook
+
+__all__ = ["Explanation"]
+
+KEPT = 100  # loaders of a program whose accounts outlive them; a search may make thousands
+
+
+@frozen
+class Entry:
+    """One loader, for who looks at all of a program: its accounts outlive it."""
+
+    profile: Profile
+    accounts: Accounts
+    book: FaultBook
+
+    def explain(self) -> Explanation:
+        return explain(self.accounts, self.profile, self.book.seen)
+
+
+_entries: deque[Entry] = deque(maxlen=KEPT)
+
+
+def enter(entry: Entry) -> Entry:
+    """Keep the accounts of a loader that begins its first epoch."""
+    _entries.append(entry)
+    return entry
+
+
+def entries() -> list[Entry]:
+    """Give all loaders of this program that were looped over, the latest last."""
+    return list(_entries)
+
+
+def forget_parent() -> None:
+    """In a forked child: what its parent has counted is not its own."""
+    _entries.clear()
+
+
+os.register_at_fork(after_in_child=forget_parent)
+
+
+def flat(entry: Entry) -> dict[str, float]:
+    """Give all numbers of one loader."""
+    accounts, profile = entry.accounts, entry.profile
+    seconds, work = accounts.seconds, accounts.work
+    numbers: dict[str, float] = {
+        "epochs": accounts.epochs,
+        "batches": accounts.batches,
+        "samples": work.samples,
+        "seconds": seconds,
+        "samples_per_s": work.samples / seconds if seconds else 0.0,
+        "waited_s": accounts.waited_s,
+        "away_s": accounts.away_s,
+        "wait_share": accounts.wait_share,
+    }
+    for cause in CAUSES:
+        numbers[f"wait_{cause}_s"] = getattr(accounts.wait, cause)
+    for name, histogram in (
+        ("wait", accounts.waits),
+        ("away", accounts.aways),
+        ("sample", accounts.sample_s),
+    ):
+        numbers[f"{name}_p50_s"] = histogram.quantile(0.5)
+        numbers[f"{name}_p99_s"] = histogram.quantile(0.99)
+        numbers[f"{name}_max_s"] = histogram.highest
+    slowest = accounts.slowest[-1].seconds if accounts.slowest else 0.0
+    numbers |= {
+        "slowest_sample_s": slowest,
+        "workers": profile.workers,
+        "work_fetch_io_s": work.io_s,
+        "work_fetch_cpu_s": work.fetch_s - work.io_s,
+        "work_collate_s": work.collate_s,
+        "work_pack_s": work.pack_s,
+        "workers_busy_share": work.busy_s / accounts.seat_s if accounts.seat_s else 0.0,
+        "workers_lost": entry.book.lost,
+        "faults": entry.book.seen,
+        "replaced": entry.book.verdicts["replaced"],
+        "skipped": entry.book.verdicts["skipped"],
+    }
+    return numbers | _usage(accounts)
+
+
+def _usage(accounts: Accounts) -> dict[str, float]:
+    usages = accounts.usages
+    return {
+        "workers_cpu_s": sum(each.cpu_s for each in usages),
+        "worker_own_bytes": max((each.own_bytes for each in usages), default=0),
+        "worker_shared_bytes": max((each.shared_bytes for each in usages), default=0),
+        "worker_swapped_bytes": max((each.swapped_bytes for each in usages), default=0),
+        "workers_read_bytes": sum(each.read_bytes for each in usages),
+        "workers_written_bytes": sum(each.written_bytes for each in usages),
+        "workers_threads": sum(each.threads for each in usages),
+    }
+
+
+def cores() -> int:
+    """Say how many cores this process may use: by its affinity, and by its container."""
+    granted = float(len(os.sched_getaffinity(0)))
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            granted = min(granted, int(quota) / int(period))
+    except (OSError, ValueError):
+        pass
+    return max(1, int(granted))
