@@ -417,8 +417,8 @@ class Driver:
     def _look_at_usage(self, now: float) -> None:
         """See, rarely, what the workers use of the machine."""
         if now - self._used_at >= USAGE_S:
-            self._used_at = now
-            self.accounts.usages = tuple(self._backend.usage())
+            if usages := tuple(self._backend.usage()):  # else they are not born yet
+                self._used_at, self.accounts.usages = now, usages
 
     def settle(self) -> None:
         """Have all that was counted in the accounts, if the loop is not inside."""

@@ -119,7 +119,9 @@ def test_a_life_says_that_it_is_ready_and_brings_what_it_is_sent(client: Client)
 def test_parcels_carry_the_time_the_work_took(client: Client) -> None:
     client.start()
     client.send([1])
-    timings = client.until(ParcelsArrived).timings
+    arrived = client.until(ParcelsArrived).event
+    assert isinstance(arrived, ParcelsArrived)
+    timings = arrived.timings
     assert timings is not None
     assert timings.begun_at <= timings.sealed_at
     assert timings.fetch_s + timings.collate_s + timings.pack_s <= (

@@ -32,20 +32,31 @@ class Hold(Enum):
 class Waits:
     """Split the waits of one loop."""
 
-    __slots__ = ("_accounts", "_asked_at", "_hold", "_ledger", "_sampler_s", "_seats", "_since")
+    __slots__ = (
+        "_accounts",
+        "_asked_at",
+        "_hold",
+        "_ledger",
+        "_sampler_s",
+        "_seats",
+        "_short_s",
+        "_since",
+    )
 
     def __init__(self, accounts: Accounts, seats: Seats, ledger: Ledger) -> None:
         self._accounts, self._seats, self._ledger = accounts, seats, ledger
         self._asked_at = self._since = 0.0
         self._hold = Hold.NOTHING
         self._sampler_s = 0.0
+        self._short_s = 0.0  # for want of memory, until there was some
 
     def __repr__(self) -> str:
         return f"<Waits since {self._asked_at:.3f}, held by {self._hold.value}>"
 
     def begin(self, now: float) -> None:
         """The loop asks."""
-        self._asked_at, self._sampler_s, self._hold = now, 0.0, Hold.NOTHING
+        self._asked_at, self._hold = now, Hold.NOTHING
+        self._sampler_s = self._short_s = 0.0
 
     def sampled(self, seconds: float) -> None:
         """The sampler took so long, while the loop waited."""
@@ -72,6 +83,8 @@ class Waits:
         more, if there were room."""
         hold = self._what_holds(more)
         if hold is not self._hold:
+            if self._hold is Hold.MEMORY:
+                self._short_s += now - self._since
             self._hold, self._since = hold, now
 
     def _what_holds(self, more: bool) -> Hold:
@@ -87,8 +100,10 @@ class Waits:
         asked_at, split = self._asked_at, self._accounts.wait
         if now <= asked_at:
             return
-        start = min(asked_at + self._sampler_s, now)
-        split.sampler += start - asked_at
+        drawn_at = min(asked_at + self._sampler_s, now)
+        start = min(drawn_at + self._short_s, now)
+        split.sampler += drawn_at - asked_at
+        split.memory += start - drawn_at
         timings = None if arrival is None else arrival.coming.event.timings
         if arrival is None or timings is None:
             cause = "recovery" if fault else "ending" if arrival is None else "unknown"
