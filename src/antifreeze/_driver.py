@@ -179,6 +179,10 @@ class Driver:
                     if self._ready
                     else self._giver.give(self._answer, self._sampler_errors)
                 )
+            except StopIteration:
+                self._whole = True
+                self.turnstile.over()
+                raise
             except Exception:
                 self._whole = True
                 raise

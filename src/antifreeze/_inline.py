@@ -113,6 +113,7 @@ class InlineDriver:
             self._run = Run.FINISHED
             left_at = self._now()
             split.sampler += left_at - came_at
+            self.turnstile.over()
             self.turnstile.count(came_at, left_at)
             raise
         post.indices = indices
@@ -129,6 +130,7 @@ class InlineDriver:
         except StreamOver:
             self.traps.notice(0, fetcher.ending)
             self._run = Run.FINISHED
+            self.turnstile.over()
             self._drawn -= 1
             raise StopIteration from None
         except NothingLeft:

@@ -164,7 +164,6 @@ class LoaderIterator(_BaseDataLoaderIter):
         try:
             data = self._driver.next()
         except StopIteration:
-            self._driver.turnstile.over()
             if line := self._book.summary():
                 logger.warning("%s", line)
             if not self._persistent_workers:

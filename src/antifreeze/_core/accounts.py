@@ -235,12 +235,13 @@ class Accounts:
 class Turnstile:
     """Count the comings and goings of one loop."""
 
-    __slots__ = ("_accounts", "_left_at", "_seats", "_times", "fold_at")
+    __slots__ = ("_accounts", "_left_at", "_overs", "_seats", "_times", "fold_at")
 
     def __init__(self, accounts: Accounts, seats: int) -> None:
         self._accounts, self._seats = accounts, max(1, seats)
         self._times = array("d")  # of coming and leaving, in turns
         self._left_at: float | None = None  # the last time that is summed
+        self._overs = 0  # calls that brought the end of an epoch, not yet summed
         self.fold_at = 0.0  # who comes at or after it calls `fold`
 
     def count(self, came_at: float, left_at: float) -> None:
@@ -267,7 +268,8 @@ class Turnstile:
             waits = array("d", map(sub, left, times[0::2]))
             aways = array("d", map(sub, came, before))
             waited_s, away_s = sum(waits), sum(aways)
-            accounts.batches += len(waits)
+            accounts.batches += len(waits) - self._overs
+            self._overs = 0
             accounts.waited_s += waited_s
             accounts.away_s += away_s
             accounts.seat_s += (waited_s + away_s) * self._seats
@@ -288,8 +290,8 @@ class Turnstile:
         self._accounts.wait.startup += seconds
 
     def over(self) -> None:
-        """Know that the last call of `next` brought no batch, but the end of the epoch."""
-        self._accounts.batches -= 1
+        """Know that the call of `next` that is counted next brings the end of the epoch."""
+        self._overs += 1
 
     def ended(self, seconds: float) -> None:
         """Count what it took to end an epoch, beyond the last answer."""
