@@ -339,6 +339,8 @@ class Driver:
             if notice.seen is not None:
                 self._herald.noticed(*notice.seen)
             if notice.event is not None:
+                # What the one before led to may have taken its time, in the sampler.
+                now = max(now, self._told_at)
                 self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
@@ -420,9 +422,10 @@ class Driver:
 
     def _look_at_usage(self, now: float) -> None:
         """See, rarely, what the workers use of the machine."""
-        if now - self._used_at >= USAGE_S:
-            if usages := tuple(self._backend.usage()):  # else they are not born yet
-                self._used_at, self.accounts.usages = now, usages
+        if now - self._used_at < USAGE_S:
+            return
+        if usages := tuple(self._backend.usage()):  # else they are not born yet
+            self._used_at, self.accounts.usages = now, usages
 
     def settle(self) -> None:
         """Have all that was counted in the accounts, if the loop is not inside."""
