@@ -142,13 +142,13 @@ def _script(rest: Sequence[str]) -> Program:
         )
     path = rest[0]
     whole = os.path.join(os.getcwd(), path)
-    if os.path.isdir(path) or not path.endswith(".py"):
-        if importlib.machinery.PathFinder.find_spec("__main__", [whole]) is not None:
-            sys.path.insert(0, whole)
-            _, spec, code = runpy._get_main_module_details(ImportError)  # type: ignore[attr-defined]
-            del sys.path[0]
-            return Program(code, list(rest), whole, _of_spec(spec))
-    if not os.path.isfile(whole) and not os.path.exists(whole):
+    is_script = path.endswith(".py") and not os.path.isdir(path)
+    if not is_script and importlib.machinery.PathFinder.find_spec("__main__", [whole]) is not None:
+        sys.path.insert(0, whole)
+        _, spec, code = runpy._get_main_module_details(ImportError)  # type: ignore[attr-defined]
+        del sys.path[0]
+        return Program(code, list(rest), whole, _of_spec(spec))
+    if not os.path.exists(whole):
         raise FileNotFoundError(f"there is no script {path}")
     with io.open_code(whole) as file:
         code = compile(file.read(), whole, "exec", dont_inherit=True)
