@@ -45,6 +45,24 @@ LOST = (core.FaultKind.CRASH.value, core.FaultKind.HANG.value)  # the worker wen
 NAMED = 5  # indices in one line
 
 
+class FaultTally:
+    """How many faults there were, and the latest. It may outlive the loader: it holds nothing of
+    it."""
+
+    def __init__(self) -> None:
+        self.latest: deque[Fault] = deque(maxlen=KEPT)
+        self.verdicts: Counter[str] = Counter()  # of all there were
+        self.lost = 0  # workers
+
+    @property
+    def seen(self) -> int:
+        """Give the number of all faults there were."""
+        return self.verdicts.total()
+
+    def __repr__(self) -> str:
+        return f"<FaultTally {self.seen} faults, {self.lost} workers lost>"
+
+
 class FaultBook:
     """What went wrong with one loader. Used by one thread at a time."""
 
@@ -56,9 +74,8 @@ class FaultBook:
     ) -> None:
         """`underlying` gives the index that a sample has in the dataset under a Subset."""
         self._policy, self._path, self._underlying = policy, path, underlying
-        self.latest: deque[Fault] = deque(maxlen=KEPT)
-        self.verdicts: Counter[str] = Counter()  # of all there were
-        self.lost = 0  # workers
+        self.tally = FaultTally()
+        self.latest = self.tally.latest
         self.samples = 0  # delivered, of all epochs
         self._recent: deque[int] = deque()  # how many samples had been loaded when one failed
         self._count = 0
@@ -67,11 +84,6 @@ class FaultBook:
         self._of_epoch: list[Fault] = []
         self.broke: BudgetSpent | None = None
 
-    @property
-    def seen(self) -> int:
-        """Give the number of all faults there were."""
-        return self.verdicts.total()
-
     def begin_epoch(self) -> None:
         self._of_epoch.clear()
         self._raised.clear()
@@ -79,8 +91,8 @@ class FaultBook:
     def note(self, fault: Fault) -> None:
         """Keep a fault. The run breaks if there are too many."""
         self.latest.append(fault)
-        self.verdicts[fault.verdict] += 1
-        self.lost += fault.kind in LOST
+        self.tally.verdicts[fault.verdict] += 1
+        self.tally.lost += fault.kind in LOST
         if fault.verdict in COUNTED:
             if len(self._of_epoch) < KEPT:
                 self._of_epoch.append(fault)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def state_of(loader: DataLoader[Any]) -> str:
     """Tell what a loader is, how far its loop has come, and how it fares."""
-    if "_made_at" not in vars(loader) or "num_workers" not in vars(loader):
+    if "num_workers" not in vars(loader):
         return f"<{type(loader).__name__}, not made yet>"
     parts = [f"{type(loader).__name__} ({loader._made_at})", _what(loader)]
     entry = vars(loader).get("_counted")
@@ -20,8 +20,8 @@ def state_of(loader: DataLoader[Any]) -> str:
         parts.append(_how_far(loader, loader._settled().accounts.epochs))
         accounts = entry.accounts
         parts.append(f"waited {accounts.wait_share:.0%} of {accounts.seconds:.3g} s")
-        if entry.book.seen:
-            parts.append(f"{entry.book.seen} fault" + "s" * (entry.book.seen != 1))
+        if entry.faults.seen:
+            parts.append(f"{entry.faults.seen} fault" + "s" * (entry.faults.seen != 1))
     return f"<{'; '.join(parts)}>"
 
 

@@ -312,10 +312,10 @@ class LoaderIterator(_BaseDataLoaderIter):
         remark(message)
 
 
-def settle(loader: DataLoader[Any]) -> None:
-    """Have all that its iterators have counted in the accounts of a loader."""
+def settle(loader: DataLoader[Any] | None = None) -> None:
+    """Have all that its iterators have counted in the accounts of a loader, or of all."""
     for iterator in _iterators.copy():
-        if iterator.serves(loader):
+        if loader is None or iterator.serves(loader):
             iterator._driver.settle()
 
 

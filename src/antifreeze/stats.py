@@ -11,7 +11,7 @@ from ._core.explaining import Explanation, Profile, explain
 from ._core.messages import frozen
 
 if TYPE_CHECKING:
-    from ._faults_kept import FaultBook
+    from ._faults_kept import FaultTally
 
 __all__ = ["Explanation"]
 
@@ -20,14 +20,15 @@ KEPT = 100  # loaders of a program whose accounts outlive them; a search may mak
 
 @frozen
 class Entry:
-    """One loader, for who looks at all of a program: its accounts outlive it."""
+    """One loader, for who looks at all of a program. It may outlive the loader: it holds nothing
+    of it, nor of its dataset."""
 
     profile: Profile
     accounts: Accounts
-    book: FaultBook
+    faults: FaultTally
 
     def explain(self) -> Explanation:
-        return explain(self.accounts, self.profile, self.book.seen)
+        return explain(self.accounts, self.profile, self.faults.seen)
 
 
 _entries: deque[Entry] = deque(maxlen=KEPT)
@@ -85,10 +86,10 @@ def flat(entry: Entry) -> dict[str, float]:
         "work_collate_s": work.collate_s,
         "work_pack_s": work.pack_s,
         "workers_busy_share": work.busy_s / accounts.seat_s if accounts.seat_s else 0.0,
-        "workers_lost": entry.book.lost,
-        "faults": entry.book.seen,
-        "replaced": entry.book.verdicts["replaced"],
-        "skipped": entry.book.verdicts["skipped"],
+        "workers_lost": entry.faults.lost,
+        "faults": entry.faults.seen,
+        "replaced": entry.faults.verdicts["replaced"],
+        "skipped": entry.faults.verdicts["skipped"],
     }
     return numbers | _usage(accounts)
 

@@ -235,25 +235,34 @@ class Accounts:
 class Turnstile:
     """Count the comings and goings of one loop."""
 
-    __slots__ = ("_accounts", "_left_at", "_overs", "_seats", "_times", "fold_at")
+    __slots__ = ("_accounts", "_folds", "_left_at", "_overs", "_seats", "_times", "fold_at")
 
     def __init__(self, accounts: Accounts, seats: int) -> None:
         self._accounts, self._seats = accounts, max(1, seats)
         self._times = array("d")  # of coming and leaving, in turns
         self._left_at: float | None = None  # the last time that is summed
+        self._folds = False
         self._overs = 0  # calls that brought the end of an epoch, not yet summed
         self.fold_at = 0.0  # who comes at or after it calls `fold`
 
     def count(self, came_at: float, left_at: float) -> None:
         """Take one call of `next`."""
-        times = self._times
-        times.append(came_at)
-        times.append(left_at)
+        self._times.extend((came_at, left_at))  # in one: a signal's handler may `fold`
         if came_at >= self.fold_at:
             self.fold(came_at)
 
     def fold(self, now: float) -> None:
-        """Sum what was counted. In the loop's own thread, or with its lock."""
+        """Sum what was counted. In the loop's own thread, its signals' handlers included, or with
+        its lock."""
+        if self._folds:
+            return
+        self._folds = True
+        try:
+            self._fold(now)
+        finally:
+            self._folds = False
+
+    def _fold(self, now: float) -> None:
         self.fold_at = now + FOLD_S
         times, accounts = self._times, self._accounts
         if times:
