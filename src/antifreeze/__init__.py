@@ -3,6 +3,7 @@
 from . import errors, policies
 from ._version import VERSION as __version__
 from .data import per_worker
+from .integrations.install import install
 from .loader import DataLoader
 
-__all__ = ["DataLoader", "__version__", "errors", "per_worker", "policies"]
+__all__ = ["DataLoader", "__version__", "errors", "install", "per_worker", "policies"]

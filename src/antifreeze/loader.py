@@ -11,14 +11,14 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.utils.data as torch_data
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import _platform, options
+from . import _defaults, _platform, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
 from ._holders import is_asked_again, is_for_loop
@@ -72,6 +72,13 @@ class DataLoader(torch_data.DataLoader[T]):
     loaded, and the policy says what to have instead.
     """
 
+    sample_timeout: float | Literal["auto"] | None
+    on_error: Literal["raise", "replace", "skip"] | Policy
+    fault_log: str | os.PathLike[str] | None
+    worker_memory: float | Literal["auto"] | None
+    quarantine: str | os.PathLike[str] | Iterable[int] | None
+    _quarantined: frozenset[Any]
+
     def __init__(
         self,
         dataset: torch_data.Dataset[T],
@@ -99,9 +106,8 @@ class DataLoader(torch_data.DataLoader[T]):
         quarantine: str | os.PathLike[str] | Iterable[int] | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
-        self.sample_timeout, self.on_error, self.fault_log = sample_timeout, on_error, fault_log
-        self.worker_memory, self.quarantine = worker_memory, quarantine
-        self._quarantined: frozenset[Any] = frozenset()
+        own = {name: value for name, value in locals().items() if name in _defaults.NAMES}
+        self._take_options(own)
         strict = not _platform.switched_off()
         if strict:
             options.check_types(arguments)
@@ -114,12 +120,19 @@ class DataLoader(torch_data.DataLoader[T]):
             raise
         if strict:
             options.check_together(arguments)
-            options.check_policy(policy_of(on_error), self)
-            self._quarantined = options.read_quarantine(quarantine, policy_of(on_error), self)
+            _defaults.fit(self, present_defaults())
+            options.check_policy(policy_of(self.on_error), self)
+            self._quarantined = options.read_quarantine(
+                self.quarantine, policy_of(self.on_error), self
+            )
             if self.num_workers > 0 and not _platform.missing():
                 from ._backends.lineage import foresee
 
                 foresee(self.multiprocessing_context)
+
+    def _take_options(self, own: Mapping[str, Any]) -> None:
+        vars(self).update(own)
+        self._quarantined = frozenset()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to this process: where its workers come from, its faults."""
@@ -177,6 +190,9 @@ class DataLoader(torch_data.DataLoader[T]):
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if _platform.switched_off() or not _supported():
             return super()._get_iterator()
+        if "_quarantined" not in vars(self):  # made by a subclass that goes past our `__init__`
+            self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
+            _defaults.fit(self, present_defaults())
         if self.num_workers > 0:
             self.check_worker_number_rationality()
         from .errors import explain_start
@@ -219,6 +235,11 @@ class DataLoader(torch_data.DataLoader[T]):
         if kept is None or not kept.holds(wish):
             kept = self.__dict__["_descends"] = Lineage(wish, self.dataset)
         return kept
+
+
+def present_defaults() -> dict[str, Any]:
+    """Give what holds for loaders that do not say otherwise; what is set in it holds."""
+    return _defaults.of(DataLoader)
 
 
 _OF_PROCESS = frozenset({"_descends", "_fault_book", "_told"})

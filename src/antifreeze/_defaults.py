@@ -1,0 +1,141 @@
+"""What a program wants of all its loaders that do not say otherwise: the options of `install()`.
+
+1. They are the defaults of `DataLoader.__init__` itself: whoever reads its signature, as trainers
+   do that build a loader again, sees what holds.
+2. What is written at a loader wins. A default that does not fit one (replacing samples of a stream)
+   is not used for it, and that is said once: a script that ran before must run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from . import options
+from ._remarks import remark
+from .policies import Policy, policy_of
+
+
+class Options(TypedDict, total=False):
+    """The options that torch's loader does not have."""
+
+    sample_timeout: float | Literal["auto"] | None
+    on_error: Literal["raise", "replace", "skip"] | Policy
+    fault_log: str | os.PathLike[str] | None
+    worker_memory: float | Literal["auto"] | None
+    quarantine: str | os.PathLike[str] | Iterable[int] | None
+
+
+NAMES = tuple(Options.__annotations__)
+
+
+class Quarantine:
+    """Bad samples for loaders of one dataset: where a scan says how many samples it had, only for
+    datasets of that length."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value if isinstance(value, str | os.PathLike) else frozenset(value)
+        self.length: int | None = None
+        if isinstance(self.value, str | os.PathLike):
+            found = json.loads(Path(value).read_text())
+            self.length = found.get("length") if isinstance(found, dict) else None
+
+    def is_for(self, loader: Any) -> bool:
+        try:
+            return self.length is None or len(loader.dataset) == self.length
+        except TypeError:  # a stream
+            return False
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def of(loader_class: Any) -> dict[str, Any]:
+    """Give what holds now, by name: a live view of the signature."""
+    function: Any = inspect.unwrap(loader_class.__init__)  # a trainer may have wrapped it
+    given: dict[str, Any] = function.__kwdefaults__
+    return given
+
+
+def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
+    """Give options as they become defaults. Raises what a loader would, and for unknown names."""
+    for name in given:
+        if name not in NAMES:
+            raise TypeError(f"there is no option {name!r}; there are {', '.join(NAMES)}")
+    new = dict(given)
+    if "sample_timeout" in new:
+        options.check_sample_timeout(new["sample_timeout"])
+    if "worker_memory" in new:
+        options.check_worker_memory(new["worker_memory"])
+    if not isinstance(new.get("fault_log"), str | os.PathLike | None):
+        raise TypeError(f"fault_log option should be a path or None, but got {new['fault_log']!r}")
+    if "on_error" in new and new["on_error"] != "raise":
+        new["on_error"] = policy_of(new["on_error"])  # an object of its own: see `fit`
+    if new.get("quarantine") is not None:
+        whole = {**present, **new}
+        options.read_quarantine(new["quarantine"], policy_of(whole["on_error"]), _Anything())
+        new["quarantine"] = Quarantine(new["quarantine"])
+    return new
+
+
+class _Anything:
+    """A loader of batches, as far as options are checked without one."""
+
+    dataset = batch_sampler = ()
+
+
+def fit(loader: Any, present: Mapping[str, Any]) -> None:
+    """Take back the defaults that do not fit a loader; those that it was given itself stay."""
+    if isinstance(loader.on_error, Policy) and loader.on_error is present["on_error"]:
+        try:
+            options.check_policy(loader.on_error, loader)
+        except ValueError as error:
+            loader.on_error = "raise"
+            _say_once(f"a default of install() is not for every loader: {error}. It raises.")
+    if isinstance(loader.quarantine, Quarantine):
+        fits = policy_of(loader.on_error).action != "raise" and loader.batch_sampler is not None
+        loader.quarantine = (
+            loader.quarantine.value if fits and loader.quarantine.is_for(loader) else None
+        )
+
+
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        remark(f"antifreeze: {text}")
+
+
+def options_of(loader: Any) -> dict[str, Any]:
+    """Give the options of a loader of ours."""
+    return {name: vars(loader)[name] for name in NAMES if name in vars(loader)}
+
+
+@contextlib.contextmanager
+def instead(present: dict[str, Any], others: Mapping[str, Any]) -> Iterator[None]:
+    """Have other defaults for a while: a library builds a loader anew and forgets its options."""
+    kept = {name: present[name] for name in others}
+    present.update(others)
+    try:
+        yield
+    finally:
+        present.update(kept)
+
+
+def keeping_options(present: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that builds a loader anew, from its first argument."""
+
+    @functools.wraps(function)
+    def build(loader: Any, *arguments: Any, **named: Any) -> Any:
+        with instead(present, options_of(loader)):
+            return function(loader, *arguments, **named)
+
+    return build

@@ -1,0 +1,38 @@
+"""`antifreeze.install()`: every torch DataLoader of the program is made by antifreeze."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Unpack
+
+from .. import _defaults, _platform
+from .._backends.carried import Carried, carry
+from ..loader import present_defaults
+from . import accelerate, imports, ray, torch_loaders
+
+
+def install(**options: Unpack[_defaults.Options]) -> None:
+    """Have every torch DataLoader of this program made by antifreeze, its libraries' included.
+
+    Takes the options that torch's loader does not have (see `DataLoader`); they hold for all
+    loaders that do not say otherwise, and only those named are changed by a further call. Raises
+    TypeError or ValueError for what no loader would take. Does nothing else under ANTIFREEZE=off.
+    """
+    present = present_defaults()
+    new = _defaults.check(options, present)
+    if _platform.switched_off():
+        return
+    present.update(new)
+    carry(options)
+    torch_loaders.take_over()
+    imports.when_there("accelerate.data_loader", accelerate.adapt)
+    for name in ray.MODULES:
+        imports.when_there(name, ray.adapt)
+    accelerate.keep_up()
+
+
+def arrive(sent: bytes) -> Carried:
+    """Install in a process that multiprocessing has just started; see `_backends/carried.py`."""
+    options = pickle.loads(sent)
+    install(**options)
+    return carry(options)

@@ -1,0 +1,96 @@
+"""torch's loader class, which stays what it is, and makes loaders of ours.
+
+1. `torch.utils.data.DataLoader(...)` gives an `antifreeze.DataLoader`, which is one of torch's. No
+   name is replaced: it does not matter who holds the class by which name, and since when; every
+   `isinstance` stays true.
+2. A subclass that somebody derived from torch's class derives from ours: before or after, it is the
+   same class, with our class between it and torch's. But not one that brings workers of its own
+   (`_get_iterator`, or torchdata's StatefulDataLoader): such loaders are left alone.
+3. Where torch's own workers start nevertheless, that is said, once for a class.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+import torch.utils.data as torch_data
+from torch.utils.data import dataloader as torch_engine
+
+from .._platform import switched_off
+from ..loader import DataLoader
+
+logger = logging.getLogger("antifreeze")
+
+_TORCHS: Any = torch_data.DataLoader
+_APART = ("torchdata",)  # libraries whose loaders keep a state of their own in their workers
+
+
+@functools.cache
+def take_over() -> None:
+    """Have torch's class make loaders of ours. Once is enough."""
+    _TORCHS.__new__ = staticmethod(_make)
+    _TORCHS.__init_subclass__ = classmethod(_derive)
+    for known in _TORCHS.__subclasses__():
+        _put_between(known)
+    behind = torch_engine._MultiProcessingDataLoaderIter.__init__
+
+    @functools.wraps(behind)
+    def begin(self: Any, loader: Any) -> None:
+        _say_that_torch_loads(loader)
+        behind(self, loader)
+
+    torch_engine._MultiProcessingDataLoaderIter.__init__ = begin  # type: ignore[method-assign]
+
+
+def _make(cls: type, *arguments: Any, **named: Any) -> Any:
+    """Stand for `__new__`. What is unpickled or copied comes without arguments, and as it was."""
+    if cls is _TORCHS and (arguments or named):
+        cls = DataLoader  # whose `__init__` is the one that is called
+    return object.__new__(cls)
+
+
+def _derive(cls: type, /, **named: Any) -> None:
+    """Stand for `__init_subclass__`."""
+    super(_TORCHS, cls).__init_subclass__(**named)
+    _put_between(cls)
+
+
+def _put_between(cls: type) -> None:
+    if cls is DataLoader or _TORCHS not in cls.__bases__ or _is_apart(cls):
+        return
+    try:
+        cls.__bases__ = tuple(DataLoader if base is _TORCHS else base for base in cls.__bases__)
+    except TypeError:  # bases in an order that ours does not go with
+        logger.debug("antifreeze: %s stays as it is", cls, exc_info=True)
+
+
+def _is_apart(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in _APART or any(
+        "_get_iterator" in vars(base) for base in cls.__mro__ if not issubclass(_TORCHS, base)
+    )
+
+
+@functools.cache
+def _told() -> set[type]:
+    return set()
+
+
+def _say_that_torch_loads(loader: Any) -> None:
+    kind = type(loader)
+    if switched_off() or kind in _told():
+        return
+    _told().add(kind)
+    why = "it brings an engine of its own"
+    if kind is _TORCHS:
+        why = "it was made before antifreeze.install()"
+    elif isinstance(loader, DataLoader) and "_get_iterator" not in vars(kind):
+        return  # this platform lacks something, which is said already
+    logger.warning(
+        "antifreeze: a %s.%s runs on torch's workers, not on antifreeze's: %s. What antifreeze"
+        " promises does not hold for it. (This is said once for each such class.)",
+        kind.__module__,
+        kind.__qualname__,
+        why,
+    )
