@@ -91,7 +91,7 @@ def flat(batches: Sequence[Sequence[int]]) -> list[int]:
 
 def each_times(rows: Sequence[int], length: int, times: int) -> bool:
     """Tell whether each row was there so many times, and no other."""
-    return Counter(rows) == {index: times for index in range(length)}
+    return Counter(rows) == dict.fromkeys(range(length), times)
 
 
 def launch(
@@ -100,19 +100,15 @@ def launch(
     *arguments: str,
     way: str = OWN,
     before: Sequence[str] = (),
-    environment: dict[str, str] | None = None,
+    more: dict[str, str] | None = None,
 ) -> Ending:
-    """Run one of the programs to its end; `before`: what launches it, with its arguments."""
-    folder.mkdir(exist_ok=True)
+    """Run one of the programs to its end; `before`: what launches it, `more`: environment."""
     mark = uuid.uuid4().hex
+    facts = {MARK: mark, "WAY": TORCH if way == RUN else way, "FOLDER": str(folder)}
     script = [str(PROGRAMS / program), *arguments]
     if way == RUN:
-        if before:
-            command = [*before, "-m", "antifreeze.cli", "run", *script]
-        else:
-            command = [sys.executable, "-m", "antifreeze.cli", "run", *script]
-    else:
-        command = [*(before or [sys.executable]), *script]
+        script = ["-m", "antifreeze.cli", "run", *script]
+    command = [*(before or [sys.executable]), *script]
     begun = time.monotonic()
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         process = subprocess.Popen(
@@ -120,7 +116,7 @@ def launch(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env=_environment(folder, mark, way) | (environment or {}),
+            env=os.environ | environment(folder) | facts | (more or {}),
             cwd=folder,
             start_new_session=True,
         )
@@ -149,22 +145,20 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _environment(folder: Path, mark: str, way: str) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
+    """Give what trainers should know: use no network and no accelerator, write only here."""
     source = str(Path(antifreeze.__file__).parent.parent)
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {
-        MARK: mark,
+    return {
         "PYTHONPATH": os.pathsep.join(paths),
-        "WAY": TORCH if way == RUN else way,
-        "FOLDER": str(folder),
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
-        "MASTER_ADDR": "127.0.0.1",
         "GLOO_SOCKET_IFNAME": "lo",
         "HF_HUB_OFFLINE": "1",
-        "YOLO_OFFLINE": "true",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "YOLO_AUTOINSTALL": "false",
         "YOLO_CONFIG_DIR": str(folder),
-        "PYTHONWARNINGS": "default",
+        "YOLO_OFFLINE": "true",
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 from .launching import INSTALL, OWN, RUN, each_times, flat, launch, torchrun
 
 
-@pytest.mark.parametrize("way", [OWN])
+@pytest.mark.parametrize("way", [OWN, INSTALL, RUN])
 def test_two_ranks_each_lose_a_worker_and_take_all_steps(way: str, tmp_path: Path) -> None:
     ending = launch("ddp.py", tmp_path, way=way, before=torchrun(2))
     ending.went_well()

@@ -17,7 +17,7 @@ pytestmark = needs("ray")
 def test_two_workers_of_ray_each_lose_one_of_ours(way: str, tmp_path: Path) -> None:
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets want short paths
     try:
-        ending = launch("ray_train.py", tmp_path, way=way, environment={"RAY_FOLDER": folder})
+        ending = launch("ray_train.py", tmp_path, way=way, more={"RAY_FOLDER": folder})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     ending.went_well()

@@ -14,7 +14,7 @@ KINDS = ["plain", "prefetcher", "persistent", "epochs"]
 
 @pytest.mark.parametrize(("way", "kind"), [*((INSTALL, kind) for kind in KINDS), (RUN, "plain")])
 def test_a_worker_dies_and_all_steps_are_taken(way: str, kind: str, tmp_path: Path) -> None:
-    ending = launch("timm_loader.py", tmp_path, kind, way=way, environment=VISION)
+    ending = launch("timm_loader.py", tmp_path, kind, way=way, more=VISION)
     ending.went_well()
     assert ending.killed == ["rows-0"]
     (only,) = ending.ranks

@@ -13,7 +13,7 @@ pytestmark = needs("ultralytics", "torchvision")
 
 @pytest.mark.parametrize("way", [INSTALL, RUN])
 def test_a_worker_dies_and_epochs_go_on_for_ever(way: str, tmp_path: Path) -> None:
-    ending = launch("ultralytics_loader.py", tmp_path, way=way, environment=VISION)
+    ending = launch("ultralytics_loader.py", tmp_path, way=way, more=VISION)
     ending.went_well()
     assert ending.killed == ["rows-0"]
     (only,) = ending.ranks

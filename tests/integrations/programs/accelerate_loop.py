@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from rows import WAY, DataLoader, Rows, Step, report
 
+if "options" in sys.argv:
+    from antifreeze import DataLoader
+
 from accelerate import Accelerator  # isort: skip  (after `install`, which `rows` may call)
 
 OPTIONS: dict[str, Any] = {"on_error": "replace"} if "options" in sys.argv else {}

@@ -21,9 +21,8 @@ def train() -> None:
 
     sys.path.insert(0, HERE)
     os.environ["RANK"] = str(ray.train.get_context().get_world_rank())
-    from rows import DataLoader, Rows, Step, report  # it installs, if that is the way
-
     import torch
+    from rows import DataLoader, Rows, Step, report  # it installs, if that is the way
 
     step = Step()
     model = ray.train.torch.prepare_model(step)
