@@ -27,7 +27,8 @@ BOUND_S = 200.0  # these take ten to thirty seconds, most of it imports
 SETTLE_S = 5.0  # for processes that have been told to end
 MARK = "INTEGRATION_PROGRAM"
 
-OWN, INSTALL, RUN = "own", "install", "run"  # how a program comes to our loader
+# How a program comes to our loader. Late: it installs when its trainer is imported already.
+OWN, INSTALL, LATE, RUN = "own", "install", "late", "run"
 TORCH = "torch"  # it does not
 
 # Where `make test-all` puts torchvision: beside the others, which would import it if they saw it.
@@ -68,10 +69,12 @@ class Ending:
         lines = [line.split() for line in text.splitlines()]
         return [(int(index), int(pid), who) for index, pid, who in lines]
 
-    def went_well(self) -> None:
-        """Fail unless it ended by itself, and with our loader alone, and left nothing."""
+    def went_well(self, told: bool = True) -> None:
+        """Fail unless it ended by itself, with our loader alone, said so, and left nothing."""
         assert self.code == 0, str(self)
         assert self.left == (), str(self)
+        if told:
+            assert self.err.count("is killed by signal: Killed") == len(self.killed), str(self)
         for path in self.folder.glob("loads-*.txt"):
             name = path.stem.removeprefix("loads-")
             assert {who for _, _, who in self.loads(name)} == {"antifreeze"}, name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .launching import INSTALL, OWN, RUN, each_times, flat, launch, needs, torchrun
+from .launching import INSTALL, LATE, OWN, RUN, each_times, flat, launch, needs, torchrun
 
 pytestmark = needs("accelerate")
 PROGRAM = "accelerate_loop.py"
@@ -33,11 +33,13 @@ def test_what_is_written_at_a_loader_goes_through_prepare(tmp_path: Path) -> Non
     assert only["on_error"] == "replace"
 
 
-@pytest.mark.parametrize(("way", "before"), [(INSTALL, LAUNCH), (RUN, [])], ids=[INSTALL, RUN])
+@pytest.mark.parametrize(
+    ("way", "before"), [(INSTALL, LAUNCH), (LATE, []), (RUN, [])], ids=[INSTALL, LATE, RUN]
+)
 def test_one_process_loses_a_worker_and_takes_all_steps(
     way: str, before: list[str], tmp_path: Path
 ) -> None:
-    ending = launch(PROGRAM, tmp_path, way=way, before=before)
+    ending = launch(PROGRAM, tmp_path, way=way, before=before, more={"TRAINER": "accelerate"})
     ending.went_well()
     assert ending.killed == ["rows-0"]
     (only,) = ending.ranks

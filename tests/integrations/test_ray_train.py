@@ -20,7 +20,7 @@ def test_two_workers_of_ray_each_lose_one_of_ours(way: str, tmp_path: Path) -> N
         ending = launch("ray_train.py", tmp_path, way=way, more={"RAY_FOLDER": folder})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    ending.went_well()
+    ending.went_well(told=False)  # Ray forwards what it likes of what its workers say
     assert ending.killed == ["rows-0", "rows-1"]
     ranks = ending.ranks
     assert [len(each["trained"]) for each in ranks] == [24, 24]

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from .launching import INSTALL, RUN, VISION, each_times, flat, launch, needs
+from .launching import INSTALL, LATE, RUN, VISION, each_times, flat, launch, needs
 
 pytestmark = needs("timm", "torchvision")
 KINDS = ["plain", "prefetcher", "persistent", "epochs"]
 
 
-@pytest.mark.parametrize(("way", "kind"), [*((INSTALL, kind) for kind in KINDS), (RUN, "plain")])
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [*((INSTALL, kind) for kind in KINDS), (LATE, "epochs"), (RUN, "plain"), (RUN, "epochs")],
+)
 def test_a_worker_dies_and_all_steps_are_taken(way: str, kind: str, tmp_path: Path) -> None:
-    ending = launch("timm_loader.py", tmp_path, kind, way=way, more=VISION)
+    ending = launch(
+        "timm_loader.py", tmp_path, kind, way=way, more=VISION | {"TRAINER": "timm.data"}
+    )
     ending.went_well()
     assert ending.killed == ["rows-0"]
     (only,) = ending.ranks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .launching import INSTALL, OWN, RUN, Ending, each_times, flat, launch, needs, torchrun
+from .launching import INSTALL, LATE, OWN, RUN, Ending, each_times, flat, launch, needs, torchrun
 
 pytestmark = needs("transformers", "accelerate")
 PROGRAM = "hf_trainer.py"
@@ -18,9 +18,9 @@ def test_a_loader_from_its_hooks_is_used_as_it_is(tmp_path: Path) -> None:
     check_one(ending)
 
 
-@pytest.mark.parametrize("way", [INSTALL, RUN])
+@pytest.mark.parametrize("way", [INSTALL, LATE, RUN])
 def test_one_process_loses_workers_and_takes_all_steps(way: str, tmp_path: Path) -> None:
-    ending = launch(PROGRAM, tmp_path, way=way)
+    ending = launch(PROGRAM, tmp_path, way=way, more={"TRAINER": "transformers.trainer"})
     ending.went_well()
     check_one(ending)
 

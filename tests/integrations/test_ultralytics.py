@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from .launching import INSTALL, RUN, VISION, each_times, flat, launch, needs
+from .launching import INSTALL, LATE, RUN, VISION, each_times, flat, launch, needs
 
 pytestmark = needs("ultralytics", "torchvision")
 
 
-@pytest.mark.parametrize("way", [INSTALL, RUN])
+@pytest.mark.parametrize("way", [INSTALL, LATE, RUN])
 def test_a_worker_dies_and_epochs_go_on_for_ever(way: str, tmp_path: Path) -> None:
-    ending = launch("ultralytics_loader.py", tmp_path, way=way, more=VISION)
+    more = VISION | {"TRAINER": "ultralytics.data.build"}
+    ending = launch("ultralytics_loader.py", tmp_path, way=way, more=more)
     ending.went_well()
     assert ending.killed == ["rows-0"]
     (only,) = ending.ranks

@@ -1,11 +1,13 @@
 """What every program here trains on: rows of which one, in the middle, kills its worker.
 
 Run with `WAY` in the environment: "own" (the program takes our loader), "install" (it calls
-`antifreeze.install()` first), or "torch" (it does nothing: whoever runs it may).
+`antifreeze.install()` first), "late" (it calls that when `TRAINER` is imported already), or "torch"
+(it does nothing: whoever runs it may).
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -16,7 +18,9 @@ from typing import Any
 WAY = os.environ["WAY"]
 FOLDER = Path(os.environ["FOLDER"])  # for marks and reports
 
-if WAY == "install":
+if WAY == "late":
+    importlib.import_module(os.environ["TRAINER"])
+if WAY in ("install", "late"):
     import antifreeze
 
     antifreeze.install()
