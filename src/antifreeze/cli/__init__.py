@@ -12,7 +12,7 @@ from .._version import VERSION
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; give the exit code."""
-    from . import platform, scan
+    from . import platform, run, scan
 
     parser = argparse.ArgumentParser(
         prog="antifreeze",
@@ -20,9 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"antifreeze {VERSION}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    run.add_to(verbs)
     scan.add_to(verbs)
     platform.add_to(verbs)
-    arguments = parser.parse_args(argv)
+    ours, rest = run.set_apart(sys.argv[1:] if argv is None else argv)
+    arguments = parser.parse_args(ours, argparse.Namespace(rest=rest))
     if not hasattr(arguments, "run"):
         parser.print_help()
         return 2

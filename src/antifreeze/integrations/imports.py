@@ -30,6 +30,16 @@ def when_there(name: str, adapt: Adapt) -> None:
         sys.meta_path.insert(0, _finder)
 
 
+def replace_held(module: ModuleType, name: str, new: Any) -> None:
+    """Replace a function of a module, also where its library holds it by the same name."""
+    old = vars(module)[name]
+    library = module.__name__.partition("_")[0].partition(".")[0]  # lightning, of lightning_fabric
+    for other, holder in list(sys.modules.items()):
+        if library in other and isinstance(holder, ModuleType) and vars(holder).get(name) is old:
+            setattr(holder, name, new)
+    setattr(module, name, new)
+
+
 def _try(adapt: Adapt, module: ModuleType) -> None:
     try:
         adapt(module)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from types import ModuleType
 
 from .._defaults import keeping_options
 from ..loader import present_defaults
+from .imports import replace_held
 
 FUNCTION = "prepare_data_loader"
 MODULES = ("ray.train.v2.torch.train_loop_utils", "ray.train.torch.train_loop_utils")
@@ -15,9 +15,4 @@ MODULES = ("ray.train.v2.torch.train_loop_utils", "ray.train.torch.train_loop_ut
 def adapt(module: ModuleType) -> None:
     """Have `prepare_data_loader` keep our options, by whichever name of Ray's it is called. Raises
     if there is none."""
-    old = getattr(module, FUNCTION)
-    new = keeping_options(present_defaults(), old)
-    for name, holder in list(sys.modules.items()):
-        if name.partition(".")[0] == "ray" and vars(holder).get(FUNCTION) is old:
-            setattr(holder, FUNCTION, new)
-    setattr(module, FUNCTION, new)
+    replace_held(module, FUNCTION, keeping_options(present_defaults(), getattr(module, FUNCTION)))

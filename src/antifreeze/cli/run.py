@@ -1,0 +1,218 @@
+"""`antifreeze run train.py [args]`: a script as it is, with every torch DataLoader made by us.
+
+1. The script is `__main__`, in this process: its argv, its folder first in the path, its exit code
+   and its traceback, without a frame of ours. Processes that multiprocessing spawns find it by
+   its file, as they do under `python train.py`.
+2. Nothing is written to stdout. What we have to tell comes on stderr (`run_report`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import importlib.machinery
+import io
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from .._core.messages import frozen
+from . import _config
+
+OPTIONS = {
+    "on_error": ("raise|replace|skip", "what to do about samples that fail"),
+    "sample_timeout": ("SECONDS|auto|none", "how long one sample may take"),
+    "fault_log": ("FILE", "gets each fault as a line of JSON"),
+    "worker_memory": ("BYTES|auto|none", "what a worker may hold of its own"),
+    "quarantine": ("FILE", "of `antifreeze scan`: samples not to load"),
+}
+_NUMBERS = ("sample_timeout", "worker_memory")
+
+
+@frozen
+class Program:
+    """What is to be run, ready to be run."""
+
+    code: CodeType
+    argv: list[str]
+    first_path: str
+    attributes: dict[str, Any]  # of `__main__`
+
+
+def add_to(verbs: Any) -> None:
+    verb = verbs.add_parser(
+        "run",
+        help="run a script with every torch DataLoader in it made by antifreeze",
+        usage="antifreeze run [options] (script.py | -m module) [args ...]",
+        description="Run a script as it is, with every torch DataLoader in it made by antifreeze,"
+        " its libraries' included. Options are for loaders that do not say otherwise; those in"
+        " [tool.antifreeze] of pyproject.toml hold, too. At the end, and on SIGUSR1, what the"
+        " loaders did is told on stderr.",
+    )
+    for name, (values, what) in OPTIONS.items():
+        verb.add_argument(_flag(name), metavar=values, help=what, default=argparse.SUPPRESS)
+    verb.set_defaults(run=run)
+
+
+def set_apart(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part our arguments from the script and its own, which are nobody else's business."""
+    if not argv or argv[0] != "run":
+        return list(argv), []
+    place = 1
+    while place < len(argv) and argv[place].startswith("--") and argv[place] != "--":
+        place += 1 if "=" in argv[place] or argv[place] == "--help" else 2
+    if argv[place : place + 1] == ["-h"]:
+        place += 1
+    return list(argv[:place]), list(argv[place:])
+
+
+def run(arguments: argparse.Namespace) -> NoReturn:
+    """Run it. Ends as the script does."""
+    try:
+        program = (
+            _module(arguments.rest) if arguments.rest[:1] == ["-m"] else _script(arguments.rest)
+        )
+        options = _options(arguments, Path(program.first_path))
+    except (OSError, ValueError, ImportError, TypeError) as error:
+        print(f"antifreeze run: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except SyntaxError as error:  # the script's own
+        _die_of(error.with_traceback(None))
+    given = [f"{_flag(name)}={vars(arguments)[name]}" for name in OPTIONS if name in arguments]
+    _prepare(options, ["-m", "antifreeze", "run", *given])
+    _become(program)
+
+
+def _options(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    from .._defaults import check
+    from ..loader import present_defaults
+
+    given = _config.read(folder.resolve(), OPTIONS)
+    for name in OPTIONS:
+        if name in arguments:
+            given[name] = _read(name, vars(arguments)[name])
+    check(given, present_defaults())
+    return given
+
+
+def _read(name: str, text: str) -> Any:
+    if name not in _NUMBERS or text == "auto":
+        return text
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        values = OPTIONS[name][0].replace("|", ", ")
+        raise ValueError(f"{_flag(name)} takes {values}, not {text!r}") from None
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _prepare(options: dict[str, Any], words: Sequence[str]) -> None:
+    """Install; `words` say to an interpreter what this command does."""
+    from .. import _platform
+    from ..integrations import lightning
+    from ..integrations.install import install
+    from . import run_report
+
+    install(**options)
+    if _platform.switched_off():
+        return
+    lightning.launch_with(words)
+    run_report.watch()
+    run_report.tell_at_end()
+    run_report.tell_when_asked()
+
+
+# ---- what is to be run --------------------------------------------------------------------------
+
+
+def _script(rest: Sequence[str]) -> Program:
+    """Read a script as `python script.py` does. (A folder, too, or a zip file, with `__main__`.)"""
+    if not rest:
+        raise ValueError(
+            "which script? antifreeze run [options] (script.py | -m module) [args ...]"
+        )
+    path = rest[0]
+    if os.path.isdir(path) or not path.endswith(".py"):
+        sys.path_importer_cache.pop(path, None)
+        if importlib.machinery.PathFinder.find_spec("__main__", [path]) is not None:
+            sys.path.insert(0, path)
+            _, spec, code = runpy._get_main_module_details(ImportError)  # type: ignore[attr-defined]
+            del sys.path[0]
+            return Program(code, list(rest), path, _of_spec(spec))
+    whole = os.path.join(os.getcwd(), path)
+    if not os.path.isfile(whole) and not os.path.exists(whole):
+        raise FileNotFoundError(f"there is no script {path}")
+    with io.open_code(whole) as file:
+        code = compile(file.read(), whole, "exec", dont_inherit=True)
+    loader = importlib.machinery.SourceFileLoader("__main__", whole)
+    attributes = {"__file__": whole, "__cached__": None, "__loader__": loader, "__spec__": None}
+    folder = os.path.dirname(os.path.realpath(whole))
+    return Program(code, list(rest), folder, {**attributes, "__package__": None})
+
+
+def _module(rest: Sequence[str]) -> Program:
+    """Find a module as `python -m module` does."""
+    if len(rest) < 2:
+        raise ValueError("which module? antifreeze run -m module [args ...]")
+    here = os.getcwd()
+    if not sys.flags.safe_path:
+        sys.path[0] = here  # its packages are imported now
+    _, spec, code = runpy._get_module_details(rest[1])  # type: ignore[attr-defined]
+    return Program(code, [spec.origin, *rest[2:]], here, _of_spec(spec))
+
+
+def _of_spec(spec: importlib.machinery.ModuleSpec) -> dict[str, Any]:
+    attributes = {"__file__": spec.origin, "__cached__": spec.cached, "__loader__": spec.loader}
+    return {**attributes, "__spec__": spec, "__package__": spec.parent}
+
+
+# ---- running it ---------------------------------------------------------------------------------
+
+
+def _become(program: Program) -> NoReturn:
+    """Be the program from now on: its `__main__`, its argv, its end."""
+    main = ModuleType("__main__")
+    vars(main).update(program.attributes, __builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = main
+    sys.argv[:] = program.argv
+    if not sys.flags.safe_path:
+        sys.path[0] = program.first_path
+    try:
+        exec(program.code, vars(main))
+    except SystemExit:
+        raise
+    except BaseException as error:
+        found = error.__traceback__
+        while found is not None and found.tb_frame.f_globals is not vars(main):
+            found = found.tb_next
+        _die_of(error.with_traceback(found))
+    raise SystemExit(0)
+
+
+def _die_of(error: BaseException) -> NoReturn:
+    """Do what Python does about an exception that nobody has caught, without our frames."""
+    sys.last_type, sys.last_value = type(error), error
+    sys.last_traceback = error.__traceback__
+    hook = getattr(sys, "excepthook", None) or sys.__excepthook__
+    try:
+        hook(type(error), error, error.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as worse:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(worse), worse, worse.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    if isinstance(error, KeyboardInterrupt):  # Python ends itself by SIGINT, when all is done
+        sys.excepthook = lambda *said: None
+        raise KeyboardInterrupt
+    raise SystemExit(1)
