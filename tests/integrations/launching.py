@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ PROGRAMS = HERE / "programs"
 BOUND_S = 200.0  # these take ten to thirty seconds, most of it imports
 SETTLE_S = 5.0  # for processes that have been told to end
 MARK = "INTEGRATION_PROGRAM"
+TOLD = re.compile("is killed by signal: Killed.* The worker is replaced")
 
 # How a program comes to our loader. Late: it installs when its trainer is imported already.
 OWN, INSTALL, LATE, RUN = "own", "install", "late", "run"
@@ -74,7 +76,7 @@ class Ending:
         assert self.code == 0, str(self)
         assert self.left == (), str(self)
         if told:
-            assert self.err.count("is killed by signal: Killed") == len(self.killed), str(self)
+            assert len(TOLD.findall(self.err)) == len(self.killed), str(self)
         for path in self.folder.glob("loads-*.txt"):
             name = path.stem.removeprefix("loads-")
             assert {who for _, _, who in self.loads(name)} == {"antifreeze"}, name
