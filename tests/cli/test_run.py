@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -45,6 +46,42 @@ def both(
     return ours
 
 
+STAND = """
+    import json, os, sys
+    from antifreeze import cli
+    commands, given = json.loads(sys.argv[1])
+    for number, command in enumerate(commands):
+        if os.fork() == 0:
+            for name, descriptor in (("in", 0), ("out", 1), ("err", 2)):
+                flags = os.O_RDWR | os.O_CREAT
+                os.dup2(os.open(f"{number}.{name}", flags, 0o600), descriptor)
+            os.write(0, given.encode())
+            os.lseek(0, 0, os.SEEK_SET)
+            sys.argv[:] = ["antifreeze", *command]
+            sys.exit(cli.main())
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+def at_once(
+    folder: Path, commands: list[list[str]], given: str = ""
+) -> list[subprocess.CompletedProcess[bytes]]:
+    """Have many commands done by forks of one process: each would need seconds to import torch."""
+    stand = write(folder, STAND, "stand/stand.py")
+    done = start(folder, *PLAIN, str(stand), json.dumps([commands, given]))
+    codes = [int(code) for code in done.stdout.split()]
+    assert len(codes) == len(commands), done.stderr.decode()
+    return [
+        subprocess.CompletedProcess(
+            commands[number],
+            code,
+            (folder / f"{number}.out").read_bytes(),
+            (folder / f"{number}.err").read_bytes(),
+        )
+        for number, code in enumerate(codes)
+    ]
+
+
 def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
     write(tmp_path, "value = 7\n", "deep/beside.py")
     write(
@@ -58,7 +95,7 @@ def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
             if name not in ("__builtins__", "__loader__"):
                 print(name, value)
         print(type(__builtins__), type(__loader__), __loader__.name, __loader__.path)
-        print(sys.argv, sys.path, beside.value, __name__, repr(sys.stdout))
+        print(sys.argv, sys.path, beside.value, __name__)
         x: int = 3
         print(__annotations__)
         ''',
@@ -67,12 +104,17 @@ def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
     os.symlink("deep/train.py", tmp_path / "linked.py")
     done = both(tmp_path, "deep/train.py", "--help", "-m", "--", "--on-error", "x y", "")
     assert b"['deep/train.py', '--help', '-m', '--', '--on-error', 'x y', '']" in done.stdout
-    for path in ("linked.py", "./deep/../deep/train.py", str(tmp_path / "deep/train.py")):
-        both(tmp_path, path)
+    paths = ["linked.py", "./deep/../deep/train.py", str(tmp_path / "deep/train.py")]
+    ours = at_once(tmp_path, [["run", path] for path in paths])
+    for path, each in zip(paths, ours, strict=True):
+        plain = start(tmp_path, *PLAIN, path)
+        assert each.stdout == plain.stdout
 
 
 def test_modules_folders_and_packages_run_as_under_python(tmp_path: Path) -> None:
-    code = "import sys; print(sys.argv, __name__, __package__, __spec__, __file__, sys.path[0])"
+    code = (
+        "import sys; print(sys.argv, __name__, __package__, __spec__.name, __file__, sys.path[0])"
+    )
     write(tmp_path, "print('imported')", "package/__init__.py")
     write(tmp_path, code, "package/__main__.py")
     write(tmp_path, code + "\nfrom . import other", "package/tool.py")
@@ -83,58 +125,74 @@ def test_modules_folders_and_packages_run_as_under_python(tmp_path: Path) -> Non
     both(tmp_path, "folder", "b")
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "sys.exit()",
-        "sys.exit(3)",
-        "sys.exit('gone wrong')",
-        "sys.exit(True)",
-        "raise SystemExit((1, 2))",
-        "raise ValueError('no such value')",
-        "outer()",
-        "raise BrokenPipeError('not ours to catch')",
-        "raise BaseException('odd')",
-        "os._exit(5)",
-        "os.kill(os.getpid(), signal.SIGTERM)",
-        "os.kill(os.getpid(), signal.SIGKILL)",
-        "os.kill(os.getpid(), signal.SIGINT); time.sleep(10)",
-        "os.abort()",
-        "sys.excepthook = lambda *e: print('hook', e[0], e[2].tb_frame.f_code.co_name); 1/0",
-        "sys.excepthook = lambda *e: 1 / 0; [][0]",
-        "threading.Thread(target=lambda: (time.sleep(0.3), print('thread done'))).start(); 1 / 0",
-        "raise ExceptionGroup('several', [OSError('a'), KeyError('b')])",
-        "exec(compile('1 +', 'made-up', 'exec'))",
-        "os.write(1, os.read(0, 100)); print(input(), sys.stdin.read())",
-        "print('no newline', end='')",
-    ],
-)
-def test_it_ends_as_under_python(tmp_path: Path, end: str) -> None:
-    write(
-        tmp_path,
-        f"""
-        import atexit, os, signal, sys, threading, time
-        atexit.register(print, "at exit")
-        def inner():
-            try:
-                raise OSError("the cause")
-            except OSError as error:
-                raise KeyError("nothing there") from error
-        def outer():
-            inner()
-        print("begun", flush=True)
-        {end}
-        """,
+ENDS = [
+    "sys.exit()",
+    "sys.exit(3)",
+    "sys.exit('gone wrong')",
+    "sys.exit(True)",
+    "raise SystemExit((1, 2))",
+    "raise ValueError('no such value')",
+    "outer()",
+    "raise BrokenPipeError('not ours to catch')",
+    "raise BaseException('odd')",
+    "os._exit(5)",
+    "os.kill(os.getpid(), signal.SIGTERM)",
+    "os.kill(os.getpid(), signal.SIGKILL)",
+    "os.kill(os.getpid(), signal.SIGINT); time.sleep(10)",
+    "os.abort()",
+    "sys.excepthook = lambda *e: print('hook', e[0], e[2].tb_frame.f_code.co_name); 1/0",
+    "threading.Thread(target=lambda: (time.sleep(0.3), print('thread done'))).start(); 1 / 0",
+    "raise ExceptionGroup('several', [OSError('a'), KeyError('b')])",
+    "exec(compile('1 +', 'made-up', 'exec'))",
+    "os.write(1, os.read(0, 9)); print(input(), sys.stdin.read())",
+    "print('no newline', end='')",
+    "this is no Python",
+]
+SAYS_NOTHING = ("os._exit", "TERM", "KILL", "abort", "no Python")
+BEGIN = """
+    import atexit, os, signal, sys, threading, time
+    atexit.register(print, "at exit")
+    def inner():
+        try:
+            raise OSError("the cause")
+        except OSError as error:
+            raise KeyError("nothing there") from error
+    def outer():
+        inner()
+    print("begun", flush=True)
+"""
+
+
+def test_it_ends_as_under_python(tmp_path: Path) -> None:
+    scripts = [f"end{number}.py" for number in range(len(ENDS))]
+    for name, end in zip(scripts, ENDS, strict=True):
+        write(tmp_path, textwrap.dedent(BEGIN) + end + "\n", name)
+    given = "a line\n" * 5
+    ours = at_once(tmp_path, [["run", name] for name in scripts], given)
+    for name, end, done in zip(scripts, ENDS, ours, strict=True):
+        (tmp_path / "given").write_text(given)
+        with open(tmp_path / "given") as stdin:
+            plain = subprocess.run(
+                [*PLAIN, name], capture_output=True, cwd=tmp_path, timeout=100, stdin=stdin
+            )
+        assert done.returncode == plain.returncode, end
+        assert done.stdout == plain.stdout, end
+        told = "" if any(word in end for word in SAYS_NOTHING) else NO_LOADER
+        assert done.stderr.decode() == plain.stderr.decode() + told, end
+
+
+def test_interrupted_from_outside_it_dies_of_that(tmp_path: Path) -> None:
+    write(tmp_path, "import time\nprint('begun', flush=True)\ntime.sleep(100)\n")
+    process = subprocess.Popen(
+        [*OURS, "train.py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
     )
-    told = None if "sys.excepthook = lambda *e: 1 / 0" in end else NO_LOADER
-    if "os._exit" in end or "TERM" in end or "KILL" in end or "abort" in end:
-        told = ""
-    both(tmp_path, "train.py", given=b"first\nsecond\nthird", told=told)
-
-
-def test_a_script_that_cannot_be_compiled_says_so_as_under_python(tmp_path: Path) -> None:
-    write(tmp_path, "print('never')\ndef broken(:\n    pass\n")
-    both(tmp_path, "train.py", told="")
+    assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGINT
+    assert said.decode().startswith("Traceback (most recent call last):\n  File ")
+    assert said.decode().endswith("KeyboardInterrupt\n" + NO_LOADER)
+    assert said.count(b"File ") == 1
 
 
 CLASSES = """
@@ -197,8 +255,7 @@ def test_every_loader_is_ours_wherever_its_workers_come_from(tmp_path: Path, how
     )
     done = both(tmp_path, "train.py", told=None)
     assert done.stderr.decode() == (
-        "antifreeze.loader\n"
-        "antifreeze: loader 1 (Points, num_workers=2): gave 16 samples; nothing went wrong\n"
+        "antifreeze.loader\nantifreeze: loader 1 (Points, num_workers=2): nothing went wrong\n"
     )
 
 
@@ -213,61 +270,55 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
         "code/train.py",
     )
 
-    def said(*options: str) -> str:
-        done = start(tmp_path, *OURS, *options, "code/train.py")
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode()
-
-    assert said() == "raise auto None auto\n"
     (tmp_path / "code/pyproject.toml").write_text("[tool.other]\nkey = 1\n")
     (tmp_path / "pyproject.toml").write_text(
         '[tool.antifreeze]\nsample-timeout = 60\nfault-log = "faults.jsonl"\n'
         'worker_memory = "none"\n'
     )
-    assert said() == f"raise 60 {tmp_path / 'faults.jsonl'} None\n"
-    out = said("--sample-timeout=9", "--fault-log", "x.jsonl", "--worker-memory", "2e9")
-    assert out == "raise 9.0 x.jsonl 2000000000.0\n"
-    assert said("--sample-timeout", "none").startswith("raise None ")
+    write(tmp_path, (tmp_path / "code/train.py").read_text(), "elsewhere/train.py")
+    (tmp_path / "elsewhere/pyproject.toml").write_text("[tool.antifreeze]\n")
+    given = ["--sample-timeout=9", "--fault-log", "x.jsonl", "--worker-memory", "2e9"]
+    commands = [
+        ["run", "elsewhere/train.py"],
+        ["run", "code/train.py"],
+        ["run", *given, "code/train.py"],
+        ["run", "--sample-timeout", "none", "--on-error", "raise", "elsewhere/train.py"],
+    ]
+    assert [each.stdout.decode() for each in at_once(tmp_path, commands)] == [
+        "raise auto None auto\n",
+        f"raise 60 {tmp_path / 'faults.jsonl'} None\n",
+        "raise 9.0 x.jsonl 2000000000.0\n",
+        "raise None None auto\n",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "which script?"),
-        (["missing.py"], "there is no script missing.py"),
-        (["-m"], "which module?"),
-        (["-m", "no_such_module"], "No module named no_such_module"),
-        (["--on-error", "ignore", "train.py"], "on_error='ignore'"),
-        (["--sample-timeout", "soon", "train.py"], "--sample-timeout takes SECONDS, auto, none"),
-        (["--sample-timeout", "-1", "train.py"], "positive number of seconds"),
-        (["--quarantine", "no.json", "--on-error", "skip", "train.py"], "no.json"),
-        (["--workers", "3", "train.py"], "unrecognized arguments: --workers"),
-    ],
-)
-def test_what_cannot_be_run_is_said_in_one_line(
-    tmp_path: Path, arguments: list[str], words: str
-) -> None:
+REFUSED: list[tuple[list[str], str]] = [
+    ([], "which script?"),
+    (["missing.py"], "there is no script missing.py"),
+    (["-m"], "which module?"),
+    (["-m", "no_such_module"], "No module named no_such_module"),
+    (["--on-error", "ignore", "train.py"], "on_error='ignore'"),
+    (["--sample-timeout", "soon", "train.py"], "--sample-timeout takes SECONDS, auto, none"),
+    (["--sample-timeout=-1", "train.py"], "positive number of seconds"),
+    (["--quarantine", "no.json", "--on-error", "skip", "train.py"], "no.json"),
+    (["--workers", "3", "train.py"], "unrecognized arguments: --workers"),
+    (["key/train.py"], "there is no key 'colour' in [tool.antifreeze]; there are on-error, "),
+    (["value/train.py"], "sample_timeout option should be"),
+    (["broken/train.py"], "broken/pyproject.toml: "),
+]
+TABLES = {"key": "colour = 3", "value": "sample-timeout = [1]", "broken": "sample-timeout ="}
+
+
+def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
     write(tmp_path, "print('never')")
-    done = start(tmp_path, *OURS, *arguments)
-    assert done.returncode == 2 and done.stdout == b""
-    assert words in done.stderr.decode()
-    assert "Traceback" not in done.stderr.decode()
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ("colour = 3", "there is no key 'colour' in [tool.antifreeze]; there are on-error, "),
-        ("sample-timeout = [1]", "sample_timeout option should be"),
-        ("sample-timeout = ", "pyproject.toml: "),
-    ],
-)
-def test_a_bad_table_in_pyproject_is_named(tmp_path: Path, table: str, words: str) -> None:
-    write(tmp_path, "print('never')")
-    (tmp_path / "pyproject.toml").write_text(f"[tool.antifreeze]\n{table}\n")
-    done = start(tmp_path, *OURS, "train.py")
-    assert done.returncode == 2 and done.stdout == b""
-    assert words in done.stderr.decode()
+    for folder, table in TABLES.items():
+        write(tmp_path, "print('never')", f"{folder}/train.py")
+        (tmp_path / folder / "pyproject.toml").write_text(f"[tool.antifreeze]\n{table}\n")
+    done = at_once(tmp_path, [["run", *arguments] for arguments, _ in REFUSED])
+    for (_, words), each in zip(REFUSED, done, strict=True):
+        assert each.returncode == 2 and each.stdout == b"", each
+        assert words in each.stderr.decode()
+        assert "Traceback" not in each.stderr.decode()
 
 
 def test_faults_are_told_at_the_end_after_what_the_script_does_then(tmp_path: Path) -> None:
@@ -294,7 +345,7 @@ def test_faults_are_told_at_the_end_after_what_the_script_does_then(tmp_path: Pa
     assert done.returncode == 0 and done.stdout == b"[0, 1, 2, 4, 4]\n[5, 6, 7, 8, 9]\n"
     assert done.stderr.decode().endswith(
         "the script's last word\n"
-        "antifreeze: loader 1 (Photos, num_workers=0): gave 10 samples; 1 fault\n"
+        "antifreeze: loader 1 (Photos, num_workers=0): 1 fault\n"
         "  exception of sample 3, replaced: OSError: truncated\n"
     ), done.stderr.decode()
 
@@ -336,12 +387,12 @@ def test_on_sigusr1_it_tells_at_once_unless_the_script_has_a_use_for_it(
     assert [process.stdout.readline() for _ in range(4)] == ["begun\n", "0\n", "1\n", "2\n"]
     process.send_signal(signal.SIGUSR1)
     if not own:
-        assert "loader 1 (Slow, num_workers=1): gave 3 samples" in process.stderr.readline()
+        assert "loader 1 (Slow, num_workers=1): nothing went wrong" in process.stderr.readline()
     time.sleep(0.2)  # the script's own is called before the last batch
     (tmp_path / "go").touch()
     out, said = process.communicate(timeout=100)
     assert process.returncode == 0 and out == ("3\nown [1]\n" if own else "3\nown []\n")
-    assert "gave 4 samples; nothing went wrong" in said
+    assert said.endswith("num_workers=1): nothing went wrong\n")
 
 
 def test_children_of_the_script_tell_nothing_and_die_of_sigusr1(tmp_path: Path) -> None:

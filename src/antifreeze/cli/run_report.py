@@ -9,11 +9,10 @@ import atexit
 import contextlib
 import os
 import signal
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from .._core.messages import record
+from .._core.messages import frozen
 from .._ranks import ranks
 from ..loader import DataLoader
 from ..policies import Fault
@@ -36,29 +35,19 @@ class Told(Protocol):
     def faults(self) -> Sequence[Fault]: ...
 
 
-@record
+@frozen
 class Seen:
-    """A loader that somebody has looped over."""
+    """A loader that somebody has looped over. (Not the loader itself, nor what holds its dataset:
+    they must be free to go.)"""
 
     name: str
-    loader: weakref.ref[DataLoader[Any]] | None
-    samples: int = 0
-    faults: Sequence[Fault] = ()
+    faults: Sequence[Fault]
     evidence: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        self.look()
-        what = "nothing went wrong"
-        if self.faults:
-            what = f"{len(self.faults):,} fault{'s' if len(self.faults) > 1 else ''}"
-        return f"gave {self.samples:,} samples; {what}"
-
-    def look(self) -> None:
-        """Take what is there of a loader that lives."""
-        loader = self.loader() if self.loader is not None else None
-        if loader is not None:
-            self.samples, self.faults = loader._book.samples, loader.faults
+        count = len(self.faults)
+        return f"{count:,} fault{'s' if count > 1 else ''}" if count else "nothing went wrong"
 
 
 _seen: list[Seen] = []
@@ -82,16 +71,9 @@ def watch() -> None:
 
 
 def _note(loader: DataLoader[Any]) -> None:
-    book, workers = loader._book, loader.num_workers
-    number = len(_seen) + 1
-    name = f"loader {number} ({type(loader.dataset).__name__}, num_workers={workers})"
-    seen = Seen(name, None)
-
-    def keep(_: object) -> None:
-        seen.samples, seen.faults = book.samples, tuple(book.latest)
-
-    seen.loader = weakref.ref(loader, keep)  # the book goes with it: it holds the dataset
-    _seen.append(seen)
+    kind = type(loader.dataset).__name__
+    name = f"loader {len(_seen) + 1} ({kind}, num_workers={loader.num_workers})"
+    _seen.append(Seen(name, loader._book.latest))
 
 
 # ---- when it is told -----------------------------------------------------------------------------
@@ -145,10 +127,11 @@ def _lines() -> Iterator[str]:
         yield f"{who}: {told.name}: {told.sentence}"
         for line in told.evidence:
             yield f"  {line}"
-        for fault in told.faults[-SHOWN:]:
+        faults = list(told.faults)
+        if len(faults) > SHOWN:
+            yield f"  {len(faults) - SHOWN:,} faults, and then"
+        for fault in faults[-SHOWN:]:
             yield f"  {_of(fault)}"
-        if len(told.faults) > SHOWN:
-            yield f"  ... and {len(told.faults) - SHOWN:,} before"
     if len(found) > LOADERS:
         yield f"{who}: ... and {len(found) - LOADERS:,} more loaders"
 
