@@ -34,7 +34,7 @@ def test_what_is_written_at_a_loader_goes_through_prepare(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("way", "before"), [(INSTALL, LAUNCH), (LATE, []), (RUN, [])], ids=[INSTALL, LATE, RUN]
+    ("way", "before"), [(INSTALL, []), (LATE, []), (RUN, LAUNCH)], ids=[INSTALL, LATE, RUN]
 )
 def test_one_process_loses_a_worker_and_takes_all_steps(
     way: str, before: list[str], tmp_path: Path
