@@ -26,6 +26,7 @@ TOLD_S = 30.0  # between two lines about how it goes
 # Seconds, where a file takes much longer than others: so that no lane has all of them.
 WEIGHTS = {
     "chaos/test_chaos.py": 150,
+    "cli/test_run.py": 90,
     "core/test_machine.py": 60,
     "docs/test_examples_run.py": 90,
     "failures/test_exam.py": 110,
@@ -37,6 +38,7 @@ WEIGHTS = {
     "integrations/test_ray_train.py": 60,
     "integrations/test_timm.py": 40,
     "integrations/test_transformers.py": 90,
+    "integrations/test_install.py": 40,
     "parity/test_differential.py": 160,
     "parity/test_batches.py": 40,
     "rogues/test_by_name.py": 65,

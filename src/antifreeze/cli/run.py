@@ -141,15 +141,14 @@ def _script(rest: Sequence[str]) -> Program:
             "which script? antifreeze run [options] (script.py | -m module) [args ...]"
         )
     path = rest[0]
-    if os.path.isdir(path) or not path.endswith(".py"):
-        sys.path_importer_cache.pop(path, None)
-        if importlib.machinery.PathFinder.find_spec("__main__", [path]) is not None:
-            sys.path.insert(0, path)
-            _, spec, code = runpy._get_main_module_details(ImportError)  # type: ignore[attr-defined]
-            del sys.path[0]
-            return Program(code, list(rest), path, _of_spec(spec))
     whole = os.path.join(os.getcwd(), path)
-    if not os.path.isfile(whole) and not os.path.exists(whole):
+    is_script = path.endswith(".py") and not os.path.isdir(path)
+    if not is_script and importlib.machinery.PathFinder.find_spec("__main__", [whole]) is not None:
+        sys.path.insert(0, whole)
+        _, spec, code = runpy._get_main_module_details(ImportError)  # type: ignore[attr-defined]
+        del sys.path[0]
+        return Program(code, list(rest), whole, _of_spec(spec))
+    if not os.path.exists(whole):
         raise FileNotFoundError(f"there is no script {path}")
     with io.open_code(whole) as file:
         code = compile(file.read(), whole, "exec", dont_inherit=True)
@@ -183,6 +182,8 @@ def _become(program: Program) -> NoReturn:
     main = ModuleType("__main__")
     vars(main).update(program.attributes, __builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # multiprocessing has taken the one before for it: what its
+        sys.modules["__mp_main__"] = main  # children send back is found under this name
     sys.argv[:] = program.argv
     if not sys.flags.safe_path:
         sys.path[0] = program.first_path
