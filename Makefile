@@ -4,11 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
+TRAINERS := .venv/.trainers
+VISION := .venv/vision
 
-.PHONY: help demo test chaos check bench gallery what docs exam clean
+.PHONY: help demo test test-all chaos check bench gallery what docs exam clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 $(READY): pyproject.toml constraints.txt
 	@echo "== setting up .venv (torch's CPU build is about 200 MB; a minute or two, once)"
@@ -25,6 +27,20 @@ demo: $(READY)  ## see a freeze and three faults, and the same scripts finish
 test: $(READY)  ## run every test
 	@echo "== running the tests (a quarter of an hour on two cores)"
 	@$(BIN)/python tests/run.py
+
+# torchvision comes as a GPU build, which a CPU's torch cannot load, and Lightning and others import it
+# if they see it: so it lies beside, for the tests of those that cannot do without it.
+$(TRAINERS): $(READY) pyproject.toml constraints.txt
+	@echo "== adding the trainers to .venv (Lightning, transformers, Ray and others: some 300 MB; a few minutes, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[integrations]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm ultralytics 2>&1 | grep -v '^WARNING: Location' || true
+	@rm -rf $(VISION)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --target $(VISION) torchvision 2>&1 | grep -v '^WARNING: Location' || true
+	@if $(BIN)/python -c 'import lightning, accelerate, transformers, ignite, ray.train.torch' 2>/dev/null; then touch $@; fi  # else: the tests say who is missing
+
+test-all: $(TRAINERS)  ## run every test, those with real trainers too (Lightning, accelerate, transformers ...)
+	@echo "== running all tests (half an hour on two cores)"
+	@$(BIN)/python tests/run.py --all
 
 chaos: $(READY)  ## random faults against epochs whose content is known, 10 minutes (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -1,6 +1,8 @@
 """Run all tests, in several lanes at once: most of them wait for something most of the time.
 
-python tests/run.py [--lanes N] [arguments for pytest ...]
+python tests/run.py [--lanes N] [--all] [arguments for pytest ...]
+
+--all: also the files that need a trainer's package (`pytestmark = needs(...)`).
 
 A lane is one pytest process with whole files of tests. (Not threads, nor a runner that adds one to
 the process of the tests: the loader looks at the threads of its program.)
@@ -28,6 +30,14 @@ WEIGHTS = {
     "core/test_machine.py": 60,
     "docs/test_examples_run.py": 90,
     "failures/test_exam.py": 110,
+    "integrations/test_accelerate.py": 50,
+    "integrations/test_ddp.py": 40,
+    "integrations/test_ignite.py": 50,
+    "integrations/test_lightning.py": 180,
+    "integrations/test_pages.py": 120,
+    "integrations/test_ray_train.py": 60,
+    "integrations/test_timm.py": 40,
+    "integrations/test_transformers.py": 90,
     "integrations/test_install.py": 40,
     "parity/test_differential.py": 160,
     "parity/test_batches.py": 40,
@@ -49,6 +59,7 @@ WEIGHTS = {
     "sim/test_ten_thousand_epochs.py": 60,
 }
 USUAL = 10
+WITH_PACKAGES = "pytestmark = needs("
 
 
 @dataclass
@@ -77,7 +88,10 @@ def main() -> int:
         place = arguments.index("--lanes")
         lanes = int(arguments[place + 1])
         del arguments[place : place + 2]
-    shares = share_out(lanes)
+    everything = "--all" in arguments
+    if everything:
+        arguments.remove("--all")
+    shares = share_out(lanes, everything)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="antifreeze-tests-") as folder:
         running = [_start(Path(folder), place, share, arguments) for place, share in shares.items()]
@@ -91,9 +105,10 @@ def main() -> int:
         return _tell(running, time.monotonic() - began)
 
 
-def share_out(lanes: int) -> dict[int, list[Path]]:
+def share_out(lanes: int, everything: bool = False) -> dict[int, list[Path]]:
     """Give each lane its files: the longest first, each to whoever has least."""
-    files = {path: _weight(path) for path in sorted(HERE.rglob("test_*.py"))}
+    found = [path for path in sorted(HERE.rglob("test_*.py")) if everything or _needs_none(path)]
+    files = {path: _weight(path) for path in found}
     shares: dict[int, list[Path]] = {place: [] for place in range(lanes)}
     loads = dict.fromkeys(shares, 0)
     for path in sorted(files, key=lambda path: -files[path]):
@@ -101,6 +116,11 @@ def share_out(lanes: int) -> dict[int, list[Path]]:
         shares[place].append(path)
         loads[place] += files[path]
     return {place: share for place, share in shares.items() if share}
+
+
+def _needs_none(path: Path) -> bool:
+    """Tell whether a file runs without packages of others: from its text, since importing costs."""
+    return WITH_PACKAGES not in path.read_text()
 
 
 def _weight(path: Path) -> int:

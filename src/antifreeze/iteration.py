@@ -69,6 +69,8 @@ LOOK_S = 1.0  # between two looks at workers that keep the loop waiting
 WITNESS_S = 1.0  # between two looks of a worker at itself
 SHORTEST_LOOK_S = 0.02
 
+SAMPLERS_DEEP = 5  # batch samplers around each other; accelerate has three
+
 SUPERSEDED = (
     "iter() was called on this loader again, in the middle of this iterator's epoch, and its"
     " persistent workers serve the later one now; persistent_workers=False gives each its own"
@@ -102,7 +104,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         elif isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
             _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
-        self._batch_samples = loader.batch_size or 1
+        self._batch_samples = _samples_a_batch(loader)
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._book = loader._book
         if not loader._entry.accounts.epochs:
@@ -322,6 +324,20 @@ def settle(loader: DataLoader[Any] | None = None) -> None:
 def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
     """Give the state of every iterator of a loader that somebody still holds."""
     return tuple(it.snapshot() for it in _iterators.copy() if it.serves(loader))
+
+
+def _samples_a_batch(loader: DataLoader[Any]) -> int:
+    """Say how large its batches are, for counting; one, where nobody says so.
+
+    A batch sampler may know it, or the one inside it: trainers wrap the user's into their own.
+    """
+    size, sampler = loader.batch_size, loader.batch_sampler
+    for _ in range(SAMPLERS_DEEP):
+        if isinstance(size, int) or sampler is None:
+            break
+        size = getattr(sampler, "batch_size", None)
+        sampler = getattr(sampler, "batch_sampler", None)
+    return size if isinstance(size, int) and size > 0 else 1
 
 
 def _plan(loader: DataLoader[Any]) -> Plan:

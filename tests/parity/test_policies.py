@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, IterableDataset
 
 import antifreeze
 from antifreeze import DataLoader, policies
@@ -149,6 +149,29 @@ def test_too_many_faults_stop_the_run(workers: int) -> None:
         )
         with pytest.raises(BudgetSpent, match=f"{most + 1} .*samples have failed"):
             list(loader)
+
+
+class Wrapped:
+    """A batch sampler around another, as trainers make them; it knows no size of its own."""
+
+    def __init__(self, behind: BatchSampler) -> None:
+        self.batch_sampler = behind
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.batch_sampler)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_budget_counts_samples_also_where_a_batch_sampler_makes_the_batches(
+    wrapped: bool,
+) -> None:
+    behind = BatchSampler(range(400), batch_size=10, drop_last=False)
+    loader: DataLoader[Any] = DataLoader(
+        Flawed("raise", bad=tuple(range(7, 400, 20)), length=400),  # type: ignore[arg-type]
+        batch_sampler=Wrapped(behind) if wrapped else behind,
+        on_error=policies.skipping(budget=policies.Budget(share=0.1, window=100)),
+    )
+    assert sum(len(batch) for batch in loader) == 380  # one in twenty fails; one in ten may
 
 
 def test_every_fault_is_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
