@@ -28,7 +28,7 @@ from antifreeze._core.trends import KEPT, LEAST, Trends, Window
 # ---- histograms ----------------------------------------------------------------------------------
 
 
-def test_a_histogram_knows_quantiles_to_two_percent() -> None:
+def test_a_histogram_knows_quantiles_to_three_percent() -> None:
     dice = random.Random(3)
     values = [10 ** dice.uniform(-7, 3) for _ in range(20_000)]
     histogram = Histogram(values)
@@ -40,7 +40,7 @@ def test_a_histogram_knows_quantiles_to_two_percent() -> None:
     assert histogram.count == 20_000
     assert histogram.total == pytest.approx(sum(values))
     assert histogram.highest == max(values)
-    assert histogram.quantile(1.0) == pytest.approx(max(values), rel=0.02)
+    assert histogram.quantile(1.0) == pytest.approx(max(values), rel=0.035)
 
 
 def test_a_histogram_does_not_grow_with_what_it_counts() -> None:
@@ -48,7 +48,7 @@ def test_a_histogram_does_not_grow_with_what_it_counts() -> None:
     for _ in range(50):
         histogram.add_all(array("d", (1e-6 * number for number in range(1, 10_000))))
     assert histogram.count == 50 * 9_999
-    assert len(histogram) < 1_000
+    assert len(histogram) < 300
 
 
 def test_two_histograms_add_up_to_that_of_all_values() -> None:

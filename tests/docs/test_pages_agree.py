@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+import antifreeze
 from antifreeze._core.diagrams import pages
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +47,10 @@ def test_the_architecture_page_names_every_part() -> None:
 def test_the_readme_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text and "make test" in text
+
+
+def test_every_number_of_stats_is_defined() -> None:
+    page = (ROOT / "docs" / "waiting.md").read_text()
+    names = antifreeze.DataLoader(range(3)).stats()  # type: ignore[arg-type]
+    missing = [name for name in names if f"`{name}`" not in page]
+    assert not missing

@@ -239,7 +239,7 @@ class Turnstile:
 
     def __init__(self, accounts: Accounts, seats: int) -> None:
         self._accounts, self._seats = accounts, max(1, seats)
-        self._times = array("d")  # of coming and leaving, in turns
+        self._times: list[tuple[float, float]] = []  # of coming and leaving
         self._left_at: float | None = None  # the last time that is summed
         self._folds = False
         self._overs = 0  # calls that brought the end of an epoch, not yet summed
@@ -247,7 +247,7 @@ class Turnstile:
 
     def count(self, came_at: float, left_at: float) -> None:
         """Take one call of `next`."""
-        self._times.extend((came_at, left_at))  # in one: a signal's handler may `fold`
+        self._times.append((came_at, left_at))  # in one: a signal's handler may `fold`
         if came_at >= self.fold_at:
             self.fold(came_at)
 
@@ -266,16 +266,14 @@ class Turnstile:
         self.fold_at = now + FOLD_S
         times, accounts = self._times, self._accounts
         if times:
-            came, left = times[0::2], times[1::2]
-            self._times = array("d")
-            before = left[:-1]
+            self._times = []
+            came, left = zip(*times, strict=True)
+            waits = array("d", map(sub, left, came))
             if self._left_at is None:
-                came = came[1:]
+                aways = array("d", map(sub, came[1:], left))
             else:
-                before.insert(0, self._left_at)
+                aways = array("d", map(sub, came, (self._left_at, *left)))
             self._left_at = left[-1]
-            waits = array("d", map(sub, left, times[0::2]))
-            aways = array("d", map(sub, came, before))
             waited_s, away_s = sum(waits), sum(aways)
             accounts.batches += len(waits) - self._overs
             self._overs = 0

@@ -1,9 +1,9 @@
 """How a quantity is spread: counts in buckets that grow with the value, as in HDR histograms.
 
-A bucket is what numbers share in the first bits of their binary form: the exponent, and `BITS` of
-what follows it. So a value is known to 1.6 %, from nanoseconds to years, in 64 buckets an octave;
-adding many costs 0.1 us each (a sketch from the registry: over 1 us), and nothing is lost by
-adding two histograms. Decided in docs/decisions.
+A bucket is what numbers share in the first two bytes of their binary form: the exponent, and four
+bits of what follows it. So a value is known to 3 %, from nanoseconds to years, in 16 buckets an
+octave; adding many at once costs 0.06 us each (a sketch from the registry: 0.9 us), and nothing is
+lost by adding two histograms. See docs/decisions/accounting.md.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import repeat
-from operator import rshift
 from struct import pack, unpack
 
-BITS = 6  # of the mantissa
-_SHIFT = 52 - BITS
+_SHIFT = 48  # bits of a double that are left out
+_LITTLE = array("H", [1]).tobytes()[0] == 1
+_FIRST = slice(3, None, 4) if _LITTLE else slice(0, None, 4)  # two bytes of eight
 
 
 class Histogram:
@@ -38,8 +37,7 @@ class Histogram:
         """Add many at once; it is quicker."""
         if not values:
             return
-        words = memoryview(values).cast("B").cast("Q")
-        self._buckets.update(map(rshift, words, repeat(_SHIFT)))
+        self._buckets.update(memoryview(values).cast("B").cast("H")[_FIRST])
         self.count += len(values)
         self.total += sum(values)
         self.highest = max(self.highest, max(values))
