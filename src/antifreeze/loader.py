@@ -29,6 +29,7 @@ from .policies import Fault, Policy, policy_of
 if TYPE_CHECKING:
     from ._backends.base import Backend
     from ._backends.lineage import Lineage
+    from ._core.accounts import SlowSample, Usage, Wait
     from ._core.snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
     from ._worker.spec import Job
@@ -49,6 +50,9 @@ class LoaderSnapshot:
     in_order: bool
     ranks: Ranks
     iterators: tuple[DriverSnapshot, ...]
+    usages: tuple[Usage, ...]  # of the machine, by each worker
+    slowest: tuple[SlowSample, ...]  # the slowest last
+    waits: tuple[Wait, ...]  # the latest that lasted a millisecond or more
 
 
 class DataLoader(torch_data.DataLoader[T]):
@@ -260,6 +264,7 @@ class DataLoader(torch_data.DataLoader[T]):
         """Give the state of the whole loader as frozen data. Starts nothing, waits for nothing."""
         from .iteration import snapshots_of
 
+        accounts = self._settled().accounts
         return LoaderSnapshot(
             num_workers=self.num_workers,
             prefetch_factor=self.prefetch_factor,
@@ -267,6 +272,9 @@ class DataLoader(torch_data.DataLoader[T]):
             in_order=self.in_order,
             ranks=ranks(),
             iterators=snapshots_of(self),
+            usages=accounts.usages,
+            slowest=tuple(accounts.slowest),
+            waits=tuple(accounts.latest),
         )
 
     def _clock(self) -> Clock:

@@ -249,6 +249,16 @@ def test_statistics_are_plain_numbers_and_may_be_had_at_any_time() -> None:
     assert loader.stats()["batches"] == 6
 
 
+def test_a_snapshot_has_what_each_worker_uses_and_the_worst_of_everything() -> None:
+    loader = DataLoader(Costly(nap, 40), batch_size=4, num_workers=2, persistent_workers=True)
+    loop(loader)
+    snapshot = loader.snapshot()
+    assert {each.worker for each in snapshot.usages} == {0, 1}
+    assert all(each.threads > 0 and each.own_bytes > 0 for each in snapshot.usages)
+    assert snapshot.slowest and snapshot.slowest[-1].seconds >= NAP_S
+    assert any(wait.cause == "fetch_io" for wait in snapshot.waits)
+
+
 def test_printing_a_loader_tells_its_state() -> None:
     loader = DataLoader(Costly(nothing, 24), batch_size=4, num_workers=1)
     assert "6 batches of 4, 1 worker" in repr(loader)
