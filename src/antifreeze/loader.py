@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._backends.lineage import Lineage
     from ._core.snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
-    from ._progress import Progress
+    from ._progress.loop import Progress
     from ._worker.spec import Job
     from .stats import Entry, Explanation
 
@@ -156,7 +156,7 @@ class DataLoader(torch_data.DataLoader[T]):
 
         On stderr, or `file`: a bar on a terminal, now and then a line in a log. Rank 0 alone does.
         """
-        from ._progress import Progress
+        from ._progress.loop import Progress
 
         return Progress(self, title, file)
 

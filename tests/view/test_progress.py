@@ -20,7 +20,9 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._progress_shown import Figures, Shown, bar_line, line
+from antifreeze._progress.bars import bar_line
+from antifreeze._progress.displays import Shown
+from antifreeze._progress.figures import Figures, line
 from antifreeze.errors import WorkerCrashed
 from antifreeze.testing import SimulatedLoader, World
 
@@ -97,7 +99,7 @@ def test_a_notebook_is_given_text_and_html_of_harmless_titles() -> None:
 def test_batches_pass_unchanged_and_in_order_epoch_after_epoch() -> None:
     loader = DataLoader(NUMBERS, batch_size=4, num_workers=2)
     log = io.StringIO()
-    shown = loader.progress("epoch", file=log)
+    shown = loader.progress("\nepoch", file=log)
     assert len(shown) == 10
     for _ in range(2):
         got = [(i, batch.tolist()) for i, batch in enumerate(shown)]
@@ -335,7 +337,11 @@ def test_switched_off_it_shows_what_it_knows() -> None:
 
 def test_bars_prints_and_bars_within_bars_are_each_a_line(tmp_path: Path) -> None:
     code = """
+    import logging
+
     if __name__ == "__main__":
+        logging.basicConfig()
+        (handler,) = logging.root.handlers
         train = DataLoader(Numbers(), 3, num_workers=1)
         held_out = DataLoader(Numbers(), 6, num_workers=1)
         for epoch in range(2):
@@ -346,12 +352,15 @@ def test_bars_prints_and_bars_within_bars_are_each_a_line(tmp_path: Path) -> Non
                     for batch in held_out.progress("validation"):
                         time.sleep(0.02)
                     print("an error", file=sys.stderr)
+                    logging.warning("a warning")
+        assert handler.stream is sys.__stderr__
         print(sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__)
     """
     screen, raw, _ = on_terminal(CLASSES + code, tmp_path)
     shown = [re.sub(r" ━+ ", " | ", text) for text in screen.lines]
     shown = [re.sub(r"  [\d.,]+ samples/s  waited \d+ %  0:0\d$", " ...", text) for text in shown]
-    epoch = ["a loss of [bold] 9", "validation | 10/10 ...", "an error", "epoch {} | 20/20 ..."]
+    epoch = ["a loss of [bold] 9", "validation | 10/10 ...", "an error", "WARNING:root:a warning"]
+    epoch.append("epoch {} | 20/20 ...")
     assert shown == [text.format(n) for n in range(2) for text in epoch] + ["True True"]
     assert screen.cursor
     assert "left" in raw
@@ -375,13 +384,15 @@ def test_workers_write_to_the_streams_of_the_program_and_no_thread_is_started(
     tmp_path: Path,
 ) -> None:
     code = """
-    import threading
+    import logging, threading
 
     class Looks(Numbers):
         def __getitem__(self, index):
-            return type(sys.stdout).__name__
+            (handler,) = logging.root.handlers
+            return type(sys.stdout if index % 2 else handler.stream).__name__
 
     if __name__ == "__main__":
+        logging.basicConfig()
         for outer in DataLoader(Numbers(), 60).progress():
             assert type(sys.stdout).__name__ == "FileProxy"
             for batch in DataLoader(Looks(), 60, num_workers=1).progress():

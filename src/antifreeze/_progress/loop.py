@@ -1,10 +1,10 @@
-"""`loader.progress("epoch 3")`: the batches of a loader, and beside them how it goes.
+"""The batches of a loader, and beside them how it goes.
 
 1. Batches and exceptions pass as they are. Nothing here holds a batch, nor, once its loop has
    dropped it, the loader's iterator: workers go when they would have gone.
 2. No thread: a program with one has its workers come from elsewhere. The display is drawn between
    two batches, and takes a fiftieth of the time at the most.
-3. `_progress_shown.py` sees `Figures` only.
+3. `displays` and `bars` see `Figures` only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
 from torch.utils.data.dataloader import _DatasetKind
 
-from . import _platform
-from ._core.messages import frozen
-from ._progress_shown import Display, Figures, display_for
+from .. import _platform
+from .._core.messages import frozen
+from .displays import Display, display_for
+from .figures import Figures
 
 if TYPE_CHECKING:
-    from .loader import DataLoader
+    from ..loader import DataLoader
 
 T = TypeVar("T", covariant=True)
 
@@ -31,7 +32,8 @@ class Progress(Generic[T]):
     """One or more loops over a loader, shown. Looks like tqdm's bars where others look at them."""
 
     def __init__(self, loader: DataLoader[T], title: str, file: TextIO | None) -> None:
-        self._loader, self._title, self._file = loader, title, file
+        self._loader, self._file = loader, file
+        self._title = " ".join(str(title).split())  # one line, of whatever it was
 
     def __len__(self) -> int:
         total = batches_of(self._loader)
