@@ -364,6 +364,8 @@ def test_bars_prints_and_bars_within_bars_are_each_a_line(tmp_path: Path) -> Non
     assert shown == [text.format(n) for n in range(2) for text in epoch] + ["True True"]
     assert screen.cursor
     assert "left" in raw
+    # Once it is a line of its own, the inner one is no bar any more.
+    assert "validation" not in raw.partition("an error")[0].rpartition("10/10")[2]
     # While both are there, the inner one is below the outer one.
     assert re.search(r"epoch 0 [^\n]*\r\n[^\n]*validation ", raw)
 
