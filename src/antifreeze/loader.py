@@ -27,11 +27,14 @@ from ._remarks import remark, user_line
 from .policies import Fault, Policy, policy_of
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from ._backends.base import Backend
     from ._backends.lineage import Lineage
     from ._core.accounts import SlowSample, Usage, Wait
     from ._core.snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
+    from ._progress.loop import Progress
     from ._worker.spec import Job
     from .stats import Entry, Explanation
 
@@ -166,6 +169,15 @@ class DataLoader(torch_data.DataLoader[T]):
         `str()` of it is meant for people; `sentence`, `evidence` and `advice` for programs.
         """
         return self._settled().explain()
+
+    def progress(self, title: str = "", *, file: TextIO | None = None) -> Progress[T]:
+        """Give its batches, to loop over, and show how it goes: rate, waiting, faults.
+
+        On stderr, or `file`: a bar on a terminal, now and then a line in a log. Rank 0 alone does.
+        """
+        from ._progress.loop import Progress
+
+        return Progress(self, title, file)
 
     def _settled(self) -> Entry:
         from .iteration import settle

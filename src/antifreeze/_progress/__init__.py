@@ -1,0 +1,1 @@
+"""`loader.progress()`: `loop` counts, `figures` has the words, `displays` and `bars` show."""
