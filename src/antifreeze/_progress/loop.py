@@ -121,7 +121,9 @@ class _Tally:
             return _Counted()
         entry = self._loader._settled()
         accounts = entry.accounts
-        return _Counted(accounts.seconds, accounts.waited_s, accounts.work.samples, entry.faults.seen)
+        return _Counted(
+            accounts.seconds, accounts.waited_s, accounts.work.samples, entry.faults.seen
+        )
 
     def _figures(self) -> Figures:
         before, counted = self._before, self._counted()
