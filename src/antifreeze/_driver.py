@@ -23,7 +23,7 @@ from ._backends.base import Backend, Notice, Parcel
 from ._clock import Clock
 from ._core import commands as do
 from ._core import events as ev
-from ._core.accounts import Accounts, Turnstile
+from ._core.accounts import Accounts
 from ._core.faults import Ending
 from ._core.plan import Plan, Source
 from ._core.snapshots import DriverSnapshot, snapshot_in_passing
@@ -34,6 +34,7 @@ from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
 from ._herald import Herald, Sift
+from ._meter import Meter
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief, Resume
 from .errors import InternalError, LoaderClosed
@@ -92,9 +93,8 @@ class Driver:
         self._epochs = 0
         self._phase = Phase.OPEN
         self._whole = True  # no step is half done
-        self.turnstile = Turnstile(self.accounts, plan.seats)
-        self._told_at = 0.0  # when the core was last told something that it had not answered
-        self._sampled_s = 0.0  # by the sampler, between its answer and the loop's leaving
+        self._meter = Meter(self.accounts, plan.seats)
+        self.turnstile = self._meter.turnstile
         self._used_at = 0.0  # when somebody last saw what workers use of the machine
         self.traps = Traps(plan.seats) if traps is None else traps
         self.book = FaultBook(raising()) if book is None else book
@@ -137,8 +137,9 @@ class Driver:
             and os.getpid() == self._owner
         )
 
-    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
-        """Begin an epoch: start what is not running, draw ahead. Raises what starting raised."""
+    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> float:
+        """Begin an epoch: start what is not running, draw ahead. Raises what starting raised. Gives
+        the seconds that the sampler took."""
         self._check_owner()
         with self._lock:
             self._enter()
@@ -161,6 +162,7 @@ class Driver:
             except BaseException:
                 self.close()
                 raise
+            return self._meter.take_sampled()
 
     def next(self) -> Any:
         """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
@@ -169,34 +171,32 @@ class Driver:
         with self._lock:
             if self._phase is not Phase.OPEN or not self._whole or self._broke_while_away:
                 self._enter()
-            opens_at = came_at = self._now()
-            if not self._ready:
-                opens_at = self._ask(came_at)
-            self._whole = False  # an interrupted opening would lose this batch without a word
+            came_at = self._now()
+            opens_at: float | None = came_at if self._ready else None
             try:
+                if opens_at is None:
+                    opens_at = self._ask(came_at)
+                self._whole = False  # an interrupted opening would lose this batch without a word
                 batch = (
                     self._giver.open(self._ready.popleft())
                     if self._ready
                     else self._giver.give(self._answer, self._sampler_errors)
                 )
-            except StopIteration:
                 self._whole = True
-                self.turnstile.over()
-                raise
-            except Exception:
-                self._whole = True
+            except Exception as error:
+                if opens_at is not None:
+                    self._whole = True
+                    if isinstance(error, StopIteration):
+                        self.turnstile.over()
                 raise
             finally:
-                left_at = self._now()
-                self.accounts.wait.transport += left_at - opens_at - self._sampled_s
-                self._sampled_s = 0.0
-                self.turnstile.count(came_at, left_at)
-            self._whole = True
+                self._meter.left(came_at, opens_at, self._now())
             return batch
 
     def _ask(self, now: float) -> float:
         """Ask the core, and pump until there is an answer. Gives when it was decided."""
-        self._answer, self._told_at = None, now
+        self._answer = None
+        self._meter.came(now)
         for event in self._backend.returns():
             self._step(event, now)
         self._step(_LOOP_ASKED, now)
@@ -204,7 +204,7 @@ class Driver:
             if self.closed:
                 raise LoaderClosed("the loader was closed while its loop was waiting")
             self._turn()
-        return self._told_at
+        return self._meter.told_at
 
     def look_after(self) -> None:
         """See to what cannot wait for the loop: deaths, and messages half sent (see `_watchdog`).
@@ -325,7 +325,7 @@ class Driver:
         self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._now()))
         self._whole = False  # what is collected is told, or the iterator is over
         notices, now = self._backend.collect(), self._now()
-        self._told_at = now
+        self._meter.told_at = now
         self._tell(notices, now)
         if wakeup is not None and now >= wakeup:
             self._step(_CLOCK_RANG, now)
@@ -340,7 +340,7 @@ class Driver:
                 self._herald.noticed(*notice.seen)
             if notice.event is not None:
                 # What the one before led to may have taken its time, in the sampler.
-                now = max(now, self._told_at)
+                now = max(now, self._meter.told_at)
                 self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
@@ -412,7 +412,7 @@ class Driver:
         """Tell the core the answer to a command; what follows from it is done in its turn."""
         now = self._now()
         if not self._ready and self._answer is None:
-            self._told_at = now
+            self._meter.told_at = now
         self._todo.extend(self._supervisor.handle(answer, now))
 
     def _look_around(self) -> ev.LivesSeen:
@@ -428,12 +428,11 @@ class Driver:
             self._used_at, self.accounts.usages = now, usages
 
     def settle(self) -> None:
-        """Have all that was counted in the accounts, if the loop is not inside."""
-        if self._lock.acquire(blocking=False):
+        """Have all that was counted in the accounts, and the wait that is not over."""
+        self._meter.settle(now := self._now())
+        if not self.closed and self._lock.acquire(blocking=False):
             try:
-                self.turnstile.fold(now := self._now())
-                if not self.closed:
-                    self._look_at_usage(now)
+                self._look_at_usage(now)
             finally:
                 self._lock.release()
 
@@ -479,9 +478,8 @@ class Driver:
                 self._sampler_errors.append(error)
                 self._sampler_says = ev.SamplerFailed()
             took_s = self._now() - asked_at
-            if self._ready or self._answer is not None:
-                self._sampled_s += took_s
-                self.accounts.wait.sampler += took_s
+            answered = bool(self._ready) or self._answer is not None
+            self._meter.sampled(took_s, answered=answered)
             if drawn:
                 event = ev.TicketsDrawn(tuple(drawn), took_s)
             else:

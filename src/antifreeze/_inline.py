@@ -70,17 +70,19 @@ class InlineDriver:
         self._faults = FaultLog()
         self.accounts = accounts or Accounts()
         self.turnstile = Turnstile(self.accounts, 1)
+        self._came_at: float | None = None  # of a loop that waits
 
     @property
     def closed(self) -> bool:
         return self._run is Run.CLOSED
 
-    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> None:
+    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> float:
         self._sampler, self._seed_base = sampler, seed_base
         if self._randomness is not None:
             self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
         self.turnstile.pause(self._now())
+        return 0.0
 
     def next(self) -> Any:
         """Load the next batch. Raises StopIteration at the end of the epoch, or what the user's
@@ -92,17 +94,21 @@ class InlineDriver:
             if post.thread != get_ident():
                 post.settle()
             try:
+                came_at = began_at = self._came_at = self._now()
                 while True:  # bounded by the sampler, and the policy's budget
                     try:
-                        return self._load(self._now())
+                        return self._load(came_at, began_at)
                     except NothingLeft:
                         if self.book.broke is not None:
                             raise self.book.broke from None
+                        began_at = self._now()
             finally:
+                self._came_at = None
                 post.steps[0] = OURS
 
-    def _load(self, came_at: float) -> Any:
-        """Load the next batch. Raises NothingLeft if the policy leaves out all of it."""
+    def _load(self, came_at: float, began_at: float) -> Any:
+        """Load the next batch. Raises NothingLeft if the policy leaves out all of it; another is
+        then begun, for the same call of `next`."""
         post = self._post
         post.position = self._drawn
         post.steps[0] = SAMPLER
@@ -112,7 +118,7 @@ class InlineDriver:
         except StopIteration:
             self._run = Run.FINISHED
             left_at = self._now()
-            split.sampler += left_at - came_at
+            split.sampler += left_at - began_at
             self.turnstile.over()
             self.turnstile.count(came_at, left_at)
             raise
@@ -121,7 +127,8 @@ class InlineDriver:
         self._drawn += 1
         drawn_at = self._now()
         fetcher.measure_now_and_then(drawn_at)
-        split.sampler += drawn_at - came_at
+        split.sampler += drawn_at - began_at
+        counts = True
         try:
             batch = fetcher.load(indices, self._drawn - 1)
             if self._finish is not None:
@@ -134,6 +141,7 @@ class InlineDriver:
             self._drawn -= 1
             raise StopIteration from None
         except NothingLeft:
+            counts = False
             raise
         except BaseException as error:  # Ctrl-C too
             self._note_failed()
@@ -144,7 +152,8 @@ class InlineDriver:
                 self._note_failed()
             left_at = self._now()
             self._account(drawn_at, left_at, indices)
-            self.turnstile.count(came_at, left_at)
+            if counts:
+                self.turnstile.count(came_at, left_at)
         return batch
 
     def _account(self, drawn_at: float, left_at: float, indices: Any) -> None:
@@ -171,12 +180,10 @@ class InlineDriver:
         tell_trends(self.accounts)
 
     def settle(self) -> None:
-        """Have all that was counted in the accounts, if the loop is not inside."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self.turnstile.fold(self._now())
-            finally:
-                self._lock.release()
+        """Have all that was counted in the accounts, and the wait that is not over."""
+        self.turnstile.fold(now := self._now())
+        came_at = self._came_at
+        self.accounts.open_s = 0.0 if came_at is None else max(0.0, now - came_at)
 
     def _note_failed(self) -> None:
         for failed in self._fetcher.failed():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def state_of(loader: DataLoader[Any]) -> str:
     """Tell what a loader is, how far its loop has come, and how it fares."""
-    if "num_workers" not in vars(loader):
+    if not {"num_workers", "batch_size", "_dataset_kind"} <= vars(loader).keys():
         return f"<{type(loader).__name__}, not made yet>"
     parts = [f"{type(loader).__name__} ({loader._made_at})", _what(loader)]
     entry = vars(loader).get("_counted")

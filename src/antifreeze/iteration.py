@@ -37,7 +37,7 @@ from ._core.descent import Descent
 from ._core.pace import LONGEST
 from ._core.plan import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
-from ._core.snapshots import DriverSnapshot
+from ._core.snapshots import TRIES, DriverSnapshot
 from ._core.story import KEPT
 from ._core.traps import Suspect, Traps
 from ._driver import Driver
@@ -98,6 +98,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         began_at = clock.now()
         with making_iterator(loader._index_sampler):
             super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
+        sampler_s = clock.now() - began_at
         if self._num_workers == 0:
             if isinstance(self._dataset, IterDataPipe | MapDataPipe):
                 apply_sharding(self._dataset, self._world_size, self._rank)
@@ -107,8 +108,9 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._batch_samples = _samples_a_batch(loader)
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._book = loader._book
-        if not loader._entry.accounts.epochs:
-            enter(loader._entry)
+        entry = loader._entry
+        entry.profile = loader._profile()
+        enter(entry)
         self._book.begin_epoch()
         self._driver: Driver | InlineDriver
         if self._num_workers == 0:
@@ -117,9 +119,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             pinner = self._pinner()
             finish = None if pinner is None else pinner.pin
             job = self._job(loader)
-            self._driver = InlineDriver(
-                job, clock, finish, self._traps, self._book, loader._entry.accounts
-            )
+            self._driver = InlineDriver(job, clock, finish, self._traps, self._book, entry.accounts)
         else:
             backend = self._with_pinning(loader._backend(self._job(loader)))
             self._driver = Driver(
@@ -129,7 +129,7 @@ class LoaderIterator(_BaseDataLoaderIter):
                 traps=self._traps,
                 book=self._book,
                 sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
-                accounts=loader._entry.accounts,
+                accounts=entry.accounts,
                 story_limit=STORY_LIMIT,
             )
         self._were: list[tuple[Any, Attributes]] = []  # what persistent workers have a copy of
@@ -145,7 +145,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._loader = weakref.ref(loader)
         self._own_driver()
         self._now = clock.now
-        self._begin_epoch(began_at)
+        self._begin_epoch(began_at, sampler_s)
 
     def __next__(self) -> Any:
         if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
@@ -168,11 +168,12 @@ class LoaderIterator(_BaseDataLoaderIter):
         except StopIteration:
             if line := self._book.summary():
                 logger.warning("%s", line)
+            ends_at = self._now()
             if not self._persistent_workers:
                 self._finished = True
-                ends_at = self._now()
                 self._shutdown_workers()
                 self._driver.turnstile.ended(self._now() - ends_at)
+            self._driver.turnstile.pause(ends_at)
             self._warn_of_traps()
             raise
         except LoaderClosed:
@@ -194,17 +195,19 @@ class LoaderIterator(_BaseDataLoaderIter):
         began_at = 0.0 if first_iter else self._now()
         with making_iterator(self._index_sampler):
             super()._reset(loader, first_iter)
+        sampler_s = 0.0 if first_iter else self._now() - began_at
         self._book.begin_epoch()
         if self._were and not first_iter:
             changes = (each for thing, were in self._were for each in were.changes(thing))
             self._traps.changed_here(tuple(changes))
             self._warn_of_traps()
-        self._begin_epoch(began_at)
+        self._begin_epoch(began_at, sampler_s)
 
-    def _begin_epoch(self, began_at: float) -> None:
+    def _begin_epoch(self, began_at: float, sampler_s: float) -> None:
         sampler = Asked(self._sampler_iter) if self._num_workers else self._sampler_iter
-        self._driver.begin_epoch(sampler, int(self._base_seed), self._shared_seed)
-        self._driver.turnstile.began(self._now() - began_at)
+        seed = int(self._base_seed)
+        sampler_s += self._driver.begin_epoch(sampler, seed, self._shared_seed)
+        self._driver.turnstile.began(self._now() - began_at, sampler_s)
 
     def succeed(self) -> LoaderIterator:
         """Leave the workers, in the middle of an epoch, to a new iterator; this one is over."""
@@ -316,14 +319,23 @@ class LoaderIterator(_BaseDataLoaderIter):
 
 def settle(loader: DataLoader[Any] | None = None) -> None:
     """Have all that its iterators have counted in the accounts of a loader, or of all."""
-    for iterator in _iterators.copy():
+    for iterator in _held():
         if loader is None or iterator.serves(loader):
             iterator._driver.settle()
 
 
+def _held() -> list[LoaderIterator]:
+    for _ in range(TRIES):
+        try:
+            return list(_iterators)
+        except RuntimeError:  # another thread has made or dropped one meanwhile
+            continue
+    return []
+
+
 def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
     """Give the state of every iterator of a loader that somebody still holds."""
-    return tuple(it.snapshot() for it in _iterators.copy() if it.serves(loader))
+    return tuple(it.snapshot() for it in _held() if it.serves(loader))
 
 
 def _samples_a_batch(loader: DataLoader[Any]) -> int:

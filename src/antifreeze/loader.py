@@ -11,6 +11,7 @@ import functools
 import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ._backends.base import Backend
     from ._backends.lineage import Lineage
     from ._core.accounts import SlowSample, Usage, Wait
+    from ._core.explaining import Profile
     from ._core.snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
     from ._progress.loop import Progress
@@ -191,19 +193,24 @@ class DataLoader(torch_data.DataLoader[T]):
         entry: Entry | None = self.__dict__.get("_counted")
         if entry is None:
             from ._core.accounts import Accounts
-            from ._core.explaining import Profile
-            from .stats import Entry, cores
+            from .stats import Entry
 
-            profile = Profile(
-                name=f"{type(self).__name__} ({self._made_at})",
-                workers=self.num_workers,
-                prefetch=self.prefetch_factor or 2,
-                in_order=self.in_order,
-                persistent=self.persistent_workers,
-                cores=cores(),
-            )
-            entry = self.__dict__["_counted"] = Entry(profile, Accounts(), self._book.tally)
+            new = Entry(self._profile(), Accounts(guard=threading.RLock()), self._book.tally)
+            entry = self.__dict__.setdefault("_counted", new)  # another thread may have been first
         return entry
+
+    def _profile(self) -> Profile:
+        from ._core.explaining import Profile
+        from .stats import cores
+
+        return Profile(
+            name=f"{type(self).__name__} ({self._made_at})",
+            workers=self.num_workers,
+            prefetch=self.prefetch_factor or 2,
+            in_order=self.in_order,
+            persistent=self.persistent_workers,
+            cores=cores(),
+        )
 
     def __repr__(self) -> str:
         """Tell what it is, how far its loop has come, and how it fares."""
@@ -218,11 +225,12 @@ class DataLoader(torch_data.DataLoader[T]):
             from ._faults_kept import FaultBook
             from ._worker.subsets import underlying
 
-            book = self.__dict__["_fault_book"] = FaultBook(
+            new = FaultBook(
                 policy_of(self.on_error),
                 self.fault_log,
                 functools.partial(underlying, self.dataset),
             )
+            book = self.__dict__.setdefault("_fault_book", new)
         return book
 
     def __iter__(self) -> _BaseDataLoaderIter:

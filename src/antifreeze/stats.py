@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from typing import TYPE_CHECKING
 
 from ._core.accounts import CAUSES, Accounts
 from ._core.explaining import Explanation, Profile, explain
-from ._core.messages import frozen
+from ._core.messages import record
 
 if TYPE_CHECKING:
     from ._faults_kept import FaultTally
@@ -18,7 +17,7 @@ __all__ = ["Explanation"]
 KEPT = 100  # loaders of a program whose accounts outlive them; a search may make thousands
 
 
-@frozen
+@record
 class Entry:
     """One loader, for who looks at all of a program. It may outlive the loader: it holds nothing
     of it, nor of its dataset."""
@@ -31,18 +30,22 @@ class Entry:
         return explain(self.accounts, self.profile, self.faults.seen)
 
 
-_entries: deque[Entry] = deque(maxlen=KEPT)
+_entries: list[Entry] = []
 
 
-def enter(entry: Entry) -> Entry:
-    """Keep the accounts of a loader that begins its first epoch."""
+def enter(entry: Entry) -> None:
+    """Keep the accounts of a loader that begins an epoch. Beyond `KEPT`, the one goes whose loops
+    were shortest: a program may make a loader an epoch for its validation."""
+    if any(each is entry for each in _entries):
+        return
+    if len(_entries) >= KEPT:
+        _entries.remove(min(_entries, key=lambda each: each.accounts.seconds))
     _entries.append(entry)
-    return entry
 
 
 def entries() -> list[Entry]:
-    """Give all loaders of this program that were looped over, the latest last."""
-    return list(_entries)
+    """Give all loaders of this program that were looped over, the longest loops first."""
+    return sorted(_entries, key=lambda each: -each.accounts.seconds)
 
 
 def forget_parent() -> None:
@@ -63,12 +66,13 @@ def flat(entry: Entry) -> dict[str, float]:
         "samples": work.samples,
         "seconds": seconds,
         "samples_per_s": work.samples / seconds if seconds else 0.0,
-        "waited_s": accounts.waited_s,
+        "waited_s": accounts.waited_s + accounts.open_s,
         "away_s": accounts.away_s,
         "wait_share": accounts.wait_share,
     }
     for cause in CAUSES:
         numbers[f"wait_{cause}_s"] = getattr(accounts.wait, cause)
+    numbers["wait_unknown_s"] += accounts.open_s  # not yet
     for name, histogram in (
         ("wait", accounts.waits),
         ("away", accounts.aways),
@@ -85,7 +89,7 @@ def flat(entry: Entry) -> dict[str, float]:
         "work_fetch_cpu_s": work.fetch_s - work.io_s,
         "work_collate_s": work.collate_s,
         "work_pack_s": work.pack_s,
-        "workers_busy_share": work.busy_s / accounts.seat_s if accounts.seat_s else 0.0,
+        "workers_busy_share": min(1.0, work.busy_s / accounts.seat_s) if accounts.seat_s else 0.0,
         "workers_lost": entry.faults.lost,
         "faults": entry.faults.seen,
         "replaced": entry.faults.verdicts["replaced"],
@@ -109,7 +113,8 @@ def _usage(accounts: Accounts) -> dict[str, float]:
 
 def cores() -> int:
     """Say how many cores this process may use: by its affinity, and by its container."""
-    granted = float(len(os.sched_getaffinity(0)))
+    all_of = os.cpu_count() or 1
+    granted = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_of)
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:
             quota, period = file.read().split()

@@ -162,7 +162,7 @@ class PinnedBackend:
             return
         count = len(notice.parcels)
         pinned_notices = []
-        timings = None if event.timings is None else event.timings.part(count)
+        timings = None if event.timings is None else event.timings.parts(count)
         for parcel in notice.parcels:  # one notice each: some may fail
             pinned = self._pin(parcel)
             told = replace(
@@ -172,7 +172,7 @@ class PinnedBackend:
                 work_s=None if event.work_s is None else event.work_s / count,
                 in_slab=pinned.in_slab,
                 slab_bytes=event.slab_bytes // count,
-                timings=timings,
+                timings=None if timings is None else next(timings),
             )
             pinned_notices.append(Notice(told, (pinned,)))
         self._done.append(pinned_notices)

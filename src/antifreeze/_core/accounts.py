@@ -10,8 +10,10 @@ from __future__ import annotations
 from array import array
 from bisect import insort
 from collections import Counter, deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import field, fields
+from operator import index as as_integer
 from operator import sub
 from typing import Any
 
@@ -21,6 +23,7 @@ from .trends import Trends, Window
 
 FOLD_S = 0.25  # between two sums of a loop's times: rarely, and yet fresh to who looks
 WORST = 10  # samples kept: as many as people look at
+LONGEST = 40  # characters of an index that is no integer
 LATEST = 100  # waits kept
 PLACES = 200  # lines of code counted; beyond it the rarest are forgotten
 WINDOW_S = 30.0  # that trends are made of: long enough for a fair mean, short beside an hour
@@ -39,24 +42,27 @@ class Timings:
     samples: int = 0
     slowest_s: float = 0.0  # the slowest sample, where they were timed one by one
     slowest: int = 0  # its place in the batch
+    of: int = 1  # it is a part of what so many took, between the two times
 
     @property
     def work_s(self) -> float:
         return self.fetch_s + self.collate_s + self.pack_s
 
-    def part(self, count: int) -> Timings:
-        """Give what falls to one of so many parcels that were timed together."""
-        return Timings(
-            self.fetch_s / count,
-            self.collate_s / count,
-            self.pack_s / count,
-            self.begun_at,
-            self.sealed_at,
-            self.io_s / count,
-            self.samples // count,
-            self.slowest_s,
-            self.slowest,
-        )
+    def parts(self, count: int) -> Iterator[Timings]:
+        """Give what falls to each of so many parcels that were timed together."""
+        for place in range(count):
+            yield Timings(
+                self.fetch_s / count,
+                self.collate_s / count,
+                self.pack_s / count,
+                self.begun_at,
+                self.sealed_at,
+                self.io_s / count,
+                self.samples // count + (place < self.samples % count),
+                self.slowest_s if count == 1 else 0.0,
+                self.slowest,
+                count,
+            )
 
 
 @record
@@ -119,7 +125,7 @@ class SlowSample:
     """A sample that took long."""
 
     seconds: float
-    index: Any
+    index: int | str | None  # as text where it is neither; None: of a stream
     position: int
     worker: int | None  # None: without workers
 
@@ -147,6 +153,17 @@ class Usage:
     threads: int = 0
 
 
+@message
+class _Sums:
+    """What had been counted at some time."""
+
+    at: float
+    waited_s: float
+    away_s: float
+    samples: int
+    fetch_s: float
+
+
 @record
 class Accounts:
     """All that is counted of one loader."""
@@ -155,6 +172,7 @@ class Accounts:
     batches: int = 0
     waited_s: float = 0.0
     away_s: float = 0.0
+    open_s: float = 0.0  # the wait that a loop was in when somebody last looked
     seat_s: float = 0.0  # time of the loop, times the seats it had
     wait: Split = field(default_factory=Split)
     work: WorkAccount = field(default_factory=WorkAccount)
@@ -166,16 +184,17 @@ class Accounts:
     places: Counter[str] = field(default_factory=Counter)  # where workers were found in samples
     usages: tuple[Usage, ...] = ()
     trends: Trends = field(default_factory=Trends)
-    _window: tuple[float, float, float, int, float] | None = None  # sums when it began
+    guard: AbstractContextManager[Any] = field(default_factory=nullcontext)  # against threads
+    _window: _Sums | None = None  # when it began
 
     @property
     def seconds(self) -> float:
         """Give the length of all loops."""
-        return self.waited_s + self.away_s
+        return self.waited_s + self.away_s + self.open_s
 
     @property
     def wait_share(self) -> float:
-        return self.waited_s / self.seconds if self.seconds else 0.0
+        return (self.waited_s + self.open_s) / self.seconds if self.seconds else 0.0
 
     def note_work(self, timings: Timings, parcels: int) -> None:
         self.work.add(timings, parcels)
@@ -189,15 +208,16 @@ class Accounts:
         index: Any = None  # of a stream
         with suppress(Exception):  # indices are the user's: anything
             index = indices[timings.slowest]
-        self.note_slow(SlowSample(timings.slowest_s, index, position, worker))
+        self.note_slow(SlowSample(timings.slowest_s, _plain(index), position, worker))
 
     def note_slow(self, sample: SlowSample) -> None:
-        """Keep a sample if it is among the slowest; the same index once."""
+        """Keep a sample if it is among the slowest; the same one once."""
         slowest = self.slowest
         if len(slowest) == WORST and sample.seconds <= slowest[0].seconds:
             return
         for at, other in enumerate(slowest):
-            if other.index == sample.index and other.worker == sample.worker:
+            same = other.index == sample.index
+            if same and (sample.index is not None or other.position == sample.position):
                 if other.seconds >= sample.seconds:
                     return
                 del slowest[at]
@@ -217,19 +237,28 @@ class Accounts:
 
     def turn_window(self, now: float) -> None:
         """See to it that trends have their windows."""
-        sums = (now, self.waited_s, self.away_s, self.work.samples, self.work.fetch_s)
-        if self._window is None:
-            self._window = sums
+        before = self._window
+        if before is not None and now - before.at < WINDOW_S:
             return
-        since, waited_s, away_s, samples, fetch_s = self._window
-        if now - since < WINDOW_S:
+        self._window = _Sums(now, self.waited_s, self.away_s, self.work.samples, self.work.fetch_s)
+        if before is None:
             return
-        self._window = sums
-        loaded = self.work.samples - samples
-        waited, away = self.waited_s - waited_s, self.away_s - away_s
-        if loaded and waited + away:
-            each_s = (self.work.fetch_s - fetch_s) / loaded
-            self.trends.add(Window(now, each_s, waited / (waited + away)))
+        loaded = self.work.samples - before.samples
+        waited_s, away_s = self.waited_s - before.waited_s, self.away_s - before.away_s
+        if loaded and waited_s + away_s:
+            each_s = (self.work.fetch_s - before.fetch_s) / loaded
+            self.trends.add(Window(now, each_s, waited_s / (waited_s + away_s)))
+
+
+def _plain(index: Any) -> int | str | None:
+    """Give an index as something that holds nothing of the user's, and can be compared."""
+    if index is None or type(index) is int or type(index) is str:
+        return index
+    with suppress(Exception):  # numpy's and torch's integers
+        return as_integer(index)
+    with suppress(Exception):
+        return repr(index)[:LONGEST]
+    return None
 
 
 class Turnstile:
@@ -252,21 +281,21 @@ class Turnstile:
             self.fold(came_at)
 
     def fold(self, now: float) -> None:
-        """Sum what was counted. In the loop's own thread, its signals' handlers included, or with
-        its lock."""
-        if self._folds:
-            return
-        self._folds = True
-        try:
-            self._fold(now)
-        finally:
-            self._folds = False
+        """Sum what was counted. Signal handlers and other threads may come at any time."""
+        with self._accounts.guard:
+            if self._folds:  # a signal came in the middle of it
+                return
+            self._folds = True
+            try:
+                self._fold(now)
+            finally:
+                self._folds = False
 
     def _fold(self, now: float) -> None:
         self.fold_at = now + FOLD_S
-        times, accounts = self._times, self._accounts
+        accounts = self._accounts
+        times, self._times = self._times, []
         if times:
-            self._times = []
             came, left = zip(*times, strict=True)
             waits = array("d", map(sub, left, came))
             if self._left_at is None:
@@ -290,11 +319,12 @@ class Turnstile:
         self._left_at = None
         self.fold_at = 0.0
 
-    def began(self, seconds: float) -> None:
-        """Count what `iter` took: the loop waited for it."""
+    def began(self, seconds: float, sampler_s: float = 0.0) -> None:
+        """Count what `iter` took, the sampler's part of it included: the loop waited for it."""
         self._wait(seconds)
         self._accounts.epochs += 1
-        self._accounts.wait.startup += seconds
+        self._accounts.wait.sampler += sampler_s
+        self._accounts.wait.startup += seconds - sampler_s
 
     def over(self) -> None:
         """Know that the call of `next` that is counted next brings the end of the epoch."""
@@ -306,5 +336,6 @@ class Turnstile:
         self._accounts.wait.ending += seconds
 
     def _wait(self, seconds: float) -> None:
-        self._accounts.waited_s += seconds
-        self._accounts.seat_s += seconds * self._seats
+        with self._accounts.guard:
+            self._accounts.waited_s += seconds
+            self._accounts.seat_s += seconds * self._seats

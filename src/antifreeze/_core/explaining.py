@@ -13,6 +13,7 @@ BUSY = 0.8  # of the workers' time
 WORTH_TELLING = 0.01  # of the loop's time
 MOST_WORKERS = 64  # that are advised
 CHEAP_S = 0.00005  # a sample: below it, the way between processes costs more than it
+LONG_S = 1.0  # a wait that is not over
 LEAST_S = 0.5  # of a loop; shorter ones are mostly their own beginning
 TIMES = 3.0  # slower than the median, and
 NAMED_S = 0.01  # as slow: such samples are named
@@ -29,6 +30,11 @@ WORDS = {
     "memory": "memory",
     "ending": "ending workers",
     "unknown": "unknown",
+}
+WITHOUT_WORKERS = {
+    "startup": "beginning epochs",
+    "transport": "the loader itself",
+    "ending": "ending epochs",
 }
 
 
@@ -66,6 +72,14 @@ def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanatio
         return Explanation("no loop has run over this loader yet")
     evidence = tuple(_evidence(accounts, profile, faults))
     share = accounts.wait_share
+    if accounts.open_s > max(LONG_S, accounts.waited_s):
+        return Explanation(
+            f"the loop waits for data now, since {_duration(accounts.open_s)}{_where(accounts)};"
+            f" before, {_percent(accounts.waited_s / (accounts.seconds - accounts.open_s or 1.0))}"
+            " of the time",
+            evidence,
+            ("`antifreeze` reports what keeps it, on stderr, within 10 s",),
+        )
     if share < KEEPS_UP:
         return Explanation(
             f"the loop waited for data {_percent(share)} of the time: the loader keeps up, and the"
@@ -143,10 +157,10 @@ def _late(accounts: Accounts, profile: Profile) -> Told:
     story = "workers had nothing to do meanwhile"
     if named := _slow_samples(accounts):
         story = f"{named[0]}; {story}"
-    return story, (
-        f"prefetch_factor={4 * profile.prefetch}: a slow sample then has more time",
-        "in_order=False, if the order of batches is no matter",
-    )
+    advice = [f"prefetch_factor={4 * profile.prefetch}: a slow sample then has more time"]
+    if profile.in_order:
+        advice.append("in_order=False, if the order of batches is no matter")
+    return story, tuple(advice)
 
 
 def _starting(accounts: Accounts, profile: Profile) -> Told:
@@ -171,7 +185,8 @@ def _sampling(accounts: Accounts, profile: Profile) -> Told:
 
 def _ending(accounts: Accounts, profile: Profile) -> Told:
     each_s = accounts.wait.ending / max(1, accounts.epochs)
-    return f"{_duration(each_s)} an epoch", ("persistent_workers=True: they then stay",)
+    story = f"{_duration(each_s)} an epoch"
+    return story, ("persistent_workers=True: they then stay",) if profile.workers else ()
 
 
 def _nobody_knows(accounts: Accounts, profile: Profile) -> Told:
@@ -217,12 +232,9 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
             f"workers were busy {_percent(_busy(accounts))} of the time;"
             f" {_count(profile.workers, 'worker')}, {_count(profile.cores, 'core')}"
         )
-    if accounts.places:
-        all_of = sum(accounts.places.values())
-        found = ", ".join(
-            f"{place} ({_percent(count / all_of)})"
-            for place, count in accounts.places.most_common(3)
-        )
+    if places := _places(accounts):
+        all_of = sum(count for _, count in places)
+        found = ", ".join(f"{place} ({_percent(count / all_of)})" for place, count in places[:3])
         yield f"samples were in {found}"
     if slow := _slow_samples(accounts):
         yield "; ".join(slow[:3])
@@ -231,14 +243,14 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
 
 
 def _words(cause: str, profile: Profile) -> str:
-    return "the loader itself" if cause == "transport" and not profile.workers else WORDS[cause]
+    return WORDS[cause] if profile.workers else WITHOUT_WORKERS.get(cause, WORDS[cause])
 
 
 def _slow_samples(accounts: Accounts) -> list[str]:
     """Name samples that are far slower than most."""
     usual_s = accounts.sample_s.quantile(0.5)
     least_s = max(TIMES * usual_s, NAMED_S)
-    slow = [each for each in reversed(accounts.slowest) if each.seconds > least_s]
+    slow = [each for each in reversed(list(accounts.slowest)) if each.seconds > least_s]
     return [f"{_name(each)} took {_duration(each.seconds)}" for each in slow]
 
 
@@ -249,7 +261,13 @@ def _name(sample: SlowSample) -> str:
 
 
 def _where(accounts: Accounts) -> str:
-    return f" in {accounts.places.most_common(1)[0][0]}" if accounts.places else ""
+    places = _places(accounts)
+    return f" in {places[0][0]}" if places else ""
+
+
+def _places(accounts: Accounts) -> list[tuple[str, int]]:
+    """Give lines of code, the commonest first; from a copy: another thread may be counting."""
+    return sorted(dict(accounts.places).items(), key=lambda each: -each[1])
 
 
 def _busy(accounts: Accounts) -> float:

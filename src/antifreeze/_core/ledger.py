@@ -89,6 +89,7 @@ class Ledger:
         `blamed`: the steps of it that lives were lost in. `spare`: places of samples that are not
         to be loaded any more. `seat`: whose it stays.
         """
+        self._reclaimed.discard(ticket.number)
         self._numbers += 1
         spared = ticket.spared + spare
         again = replace(ticket, number=self._numbers, blamed=blamed, spared=spared, seat=seat)
@@ -112,6 +113,7 @@ class Ledger:
         """Close the position of a ticket of which nothing is left."""
         seat.undelivered -= 1
         life.leases.free(errand.lease)
+        self._reclaimed.discard(errand.ticket.number)
         self.window.void(errand.ticket.position)
 
     def fail(self, ticket: Ticket | None, fault: Fault) -> None:
@@ -121,6 +123,7 @@ class Ledger:
             number, position = self._numbers, self.window.draw()
         else:
             number, position = ticket.number, ticket.position
+            self._reclaimed.discard(number)
         self._faults[number] = fault
         self.window.arrive(position, number, in_turn=ticket is None)
 

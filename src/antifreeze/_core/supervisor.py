@@ -212,9 +212,11 @@ class Supervisor:
             self._delivered += len(numbers)
             out.append(do.Deliver(numbers, copied) if fault is None else do.RaiseFault(fault))
         elif self._run is Run.BROKEN and self._stopped_by is not None:
+            self._waits.end(now, None, fault=True)
             self._loop_leaves()
             out.append(do.RaiseFault(self._stopped_by))
         elif self._run is not Run.RUNNING:
+            self._waits.end(now, None, fault=False)
             self._loop_leaves()
             out.append(do.FinishEpoch())
         elif not self._ledger.window.count:
@@ -491,5 +493,6 @@ class Supervisor:
         if self._loop is not Loop.WAITING:
             return
         seconds = now - self._asked_at
+        self._waits.end(now, None, fault=True)
         self._loop_leaves()
         out.append(do.RaiseFault(self._recovery.time_out(seconds, self._delivered)))

@@ -19,6 +19,7 @@ from .ledger import Arrival, Coming, Ledger
 from .seats import Gap, Life, Seat, Seats
 
 LONG_S = 0.001  # a wait that is kept among the latest
+SHORTEST_S = 1e-9  # that a clock may tell
 
 
 class Hold(Enum):
@@ -132,13 +133,17 @@ class Waits:
                 _before(split, start, begun_at, arrival)
                 start = begun_at
             if start < held_at:
-                _work(split, start, held_at, timings, alone=len(arrival.coming.event.numbers) == 1)
+                _work(split, start, held_at, timings, alone=_is_alone(arrival, timings))
             if self._hold is Hold.ORDER:
                 split.order += sealed_at - held_at
             elif self._hold is Hold.MEMORY:
                 split.memory += sealed_at - held_at
             start = sealed_at
         split.transport += now - start
+
+
+def _is_alone(arrival: Arrival, timings: Timings) -> bool:
+    return len(arrival.coming.event.numbers) == 1 and timings.of == 1
 
 
 def _before(split: Split, start: float, end: float, arrival: Arrival) -> None:
@@ -170,7 +175,7 @@ def _work(split: Split, start: float, end: float, timings: Timings, *, alone: bo
     """Say what a worker did in this time, which lies in that of its timings."""
     if not alone:  # several tickets, one after the other: each second as all of them
         span = timings.sealed_at - timings.begun_at
-        share = (end - start) / max(span, timings.work_s, 1e-9)
+        share = timings.of * (end - start) / max(span, timings.of * timings.work_s, SHORTEST_S)
         split.fetched(share * timings.fetch_s, timings)
         split.collate += share * timings.collate_s
         split.transport += (end - start) - share * (timings.fetch_s + timings.collate_s)

@@ -34,6 +34,7 @@ NAMED = 16  # samples listed in a note, at most
 # Samples that take longer, in the mean, are timed one by one: a look at the clock is nothing then.
 TIMED_S = 0.0001
 UNUSUAL_S = 0.001  # for one of several batches in a message
+_NOTHING = object()
 
 
 class StreamOver(Exception):
@@ -177,7 +178,7 @@ class Fetcher:
             if fetched:
                 self.collate_s = monotonic() - fetched
             else:  # it raised
-                self._note_times(monotonic() - began, ())
+                self._note_times(monotonic() - began, _NOTHING)
                 self.collate_s = 0.0
         return batch
 
@@ -194,7 +195,7 @@ class Fetcher:
     def _note_times(self, fetch_s: float, samples: Any) -> None:
         self.fetch_s = fetch_s
         many = self._job.auto_collation and type(samples) is list
-        self.samples = len(samples) if many else 1
+        self.samples = len(samples) if many else int(samples is not _NOTHING)
         if self._measures or fetch_s > UNUSUAL_S:
             # One that was not measured from its beginning waited no longer than all since then.
             self._measures = False

@@ -32,6 +32,7 @@ from . import guard
 DEEPEST = 200  # frames of a stack
 LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
 NOTE_S = 0.1  # between two notes of where samples are: rarely enough to cost nothing
+IDLE_S = 0.2  # while the worker has nothing to do
 TELL_S = 2.0  # between two messages about that
 LINES = 50  # counted between them
 
@@ -66,7 +67,7 @@ class Witness:
         look_at = since + self._look_s
         while True:  # bounded by the life of the worker
             idle = not any(self._status.call)
-            self._never.wait(self._look_s if idle else min(NOTE_S, self._look_s))
+            self._never.wait(min(IDLE_S if idle else NOTE_S, self._look_s))
             call, now = self._status.call, monotonic()
             if call != standing:
                 standing, since = call, now
