@@ -289,7 +289,7 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
     assert [each.stdout.decode() for each in at_once(tmp_path, commands)] == [
         "raise auto None auto\n",
         f"raise 60 {tmp_path / 'faults.jsonl'} None\n",
-        "raise 9.0 x.jsonl 2000000000.0\n",
+        f"raise 9.0 {tmp_path / 'x.jsonl'} 2000000000.0\n",
         "raise None None auto\n",
     ]
 

@@ -173,6 +173,30 @@ def test_a_default_that_does_not_fit_a_loader_is_not_used_for_it(tmp_path: Path)
     )
 
 
+def test_files_are_those_of_the_folder_where_they_were_named(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import json, os
+        from pathlib import Path
+        class PastOurs(DataLoader):
+            def __init__(self, dataset, **named):
+                TORCHS.__init__(self, dataset, **named)
+        json.dump({"length": 10, "bad": [{"index": 3}]}, open("bad.json", "w"))
+        antifreeze.install(on_error="skip", quarantine=Path("bad.json"), fault_log="log.jsonl")
+        os.mkdir("out"), os.chdir("out"), os.remove("../bad.json")  # it was read
+        for cls in (DataLoader, PastOurs):
+            loader = cls(list(range(10)), batch_size=5)
+            assert [len(batch) for batch in loader] == [4, 5], cls
+            assert Path(loader.fault_log) == Path("../log.jsonl").resolve()
+        assert len(list(open("../log.jsonl"))) == 2
+        antifreeze.install(quarantine=iter([1, 2]))
+        assert [len(batch) for batch in DataLoader(list(range(10)), batch_size=5)] == [3, 5]
+        """,
+        said="1 skipped (quarantined): 3",
+    )
+
+
 def test_bad_options_are_refused_by_install_and_change_nothing(tmp_path: Path) -> None:
     run(
         tmp_path,

@@ -54,7 +54,11 @@ def add_to(verbs: Any) -> None:
         " loaders did is told on stderr.",
     )
     for name, (values, what) in OPTIONS.items():
-        verb.add_argument(_flag(name), metavar=values, help=what, default=argparse.SUPPRESS)
+        # Wherever the script goes to, and starts other ranks, a path is of the folder of now.
+        kind = os.path.abspath if name in _config.PATHS else str
+        verb.add_argument(
+            _flag(name), metavar=values, help=what, type=kind, default=argparse.SUPPRESS
+        )
     verb.set_defaults(run=run)
 
 
