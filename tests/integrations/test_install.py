@@ -272,11 +272,40 @@ def test_processes_that_multiprocessing_starts_have_it_too(tmp_path: Path) -> No
             for method in ("fork", "spawn", "forkserver"):
                 start(1, method)
         """,
+        said="on_error of install() cannot be sent to processes that are spawned",
     )
     assert sorted(out.splitlines()) == sorted(
         f"{method} {depth} antifreeze.loader 77 1"
         for method in ("fork", "spawn", "forkserver")
         for depth in (0, 1)
+    )
+
+
+def test_an_option_that_does_not_arrive_is_named_and_no_process_dies_of_it(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import json, multiprocessing as mp, os
+        def told(loaded):
+            loader = DataLoader(list(range(10)), batch_size=5)
+            assert isinstance(loader, antifreeze.DataLoader) and loader.sample_timeout == 77
+            assert [len(batch) for batch in loader] == loaded
+        def start(*loaded):
+            child = mp.get_context("spawn").Process(target=told, args=(list(loaded),))
+            child.start()
+            child.join()
+            assert child.exitcode == 0
+        if __name__ == "__main__":
+            class Bad(Exception):  # the child does not have it
+                pass
+            json.dump({"length": 10, "bad": [{"index": 3}]}, open("bad.json", "w"))
+            antifreeze.install(on_error="skip", quarantine="bad.json", sample_timeout=77)
+            os.mkdir("out"), os.chdir("out"), os.remove("../bad.json")
+            start(4, 5)
+            antifreeze.install(on_error=antifreeze.policies.skipping(only=(Bad,)))
+            start(5, 5)
+        """,
+        said="no on_error of its parent's install(): its loaders do without (AttributeError: ",
     )
 
 
