@@ -119,6 +119,61 @@ def test_a_loader_with_workers_of_its_own_is_left_alone_and_that_is_said_once(
     )
 
 
+def test_a_subclass_that_has_names_of_ours_for_itself_is_left_alone_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    run(
+        tmp_path,
+        """
+        import logging
+        heard = []
+        logging.getLogger("antifreeze").addHandler(logging.Handler())
+        logging.getLogger("antifreeze").handlers[-1].emit = lambda r: heard.append(r.getMessage())
+        class Counts(DataLoader):
+            def __init__(self, *given, **named):
+                super().__init__(*given, **named)
+                self.faults, self._book, self._backend = 0, {}, "lmdb"
+        class Parent(DataLoader):
+            pass
+        class Child(Parent):
+            @property
+            def kind(self):
+                return [self._set(clock) for clock in "ab"]
+            def _set(self, value):
+                self._clock = value
+        class Words:
+            on_error = "log"
+        class Stats(DataLoader):  # what is for the user alone may be another's
+            snapshot = None
+            def stats(self):
+                self.explain = "x"
+                return "mine"
+        antifreeze.install()
+        class Later(DataLoader, Words):
+            pass
+        for cls in (Counts, Parent, Child, Later):
+            for workers in (0, 1, 1):
+                loader = cls([1, 2], num_workers=workers)
+                assert len(list(loader)) == 2 and not isinstance(loader, antifreeze.DataLoader)
+        assert loader.on_error == "log" and len(heard) == 4, heard
+        assert "__main__.Counts runs on torch's workers" in heard[0]
+        assert "uses _backend, _book, faults, which antifreeze needs, for" in heard[0]
+        assert "_clock" in heard[1] and "_clock" in heard[2] and "on_error" in heard[3]
+
+        loader = Stats([1, 2], num_workers=1)
+        assert isinstance(loader, antifreeze.DataLoader)
+        assert loader.stats() == "mine" and len(list(loader)) == 2 and "Stats" in repr(loader)
+        class TooLate(Stats):  # its base is ours by now
+            def _lineage(self):
+                pass
+        assert len(heard) == 5 and "TooLate uses _lineage" in heard[4], heard
+        class OnPurpose(antifreeze.DataLoader):
+            on_error = "skip"
+        assert len(heard) == 5, heard
+        """,
+    )
+
+
 def test_options_hold_for_loaders_that_do_not_say_otherwise(tmp_path: Path) -> None:
     run(
         tmp_path,
