@@ -174,6 +174,29 @@ def test_a_subclass_that_has_names_of_ours_for_itself_is_left_alone_and_that_is_
     )
 
 
+def test_other_bases_of_a_subclass_make_it_as_they_did(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        class Mixed:
+            def __new__(cls, *given, **named):
+                made = super().__new__(cls)
+                made.given = given, named
+                return made
+        class First(Mixed, DataLoader):
+            pass
+        class Last(DataLoader, Mixed):
+            pass
+        antifreeze.install()
+        for cls in (First, Last):
+            loader = cls([1, 2], num_workers=1)
+            assert isinstance(loader, antifreeze.DataLoader)
+            assert loader.given == (([1, 2],), {"num_workers": 1}), cls
+            assert len(list(loader)) == 2
+        """,
+    )
+
+
 def test_options_hold_for_loaders_that_do_not_say_otherwise(tmp_path: Path) -> None:
     run(
         tmp_path,

@@ -51,7 +51,10 @@ def _make(cls: type, *arguments: Any, **named: Any) -> Any:
     """Stand for `__new__`. What is unpickled or copied comes without arguments, and as it was."""
     if cls is _TORCHS and (arguments or named):
         cls = DataLoader  # whose `__init__` is the one that is called
-    return object.__new__(cls)
+    behind = super(_TORCHS, cls).__new__
+    if behind is object.__new__:
+        return behind(cls)
+    return behind(cls, *arguments, **named)  # of another base
 
 
 def _derive(cls: type, /, **named: Any) -> None:
