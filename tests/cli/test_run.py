@@ -125,6 +125,48 @@ def test_modules_folders_and_packages_run_as_under_python(tmp_path: Path) -> Non
     both(tmp_path, "folder", "b")
 
 
+FAILURES = {
+    "values": "raise ValueError('boom')",
+    "files": "open('no such file')",
+    "kinds": "len(3)",
+    "imports": "import no_such_dependency",
+    "syntax": "1 +",
+    "exits": "import sys; sys.exit(7)",
+}
+
+
+def test_what_a_package_raises_when_it_is_imported_is_the_programs_own(tmp_path: Path) -> None:
+    for package, code in FAILURES.items():
+        write(tmp_path, code, f"{package}/__init__.py")
+        write(tmp_path, "", f"{package}/tool.py")
+    write(
+        tmp_path,
+        """
+        import sys
+        from torch.utils.data import DataLoader
+        sys.path.insert(0, "mine")
+        print(type(DataLoader([1])).__module__, sys.argv)
+        """,
+        "early/__init__.py",
+    )
+    write(tmp_path, "import sys; print(sys.path[0], sys.argv)", "early/tool.py")
+    commands = [["-m", f"{package}.tool", "a"] for package in (*FAILURES, "early")]
+    *failed, early, missing = at_once(
+        tmp_path, [*(["run", *command] for command in commands), ["run", "-m", "early.none"]]
+    )
+    for command, ours in zip(commands, failed, strict=False):
+        plain = start(tmp_path, *PLAIN, *command)
+        assert ours.returncode == plain.returncode, command
+        said = [line for line in plain.stderr.decode().splitlines() if "frozen runpy" not in line]
+        if command[1] == "syntax.tool":
+            said.remove("Traceback (most recent call last):")
+        assert ours.stderr.decode().splitlines() == [*said, NO_LOADER.strip()], command
+    expected = f"antifreeze.loader ['-m', 'a']\nmine ['{tmp_path / 'early/tool.py'}', 'a']\n"
+    assert early.stdout.decode() == expected  # its loaders are ours, its path stays
+    assert missing.returncode == 2
+    assert missing.stderr == b"antifreeze run: No module named early.none\n"
+
+
 ENDS = [
     "sys.exit()",
     "sys.exit(3)",

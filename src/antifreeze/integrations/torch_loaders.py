@@ -124,7 +124,8 @@ def _say_that_torch_loads(loader: Any) -> None:
     elif isinstance(loader, DataLoader) and "_get_iterator" not in vars(kind):
         return  # this platform lacks something, which is said already
     elif not _is_apart(kind) and (names := _names_that_keep(kind)):
-        why = f"it, or a relative, uses {', '.join(names)}, which antifreeze needs, for something of its own"
+        taken = ", ".join(names)
+        why = f"it, or a relative, uses {taken}, which antifreeze needs, for something of its own"
     logger.warning(
         "antifreeze: a %s.%s runs on torch's workers, not on antifreeze's: %s. What antifreeze"
         " promises does not hold for it. (This is said once for each such class.)",
