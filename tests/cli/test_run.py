@@ -105,7 +105,7 @@ def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
     done = both(tmp_path, "deep/train.py", "--help", "-m", "--", "--on-error", "x y", "")
     assert b"['deep/train.py', '--help', '-m', '--', '--on-error', 'x y', '']" in done.stdout
     paths = ["linked.py", "./deep/../deep/train.py", str(tmp_path / "deep/train.py")]
-    ours = at_once(tmp_path, [["run", path] for path in paths])
+    ours = at_once(tmp_path, [["run", "--", path] for path in paths])
     for path, each in zip(paths, ours, strict=True):
         plain = start(tmp_path, *PLAIN, path)
         assert each.stdout == plain.stdout
@@ -183,6 +183,8 @@ ENDS = [
     "os.kill(os.getpid(), signal.SIGINT); time.sleep(10)",
     "os.abort()",
     "sys.excepthook = lambda *e: print('hook', e[0], e[2].tb_frame.f_code.co_name); 1/0",
+    "atexit.register(lambda: print(*(repr(getattr(sys, 'last_' + each, None))"
+    " for each in ('type', 'value', 'exc')))); 1/0",
     "threading.Thread(target=lambda: (time.sleep(0.3), print('thread done'))).start(); 1 / 0",
     "raise ExceptionGroup('several', [OSError('a'), KeyError('b')])",
     "exec(compile('1 +', 'made-up', 'exec'))",

@@ -439,6 +439,7 @@ def test_install_itself_starts_nothing_and_imports_no_library(tmp_path: Path) ->
         """
         import sys, threading, psutil
         antifreeze.install()
+        assert repr(sys.meta_path[0]).startswith("<antifreeze: waits for accelerate.data_loader, ")
         assert threading.active_count() == 1 and psutil.Process().children() == []
         for library in ("accelerate", "lightning", "transformers", "ray", "torchdata", "timm"):
             assert library not in sys.modules

@@ -71,7 +71,8 @@ def set_apart(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         place += 1 if "=" in argv[place] or argv[place] == "--help" else 2
     if argv[place : place + 1] == ["-h"]:
         place += 1
-    return list(argv[:place]), list(argv[place:])
+    rest = place + (argv[place : place + 1] == ["--"])
+    return list(argv[:place]), list(argv[rest:])
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:
@@ -232,6 +233,8 @@ def _die_of(error: BaseException) -> NoReturn:
     """Do what Python does about an exception that nobody has caught, without our frames."""
     sys.last_type, sys.last_value = type(error), error
     sys.last_traceback = error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
     hook = getattr(sys, "excepthook", None) or sys.__excepthook__
     try:
         hook(type(error), error, error.__traceback__)
