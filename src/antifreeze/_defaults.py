@@ -37,14 +37,18 @@ NAMES = tuple(Options.__annotations__)
 
 class Quarantine:
     """Bad samples for loaders of one dataset: where a scan says how many samples it had, only for
-    datasets of that length."""
+    datasets of that length. Read once: its file may be gone when a loader is made."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value if isinstance(value, str | os.PathLike) else frozenset(value)
+    def __init__(self, value: Any, indices: frozenset[Any]) -> None:
+        self._indices = indices
         self.length: int | None = None
-        if isinstance(self.value, str | os.PathLike):
-            found = json.loads(Path(value).read_text())
-            self.length = found.get("length") if isinstance(found, dict) else None
+        self._shown = f"{len(indices)} samples"
+        if isinstance(value, str | os.PathLike):
+            self.length = json.loads(Path(value).read_text()).get("length")
+            self._shown += f" of {_absolute(value)}"
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._indices)
 
     def is_for(self, loader: Any) -> bool:
         try:
@@ -53,7 +57,12 @@ class Quarantine:
             return False
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        return f"Quarantine({self._shown})"
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """Say which file it is now: a program may go to another folder before it makes a loader."""
+    return os.path.abspath(path)
 
 
 def of(loader_class: Any) -> dict[str, Any]:
@@ -75,12 +84,16 @@ def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any
         options.check_worker_memory(new["worker_memory"])
     if not isinstance(new.get("fault_log"), str | os.PathLike | None):
         raise TypeError(f"fault_log option should be a path or None, but got {new['fault_log']!r}")
+    if new.get("fault_log") is not None:
+        new["fault_log"] = _absolute(new["fault_log"])
     if "on_error" in new and new["on_error"] != "raise":
         new["on_error"] = policy_of(new["on_error"])  # an object of its own: see `fit`
     if new.get("quarantine") is not None:
         whole = {**present, **new}
-        options.read_quarantine(new["quarantine"], policy_of(whole["on_error"]), _Anything())
-        new["quarantine"] = Quarantine(new["quarantine"])
+        value, policy = new["quarantine"], policy_of(whole["on_error"])
+        indices = options.read_quarantine(value, policy, _Anything())
+        if not isinstance(value, Quarantine):
+            new["quarantine"] = Quarantine(value, indices)
     return new
 
 
@@ -100,9 +113,10 @@ def fit(loader: Any, present: Mapping[str, Any]) -> None:
             _say_once(f"a default of install() is not for every loader: {error}. It raises.")
     if isinstance(loader.quarantine, Quarantine):
         fits = policy_of(loader.on_error).action != "raise" and loader.batch_sampler is not None
-        loader.quarantine = (
-            loader.quarantine.value if fits and loader.quarantine.is_for(loader) else None
-        )
+        if fits and loader.quarantine.is_for(loader):
+            loader._quarantined = frozenset(loader.quarantine)
+        else:
+            loader.quarantine = None
 
 
 _said: set[str] = set()

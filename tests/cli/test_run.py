@@ -105,7 +105,7 @@ def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
     done = both(tmp_path, "deep/train.py", "--help", "-m", "--", "--on-error", "x y", "")
     assert b"['deep/train.py', '--help', '-m', '--', '--on-error', 'x y', '']" in done.stdout
     paths = ["linked.py", "./deep/../deep/train.py", str(tmp_path / "deep/train.py")]
-    ours = at_once(tmp_path, [["run", path] for path in paths])
+    ours = at_once(tmp_path, [["run", "--", path] for path in paths])
     for path, each in zip(paths, ours, strict=True):
         plain = start(tmp_path, *PLAIN, path)
         assert each.stdout == plain.stdout
@@ -125,6 +125,48 @@ def test_modules_folders_and_packages_run_as_under_python(tmp_path: Path) -> Non
     both(tmp_path, "folder", "b")
 
 
+FAILURES = {
+    "values": "raise ValueError('boom')",
+    "files": "open('no such file')",
+    "kinds": "len(3)",
+    "imports": "import no_such_dependency",
+    "syntax": "1 +",
+    "exits": "import sys; sys.exit(7)",
+}
+
+
+def test_what_a_package_raises_when_it_is_imported_is_the_programs_own(tmp_path: Path) -> None:
+    for package, code in FAILURES.items():
+        write(tmp_path, code, f"{package}/__init__.py")
+        write(tmp_path, "", f"{package}/tool.py")
+    write(
+        tmp_path,
+        """
+        import sys
+        from torch.utils.data import DataLoader
+        sys.path.insert(0, "mine")
+        print(type(DataLoader([1])).__module__, sys.argv)
+        """,
+        "early/__init__.py",
+    )
+    write(tmp_path, "import sys; print(sys.path[0], sys.argv)", "early/tool.py")
+    commands = [["-m", f"{package}.tool", "a"] for package in (*FAILURES, "early")]
+    *failed, early, missing = at_once(
+        tmp_path, [*(["run", *command] for command in commands), ["run", "-m", "early.none"]]
+    )
+    for command, ours in zip(commands, failed, strict=False):
+        plain = start(tmp_path, *PLAIN, *command)
+        assert ours.returncode == plain.returncode, command
+        said = [line for line in plain.stderr.decode().splitlines() if "frozen runpy" not in line]
+        if command[1] == "syntax.tool":
+            said.remove("Traceback (most recent call last):")
+        assert ours.stderr.decode().splitlines() == [*said, NO_LOADER.strip()], command
+    expected = f"antifreeze.loader ['-m', 'a']\nmine ['{tmp_path / 'early/tool.py'}', 'a']\n"
+    assert early.stdout.decode() == expected  # its loaders are ours, its path stays
+    assert missing.returncode == 2
+    assert missing.stderr == b"antifreeze run: No module named early.none\n"
+
+
 ENDS = [
     "sys.exit()",
     "sys.exit(3)",
@@ -141,6 +183,8 @@ ENDS = [
     "os.kill(os.getpid(), signal.SIGINT); time.sleep(10)",
     "os.abort()",
     "sys.excepthook = lambda *e: print('hook', e[0], e[2].tb_frame.f_code.co_name); 1/0",
+    "atexit.register(lambda: print(*(repr(getattr(sys, 'last_' + each, None))"
+    " for each in ('type', 'value', 'exc')))); 1/0",
     "threading.Thread(target=lambda: (time.sleep(0.3), print('thread done'))).start(); 1 / 0",
     "raise ExceptionGroup('several', [OSError('a'), KeyError('b')])",
     "exec(compile('1 +', 'made-up', 'exec'))",
@@ -289,7 +333,7 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
     assert [each.stdout.decode() for each in at_once(tmp_path, commands)] == [
         "raise auto None auto\n",
         f"raise 60 {tmp_path / 'faults.jsonl'} None\n",
-        "raise 9.0 x.jsonl 2000000000.0\n",
+        f"raise 9.0 {tmp_path / 'x.jsonl'} 2000000000.0\n",
         "raise None None auto\n",
     ]
 

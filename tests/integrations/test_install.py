@@ -119,6 +119,84 @@ def test_a_loader_with_workers_of_its_own_is_left_alone_and_that_is_said_once(
     )
 
 
+def test_a_subclass_that_has_names_of_ours_for_itself_is_left_alone_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    run(
+        tmp_path,
+        """
+        import logging
+        heard = []
+        logging.getLogger("antifreeze").addHandler(logging.Handler())
+        logging.getLogger("antifreeze").handlers[-1].emit = lambda r: heard.append(r.getMessage())
+        class Counts(DataLoader):
+            def __init__(self, *given, **named):
+                super().__init__(*given, **named)
+                self.faults, self._book, self._backend = 0, {}, "lmdb"
+        class Parent(DataLoader):
+            pass
+        class Child(Parent):
+            @property
+            def kind(self):
+                return [self._set(clock) for clock in "ab"]
+            def _set(self, value):
+                self._clock = value
+        class Words:
+            on_error = "log"
+        class Stats(DataLoader):  # what is for the user alone may be another's
+            snapshot = None
+            def stats(self):
+                self.explain = "x"
+                return "mine"
+        antifreeze.install()
+        class Later(DataLoader, Words):
+            pass
+        for cls in (Counts, Parent, Child, Later):
+            for workers in (0, 1, 1):
+                loader = cls([1, 2], num_workers=workers)
+                assert len(list(loader)) == 2 and not isinstance(loader, antifreeze.DataLoader)
+        assert loader.on_error == "log" and len(heard) == 4, heard
+        assert "__main__.Counts runs on torch's workers" in heard[0]
+        assert "uses _backend, _book, faults, which antifreeze needs, for" in heard[0]
+        assert "_clock" in heard[1] and "_clock" in heard[2] and "on_error" in heard[3]
+
+        loader = Stats([1, 2], num_workers=1)
+        assert isinstance(loader, antifreeze.DataLoader)
+        assert loader.stats() == "mine" and len(list(loader)) == 2 and "Stats" in repr(loader)
+        class TooLate(Stats):  # its base is ours by now
+            def _lineage(self):
+                pass
+        assert len(heard) == 5 and "TooLate uses _lineage" in heard[4], heard
+        class OnPurpose(antifreeze.DataLoader):
+            on_error = "skip"
+        assert len(heard) == 5, heard
+        """,
+    )
+
+
+def test_other_bases_of_a_subclass_make_it_as_they_did(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        class Mixed:
+            def __new__(cls, *given, **named):
+                made = super().__new__(cls)
+                made.given = given, named
+                return made
+        class First(Mixed, DataLoader):
+            pass
+        class Last(DataLoader, Mixed):
+            pass
+        antifreeze.install()
+        for cls in (First, Last):
+            loader = cls([1, 2], num_workers=1)
+            assert isinstance(loader, antifreeze.DataLoader)
+            assert loader.given == (([1, 2],), {"num_workers": 1}), cls
+            assert len(list(loader)) == 2
+        """,
+    )
+
+
 def test_options_hold_for_loaders_that_do_not_say_otherwise(tmp_path: Path) -> None:
     run(
         tmp_path,
@@ -170,6 +248,30 @@ def test_a_default_that_does_not_fit_a_loader_is_not_used_for_it(tmp_path: Path)
         assert next(iter(eleven)).tolist() == list(range(11))
         """,
         said=None,
+    )
+
+
+def test_files_are_those_of_the_folder_where_they_were_named(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import json, os
+        from pathlib import Path
+        class PastOurs(DataLoader):
+            def __init__(self, dataset, **named):
+                TORCHS.__init__(self, dataset, **named)
+        json.dump({"length": 10, "bad": [{"index": 3}]}, open("bad.json", "w"))
+        antifreeze.install(on_error="skip", quarantine=Path("bad.json"), fault_log="log.jsonl")
+        os.mkdir("out"), os.chdir("out"), os.remove("../bad.json")  # it was read
+        for cls in (DataLoader, PastOurs):
+            loader = cls(list(range(10)), batch_size=5)
+            assert [len(batch) for batch in loader] == [4, 5], cls
+            assert Path(loader.fault_log) == Path("../log.jsonl").resolve()
+        assert len(list(open("../log.jsonl"))) == 2
+        antifreeze.install(quarantine=iter([1, 2]))
+        assert [len(batch) for batch in DataLoader(list(range(10)), batch_size=5)] == [3, 5]
+        """,
+        said="1 skipped (quarantined): 3",
     )
 
 
@@ -248,11 +350,40 @@ def test_processes_that_multiprocessing_starts_have_it_too(tmp_path: Path) -> No
             for method in ("fork", "spawn", "forkserver"):
                 start(1, method)
         """,
+        said="on_error of install() cannot be sent to processes that are spawned",
     )
     assert sorted(out.splitlines()) == sorted(
         f"{method} {depth} antifreeze.loader 77 1"
         for method in ("fork", "spawn", "forkserver")
         for depth in (0, 1)
+    )
+
+
+def test_an_option_that_does_not_arrive_is_named_and_no_process_dies_of_it(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import json, multiprocessing as mp, os
+        def told(loaded):
+            loader = DataLoader(list(range(10)), batch_size=5)
+            assert isinstance(loader, antifreeze.DataLoader) and loader.sample_timeout == 77
+            assert [len(batch) for batch in loader] == loaded
+        def start(*loaded):
+            child = mp.get_context("spawn").Process(target=told, args=(list(loaded),))
+            child.start()
+            child.join()
+            assert child.exitcode == 0
+        if __name__ == "__main__":
+            class Bad(Exception):  # the child does not have it
+                pass
+            json.dump({"length": 10, "bad": [{"index": 3}]}, open("bad.json", "w"))
+            antifreeze.install(on_error="skip", quarantine="bad.json", sample_timeout=77)
+            os.mkdir("out"), os.chdir("out"), os.remove("../bad.json")
+            start(4, 5)
+            antifreeze.install(on_error=antifreeze.policies.skipping(only=(Bad,)))
+            start(5, 5)
+        """,
+        said="no on_error of its parent's install(): its loaders do without (AttributeError: ",
     )
 
 
@@ -308,6 +439,7 @@ def test_install_itself_starts_nothing_and_imports_no_library(tmp_path: Path) ->
         """
         import sys, threading, psutil
         antifreeze.install()
+        assert repr(sys.meta_path[0]).startswith("<antifreeze: waits for accelerate.data_loader, ")
         assert threading.active_count() == 1 and psutil.Process().children() == []
         for library in ("accelerate", "lightning", "transformers", "ray", "torchdata", "timm"):
             assert library not in sys.modules

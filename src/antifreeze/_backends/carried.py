@@ -9,38 +9,56 @@ imported to read them, unless torch is there: the script, which is run again fir
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from multiprocessing import process
 from typing import Any
 
+from .._remarks import remark
+
 _KEY = "antifreeze"
-_ARRIVE = "__import__('antifreeze.integrations.install', None, None, ['arrive']).arrive"
+_QUESTION = (
+    "'torch' in __import__('sys').modules and"
+    " __import__('antifreeze.integrations.install', None, None, ['arrive']).arrive(sent)"
+)
 
 
 class Carried:
     """Is pickled as a question for the other process, which answers with one like it."""
 
     def __init__(self) -> None:
-        self.options: dict[str, Any] = {}
+        self._options: dict[str, Any] = {}
+        self._told: set[str] = set()
+
+    def add(self, options: Mapping[str, Any]) -> None:
+        self._options.update(options)
+        self._told.difference_update(options)
 
     def __reduce__(self) -> Any:
-        sendable = {name: value for name, value in self.options.items() if _is_sendable(value)}
-        question = f"'torch' in __import__('sys').modules and {_ARRIVE}({pickle.dumps(sendable)!r})"
-        return eval, (question,)
+        # One by one: what cannot be sent, or opened there, must not keep a process from starting.
+        sent = {name: self._pickled(name) for name in self._options}
+        return eval, (_QUESTION, {"sent": {name: it for name, it in sent.items() if it}})
+
+    def _pickled(self, name: str) -> bytes | None:
+        try:
+            return pickle.dumps(self._options[name])
+        except Exception as error:  # a policy with a lambda, say
+            if name not in self._told:
+                self._told.add(name)
+                remark(
+                    f"antifreeze: {name} of install() cannot be sent to processes that are spawned:"
+                    f" their loaders do without it ({type(error).__name__}: {error})."
+                )
+        return None
+
+    def __repr__(self) -> str:
+        return f"Carried({self._options})"
 
 
-def _is_sendable(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # a policy with a lambda, say: that must not keep a process from starting
-        return False
-    return True
-
-
-def carry(options: Any) -> Carried:
+def carry(options: Mapping[str, Any]) -> Carried:
     """Have all processes that are started from now on know these options, too."""
     words: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
     kept = words.get(_KEY)
     if not isinstance(kept, Carried):
         kept = words[_KEY] = Carried()
-    kept.options.update(options)
+    kept.add(options)
     return kept

@@ -39,7 +39,7 @@ class Program:
 
     code: CodeType
     argv: list[str]
-    first_path: str
+    first_path: str | None  # None: it is there already
     attributes: dict[str, Any]  # of `__main__`
 
 
@@ -54,7 +54,11 @@ def add_to(verbs: Any) -> None:
         " loaders did is told on stderr.",
     )
     for name, (values, what) in OPTIONS.items():
-        verb.add_argument(_flag(name), metavar=values, help=what, default=argparse.SUPPRESS)
+        # Wherever the script goes to, and starts other ranks, a path is of the folder of now.
+        kind = os.path.abspath if name in _config.PATHS else str
+        verb.add_argument(
+            _flag(name), metavar=values, help=what, type=kind, default=argparse.SUPPRESS
+        )
     verb.set_defaults(run=run)
 
 
@@ -67,24 +71,31 @@ def set_apart(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         place += 1 if "=" in argv[place] or argv[place] == "--help" else 2
     if argv[place : place + 1] == ["-h"]:
         place += 1
-    return list(argv[:place]), list(argv[place:])
+    rest = place + (argv[place : place + 1] == ["--"])
+    return list(argv[:place]), list(argv[rest:])
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:
     """Run it. Ends as the script does."""
+    rest: Sequence[str] = arguments.rest
+    by_name = rest[:1] == ["-m"]
     try:
-        program = (
-            _module(arguments.rest) if arguments.rest[:1] == ["-m"] else _script(arguments.rest)
-        )
-        options = _options(arguments, Path(program.first_path))
+        if by_name and len(rest) < 2:
+            raise ValueError("which module? antifreeze run -m module [args ...]")
+        script = None if by_name else _script(rest)
+        options = _options(arguments, Path((script and script.first_path) or os.getcwd()))
     except (OSError, ValueError, ImportError, TypeError) as error:
-        print(f"antifreeze run: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _refuse(error)
     except SyntaxError as error:  # the script's own
         _die_of(error.with_traceback(None))
     given = [f"{_flag(name)}={vars(arguments)[name]}" for name in OPTIONS if name in arguments]
     _prepare(options, ["-m", "antifreeze", "run", *given])
-    _become(program)
+    _become(script or _module(rest))
+
+
+def _refuse(error: Exception) -> NoReturn:
+    print(f"antifreeze run: {error}", file=sys.stderr)
+    raise SystemExit(2) from None
 
 
 def _options(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -157,15 +168,35 @@ def _script(rest: Sequence[str]) -> Program:
     return Program(code, list(rest), folder, {**attributes, "__package__": None})
 
 
+class _NotFound(ImportError):
+    """There is no such module, or it cannot be run: runpy's own words."""
+
+
 def _module(rest: Sequence[str]) -> Program:
-    """Find a module as `python -m module` does."""
-    if len(rest) < 2:
-        raise ValueError("which module? antifreeze run -m module [args ...]")
+    """Find a module as `python -m module` does. Its packages are imported for it: what they raise
+    is the program's own, and loaders that they make are ours already."""
     here = os.getcwd()
+    sys.argv[:] = ["-m", *rest[2:]]  # until it is found
     if not sys.flags.safe_path:
-        sys.path[0] = here  # its packages are imported now
-    _, spec, code = runpy._get_module_details(rest[1])  # type: ignore[attr-defined]
-    return Program(code, [spec.origin, *rest[2:]], here, _of_spec(spec))
+        sys.path[0] = here
+    try:
+        _, spec, code = runpy._get_module_details(rest[1], _NotFound)  # type: ignore[attr-defined]
+    except SystemExit:
+        raise
+    except _NotFound as error:
+        from . import run_report
+
+        run_report.tell_nothing()
+        _refuse(error)
+    except BaseException as error:
+        found = error.__traceback__
+        while found is not None and found.tb_frame.f_code.co_filename in _FINDERS:
+            found = found.tb_next
+        _die_of(error.with_traceback(found))
+    return Program(code, [spec.origin, *rest[2:]], None, _of_spec(spec))
+
+
+_FINDERS = (__file__, runpy._get_module_details.__code__.co_filename)  # type: ignore[attr-defined]
 
 
 def _of_spec(spec: importlib.machinery.ModuleSpec) -> dict[str, Any]:
@@ -184,7 +215,7 @@ def _become(program: Program) -> NoReturn:
     if "__mp_main__" in sys.modules:  # multiprocessing has taken the one before for it: what its
         sys.modules["__mp_main__"] = main  # children send back is found under this name
     sys.argv[:] = program.argv
-    if not sys.flags.safe_path:
+    if program.first_path is not None and not sys.flags.safe_path:
         sys.path[0] = program.first_path
     try:
         exec(program.code, vars(main))
@@ -202,6 +233,8 @@ def _die_of(error: BaseException) -> NoReturn:
     """Do what Python does about an exception that nobody has caught, without our frames."""
     sys.last_type, sys.last_value = type(error), error
     sys.last_traceback = error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
     hook = getattr(sys, "excepthook", None) or sys.__excepthook__
     try:
         hook(type(error), error, error.__traceback__)

@@ -24,13 +24,17 @@ _SLURM = "SLURM_JOB_ID"
 def tell_at_end() -> None:
     """Tell when this process ends, after all that the script does then. Registered first, it runs
     last; a process that the script has forked tells nothing."""
-    owner = os.getpid()
+    atexit.register(_tell, os.getpid())
 
-    def tell() -> None:
-        if os.getpid() == owner:
-            _write(text())
 
-    atexit.register(tell)
+def tell_nothing() -> None:
+    """Take that back: there was nothing to be run."""
+    atexit.unregister(_tell)
+
+
+def _tell(owner: int) -> None:
+    if os.getpid() == owner:
+        _write(text())
 
 
 def tell_when_asked() -> None:

@@ -73,13 +73,21 @@ class _Finder(importlib.abc.MetaPathFinder):
                 return spec  # type: ignore[no-any-return]
         return None
 
+    def __repr__(self) -> str:
+        return f"<antifreeze: waits for {', '.join(self.waiting) or 'no module'}>"
+
 
 class _Loader(importlib.abc.Loader):
+    """Stands before a module's own loader until the module has been run."""
+
     def __init__(self, behind: Any, adapt: Adapt) -> None:
         self._behind, self._adapt = behind, adapt
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
+
+    def __repr__(self) -> str:
+        return f"<antifreeze: stands before {self._behind!r}>"
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         made: ModuleType | None = self._behind.create_module(spec)

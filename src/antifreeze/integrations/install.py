@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+from collections.abc import Mapping
 from typing import Unpack
 
 from .. import _defaults, _platform
 from .._backends.carried import Carried, carry
 from ..loader import present_defaults
 from . import accelerate, imports, ray, torch_loaders
+
+logger = logging.getLogger("antifreeze")
 
 
 def install(**options: Unpack[_defaults.Options]) -> None:
@@ -23,7 +27,7 @@ def install(**options: Unpack[_defaults.Options]) -> None:
     if _platform.switched_off():
         return
     present.update(new)
-    carry(options)
+    carry(new)
     torch_loaders.take_over()
     imports.when_there("accelerate.data_loader", accelerate.adapt)
     for name in ray.MODULES:
@@ -31,8 +35,24 @@ def install(**options: Unpack[_defaults.Options]) -> None:
     accelerate.keep_up()
 
 
-def arrive(sent: bytes) -> Carried:
-    """Install in a process that multiprocessing has just started; see `_backends/carried.py`."""
-    options = pickle.loads(sent)
-    install(**options)
-    return carry(options)
+def arrive(sent: Mapping[str, bytes]) -> Carried:
+    """Install in a process that multiprocessing has just started; see `_backends/carried.py`.
+
+    Never raises: the process would be dead before it began.
+    """
+    install()
+    for name in _defaults.NAMES:  # one by one; a quarantine after the policy it needs
+        if name not in sent:
+            continue
+        try:
+            given: _defaults.Options = {name: pickle.loads(sent[name])}  # type: ignore[misc]
+            install(**given)
+        except Exception as error:
+            logger.warning(
+                "antifreeze: this process has no %s of its parent's install(): its loaders do"
+                " without (%s: %s).",
+                name,
+                type(error).__name__,
+                error,
+            )
+    return carry({})

@@ -5,7 +5,8 @@
    `isinstance` stays true.
 2. A subclass that somebody derived from torch's class derives from ours: before or after, it is the
    same class, with our class between it and torch's. But not one that brings workers of its own
-   (`_get_iterator`, or torchdata's StatefulDataLoader): such loaders are left alone.
+   (`_get_iterator`, or torchdata's StatefulDataLoader), and not one that has a use of its own for
+   a name that our class needs (`names_taken`): such loaders are left alone.
 3. Where torch's own workers start nevertheless, that is said, once for a class.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import weakref
 from typing import Any
 
 import torch.utils.data as torch_data
@@ -20,6 +22,7 @@ from torch.utils.data import dataloader as torch_engine
 
 from .._platform import switched_off
 from ..loader import DataLoader
+from .names_taken import names_taken
 
 logger = logging.getLogger("antifreeze")
 
@@ -48,7 +51,10 @@ def _make(cls: type, *arguments: Any, **named: Any) -> Any:
     """Stand for `__new__`. What is unpickled or copied comes without arguments, and as it was."""
     if cls is _TORCHS and (arguments or named):
         cls = DataLoader  # whose `__init__` is the one that is called
-    return object.__new__(cls)
+    behind = super(_TORCHS, cls).__new__
+    if behind is object.__new__:
+        return behind(cls)
+    return behind(cls, *arguments, **named)  # of another base
 
 
 def _derive(cls: type, /, **named: Any) -> None:
@@ -58,18 +64,48 @@ def _derive(cls: type, /, **named: Any) -> None:
 
 
 def _put_between(cls: type) -> None:
-    if cls is DataLoader or _TORCHS not in cls.__bases__ or _is_apart(cls):
+    if cls is DataLoader or _is_apart(cls):
         return
+    if issubclass(cls, DataLoader):
+        _say_that_names_clash(cls)
+    elif _TORCHS in cls.__bases__ and not _names_of_family(cls):  # else said when it loads
+        _move(cls)
+
+
+def _move(cls: type) -> None:
     try:
         cls.__bases__ = tuple(DataLoader if base is _TORCHS else base for base in cls.__bases__)
     except TypeError:  # bases in an order that ours does not go with
         logger.debug("antifreeze: %s stays as it is", cls, exc_info=True)
+    else:
+        _moved.add(cls)
+
+
+_moved: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def _names_of_family(cls: type) -> set[str]:
+    """Give the names that a class and all that derive from it take: they move together."""
+    return set(names_taken(cls)).union(*map(_names_of_family, cls.__subclasses__()))
 
 
 def _is_apart(cls: type) -> bool:
     return cls.__module__.partition(".")[0] in _APART or any(
-        "_get_iterator" in vars(base) for base in cls.__mro__ if not issubclass(_TORCHS, base)
+        "_get_iterator" in vars(base) for base in cls.__mro__ if not issubclass(DataLoader, base)
     )
+
+
+def _say_that_names_clash(cls: type) -> None:
+    """Say it of a class whose base has been moved: it is too late to leave it alone."""
+    if not switched_off() and not _moved.isdisjoint(cls.__mro__) and (names := names_taken(cls)):
+        logger.warning(
+            "antifreeze: %s.%s uses %s for something of its own, which antifreeze's loader, from"
+            " which it derives since install(), needs itself: it may fail. Other names, or the"
+            " class defined before install(), would help.",
+            cls.__module__,
+            cls.__qualname__,
+            ", ".join(names),
+        )
 
 
 @functools.cache
@@ -87,6 +123,9 @@ def _say_that_torch_loads(loader: Any) -> None:
         why = "it was made before antifreeze.install()"
     elif isinstance(loader, DataLoader) and "_get_iterator" not in vars(kind):
         return  # this platform lacks something, which is said already
+    elif not _is_apart(kind) and (names := _names_that_keep(kind)):
+        taken = ", ".join(names)
+        why = f"it, or a relative, uses {taken}, which antifreeze needs, for something of its own"
     logger.warning(
         "antifreeze: a %s.%s runs on torch's workers, not on antifreeze's: %s. What antifreeze"
         " promises does not hold for it. (This is said once for each such class.)",
@@ -94,3 +133,9 @@ def _say_that_torch_loads(loader: Any) -> None:
         kind.__qualname__,
         why,
     )
+
+
+def _names_that_keep(kind: type) -> list[str]:
+    """Give the names for which a class was not moved: those of its family."""
+    roots = [base for base in kind.__mro__ if _TORCHS in base.__bases__ and base is not DataLoader]
+    return sorted(set[str]().union(*map(_names_of_family, roots)))
