@@ -130,12 +130,11 @@ class Driver:
     @property
     def can_go_on(self) -> bool:
         """Say whether another epoch can begin here."""
-        return (
-            not self.closed
-            and self._whole
-            and self._supervisor.run is not Run.BROKEN
-            and os.getpid() == self._owner
-        )
+        if self.closed or os.getpid() != self._owner:
+            return False
+        if not self._whole and self._lock.acquire(timeout=LOCK_S):
+            self._lock.release()  # who looks after it was in the middle of a step
+        return not self.closed and self._whole and self._supervisor.run is not Run.BROKEN
 
     def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> float:
         """Begin an epoch: start what is not running, draw ahead. Raises what starting raised. Gives

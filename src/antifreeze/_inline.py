@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import repeat
+from operator import truediv
 from threading import get_ident
 from typing import Any
 
 from ._bystander import Post
 from ._clock import Clock
-from ._core.accounts import Accounts, Timings, Turnstile
+from ._core.accounts import FOLD_S, MOST, Accounts, Timings, Turnstile
 from ._core.faults import Fault, FaultKind, FaultLog
 from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
 from ._core.states import Loop, Run
@@ -32,6 +34,7 @@ from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import raising
 
+SELDOM_S = 0.001  # between two batches of which it is measured whether they wait
 WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel each look at a clock
 
 
@@ -71,6 +74,8 @@ class InlineDriver:
         self.accounts = accounts or Accounts()
         self.turnstile = Turnstile(self.accounts, 1)
         self._came_at: float | None = None  # of a loop that waits
+        self._rows: list[tuple[Any, ...]] = []  # what batches took; see `_fold`
+        self._fold_at = self._measure_at = 0.0
 
     @property
     def closed(self) -> bool:
@@ -112,13 +117,13 @@ class InlineDriver:
         post = self._post
         post.position = self._drawn
         post.steps[0] = SAMPLER
-        split = self.accounts.wait
         try:
             indices = next(self._sampler)
         except StopIteration:
             self._run = Run.FINISHED
             left_at = self._now()
-            split.sampler += left_at - began_at
+            self._fold(left_at)  # in order
+            self.accounts.wait.sampler += left_at - began_at
             self.turnstile.over()
             self.turnstile.count(came_at, left_at)
             raise
@@ -126,8 +131,9 @@ class InlineDriver:
         fetcher = self._fetcher
         self._drawn += 1
         drawn_at = self._now()
-        fetcher.measure_now_and_then(drawn_at)
-        split.sampler += drawn_at - began_at
+        if drawn_at >= self._measure_at:
+            self._measure_at = drawn_at + SELDOM_S
+            fetcher.measure(alone=True)
         counts = True
         try:
             batch = fetcher.load(indices, self._drawn - 1)
@@ -151,37 +157,58 @@ class InlineDriver:
             if fetcher.failures:
                 self._note_failed()
             left_at = self._now()
-            self._account(drawn_at, left_at, indices)
-            if counts:
-                self.turnstile.count(came_at, left_at)
+            fetch_s = fetcher.fetch_s
+            self._rows.append(
+                (
+                    came_at if counts else None,
+                    began_at,
+                    drawn_at,
+                    left_at,
+                    fetch_s,
+                    fetcher.io_s,
+                    fetcher.collate_s,
+                    fetcher.samples,
+                )
+            )
+            if fetch_s > WORTH_S:
+                self._note_slow(fetcher.timings(drawn_at, left_at, left_at), indices)
+            if left_at >= self._fold_at or len(self._rows) >= MOST:
+                self._fold(left_at)
         return batch
 
-    def _account(self, drawn_at: float, left_at: float, indices: Any) -> None:
-        """Say what the time since the sampler's answer was for."""
-        fetcher, accounts = self._fetcher, self.accounts
-        split, work, fetch_s = accounts.wait, accounts.work, fetcher.fetch_s
-        split.fetch_io += fetcher.io_s
-        split.fetch_cpu += fetch_s - fetcher.io_s
-        split.collate += fetcher.collate_s
-        # Pinning, and what we do ourselves.
-        split.transport += max(0.0, left_at - drawn_at - fetch_s - fetcher.collate_s)
-        work.parcels += 1
-        work.samples += fetcher.samples
-        work.fetch_s += fetch_s
-        work.io_s += fetcher.io_s
-        work.collate_s += fetcher.collate_s
-        if fetch_s > WORTH_S:
-            self._note_slow(fetcher.timings(drawn_at, left_at, left_at), indices)
-
     def _note_slow(self, timings: Timings, indices: Any) -> None:
-        self.accounts.sample_s.add(timings.fetch_s / max(1, timings.samples))
         if timings.slowest_s:
             self.accounts.note_slowest(timings, indices, self._drawn - 1, worker=None)
         tell_trends(self.accounts)
 
+    def _fold(self, now: float) -> None:
+        """Sum what the batches since the last time were for: many at once, since a batch of one
+        integer takes ten microseconds."""
+        self._fold_at = now + FOLD_S
+        rows, self._rows = self._rows, []
+        if rows:
+            came, began, drawn, left, fetch, io, collate, samples = zip(*rows, strict=True)
+            self.turnstile.count_all((c, at) for c, at in zip(came, left, strict=True) if c)
+            split, work = self.accounts.wait, self.accounts.work
+            fetch_s, io_s, collate_s, drawn_at = sum(fetch), sum(io), sum(collate), sum(drawn)
+            split.sampler += drawn_at - sum(began)
+            split.fetch_io += io_s
+            split.fetch_cpu += fetch_s - io_s
+            split.collate += collate_s
+            # Pinning, and what we do ourselves.
+            split.transport += sum(left) - drawn_at - fetch_s - collate_s
+            work.parcels += len(rows)
+            work.samples += sum(samples)
+            work.fetch_s += fetch_s
+            work.io_s += io_s
+            work.collate_s += collate_s
+            self.accounts.fetched.extend(map(truediv, fetch, map(max, samples, repeat(1))))
+        self.turnstile.fold(now)
+
     def settle(self) -> None:
         """Have all that was counted in the accounts, and the wait that is not over."""
-        self.turnstile.fold(now := self._now())
+        with self.accounts.guard:
+            self._fold(now := self._now())
         came_at = self._came_at
         self.accounts.open_s = 0.0 if came_at is None else max(0.0, now - came_at)
 
@@ -205,7 +232,7 @@ class InlineDriver:
     def close(self) -> None:
         """End the iterator. May be called again."""
         if self._run is not Run.CLOSED:
-            self.turnstile.fold(self._now())
+            self._fold(self._now())
         self._run = Run.CLOSED
         self._sampler = iter(())
         self._post.leave()

@@ -133,3 +133,26 @@ def test_tickets_too_long_for_the_channel_are_sent_while_the_loop_is_away() -> N
     assert wait_until(lambda: dataset.loaded.value == 3)
     got += [int(batch[0]) for batch in iterator]
     assert got == list(range(0, 8 * 200_000, 200_000))
+
+
+def test_workers_are_kept_when_an_epoch_begins_while_they_are_looked_after() -> None:
+    loader = DataLoader(range(8), num_workers=2, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    list(loader)
+    iterator = loader._iterator
+    assert iterator is not None
+    driver, inside = iterator._driver, threading.Event()  # type: ignore[attr-defined]
+
+    def look_after() -> None:
+        with driver._lock:
+            driver._whole = False  # in the middle of a step
+            inside.set()
+            time.sleep(0.2)
+            driver._whole = True
+
+    looks = threading.Thread(target=look_after)
+    looks.start()
+    inside.wait()
+    list(loader)
+    looks.join()
+    assert loader._iterator is iterator
+    loader._iterator = None

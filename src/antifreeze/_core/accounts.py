@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import field, fields
 from operator import index as as_integer
@@ -22,6 +22,9 @@ from .messages import frozen, message, record
 from .trends import Trends, Window
 
 FOLD_S = 0.25  # between two sums of a loop's times: rarely, and yet fresh to who looks
+# Steps between them at the most: a few hundred objects more that live for a while, and Python's
+# collector goes through all it has, again and again.
+MOST = 128
 WORST = 10  # samples kept: as many as people look at
 LONGEST = 40  # characters of an index that is no integer
 LATEST = 100  # waits kept
@@ -179,6 +182,7 @@ class Accounts:
     waits: Histogram = field(default_factory=Histogram)
     aways: Histogram = field(default_factory=Histogram)
     sample_s: Histogram = field(default_factory=Histogram)  # means of batches, and the slowest
+    fetched: array[float] = field(default_factory=lambda: array("d"))  # not yet in `sample_s`
     slowest: list[SlowSample] = field(default_factory=list)  # the slowest last
     latest: deque[Wait] = field(default_factory=lambda: deque(maxlen=LATEST))
     places: Counter[str] = field(default_factory=Counter)  # where workers were found in samples
@@ -199,7 +203,7 @@ class Accounts:
     def note_work(self, timings: Timings, parcels: int) -> None:
         self.work.add(timings, parcels)
         if timings.samples:
-            self.sample_s.add(timings.fetch_s / timings.samples)
+            self.fetched.append(timings.fetch_s / timings.samples)
 
     def note_slowest(
         self, timings: Timings, indices: Any, position: int, *, worker: int | None
@@ -276,9 +280,14 @@ class Turnstile:
 
     def count(self, came_at: float, left_at: float) -> None:
         """Take one call of `next`."""
-        self._times.append((came_at, left_at))  # in one: a signal's handler may `fold`
-        if came_at >= self.fold_at:
-            self.fold(came_at)
+        times = self._times
+        times.append((came_at, left_at))  # in one: a signal's handler may `fold`
+        if left_at >= self.fold_at or len(times) >= MOST:
+            self.fold(left_at)
+
+    def count_all(self, calls: Iterable[tuple[float, float]]) -> None:
+        """Take several calls of `next`, and sum them."""
+        self._times.extend(calls)
 
     def fold(self, now: float) -> None:
         """Sum what was counted. Signal handlers and other threads may come at any time."""
@@ -311,6 +320,8 @@ class Turnstile:
             accounts.seat_s += (waited_s + away_s) * self._seats
             accounts.waits.add_all(waits)
             accounts.aways.add_all(aways)
+        fetched, accounts.fetched = accounts.fetched, array("d")
+        accounts.sample_s.add_all(fetched)
         accounts.turn_window(now)
 
     def pause(self, now: float) -> None:

@@ -34,7 +34,6 @@ NAMED = 16  # samples listed in a note, at most
 # Samples that take longer, in the mean, are timed one by one: a look at the clock is nothing then.
 TIMED_S = 0.0001
 UNUSUAL_S = 0.001  # for one of several batches in a message
-_NOTHING = object()
 
 
 class StreamOver(Exception):
@@ -158,7 +157,13 @@ class Fetcher:
         try:
             samples = self._samples(indices)
             fetched = monotonic()
-            self._note_times(fetched - began, samples)
+            fetch_s = self.fetch_s = fetched - began
+            many = self._job.auto_collation and type(samples) is list
+            self.samples = len(samples) if many else 1
+            if self._measures or fetch_s > UNUSUAL_S:
+                self._note_effort(fetch_s)
+            else:
+                self.io_s = fetch_s * self._io_share
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
             self._at(COLLATE)
@@ -178,31 +183,22 @@ class Fetcher:
             if fetched:
                 self.collate_s = monotonic() - fetched
             else:  # it raised
-                self._note_times(monotonic() - began, _NOTHING)
-                self.collate_s = 0.0
+                self.fetch_s = monotonic() - began
+                self.samples, self.collate_s = 0, 0.0
+                self._note_effort(self.fetch_s)
         return batch
-
-    def measure_now_and_then(self, now: float) -> None:
-        """Measure the next batch if the last that was measured is some time ago."""
-        if now - self._effort.began_at > UNUSUAL_S:
-            self.measure(alone=True)
 
     def measure(self, *, alone: bool) -> None:
         """Tell waiting from computing in the next batch; what it shows is taken for those after
         it, until this is asked again. `alone`: no others travel with it."""
         self._measures, self._alone = True, alone
 
-    def _note_times(self, fetch_s: float, samples: Any) -> None:
-        self.fetch_s = fetch_s
-        many = self._job.auto_collation and type(samples) is list
-        self.samples = len(samples) if many else int(samples is not _NOTHING)
-        if self._measures or fetch_s > UNUSUAL_S:
-            # One that was not measured from its beginning waited no longer than all since then.
-            self._measures = False
-            self.io_s = min(fetch_s, self._effort.waited_s())
-            self._io_share = self.io_s / fetch_s if fetch_s else 0.0
-        else:
-            self.io_s = fetch_s * self._io_share
+    def _note_effort(self, fetch_s: float) -> None:
+        """Say how much of a fetch it waited. One that was not measured from its beginning waited no
+        longer than all since then."""
+        self._measures = False
+        self.io_s = min(fetch_s, self._effort.waited_s())
+        self._io_share = self.io_s / fetch_s if fetch_s else 0.0
         if self._watch is not None:
             self._watch.stop()
 
