@@ -28,13 +28,12 @@ from ._faults_kept import FaultBook
 from ._herald import tell_trends
 from ._transport.exceptions import add_note
 from ._worker.careful import NothingLeft
-from ._worker.fetch import Fetcher, StreamOver
+from ._worker.fetch import UNUSUAL_S, Fetcher, StreamOver
 from ._worker.randomness import Randomness
 from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import raising
 
-SELDOM_S = 0.001  # between two batches of which it is measured whether they wait
 WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel each look at a clock
 
 
@@ -132,7 +131,7 @@ class InlineDriver:
         self._drawn += 1
         drawn_at = self._now()
         if drawn_at >= self._measure_at:
-            self._measure_at = drawn_at + SELDOM_S
+            self._measure_at = drawn_at + UNUSUAL_S
             fetcher.measure(alone=True)
         counts = True
         try:

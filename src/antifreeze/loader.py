@@ -57,7 +57,7 @@ class LoaderSnapshot:
     iterators: tuple[DriverSnapshot, ...]
     usages: tuple[Usage, ...]  # of the machine, by each worker
     slowest: tuple[SlowSample, ...]  # the slowest last
-    waits: tuple[Wait, ...]  # the latest that lasted a millisecond or more
+    waits: tuple[Wait, ...]  # the latest that lasted ten milliseconds or more
 
 
 class DataLoader(torch_data.DataLoader[T]):

@@ -18,7 +18,7 @@ from .events import ParcelsArrived
 from .ledger import Arrival, Coming, Ledger
 from .seats import Gap, Life, Seat, Seats
 
-LONG_S = 0.001  # a wait that is kept among the latest
+LONG_S = 0.01  # a wait that is kept among the latest: who waits so long has time to note it
 SHORTEST_S = 1e-9  # that a clock may tell
 
 

@@ -33,7 +33,8 @@ from .subsets import behind, translated, underneath
 NAMED = 16  # samples listed in a note, at most
 # Samples that take longer, in the mean, are timed one by one: a look at the clock is nothing then.
 TIMED_S = 0.0001
-UNUSUAL_S = 0.001  # for one of several batches in a message
+# For one of several batches in a message; and between two that are measured: a look costs 3 us.
+UNUSUAL_S = 0.001
 
 
 class StreamOver(Exception):
@@ -189,9 +190,10 @@ class Fetcher:
         return batch
 
     def measure(self, *, alone: bool) -> None:
-        """Tell waiting from computing in the next batch; what it shows is taken for those after
-        it, until this is asked again. `alone`: no others travel with it."""
-        self._measures, self._alone = True, alone
+        """Tell waiting from computing in the next batch, if the last time is some while ago; what
+        it shows is taken for those after it. `alone`: no others travel with it."""
+        self._alone = alone
+        self._measures = monotonic() - self._effort.began_at > UNUSUAL_S
 
     def _note_effort(self, fetch_s: float) -> None:
         """Say how much of a fetch it waited. One that was not measured from its beginning waited no
