@@ -39,6 +39,7 @@ WEIGHTS = {
     "integrations/test_timm.py": 40,
     "integrations/test_transformers.py": 90,
     "integrations/test_install.py": 40,
+    "parity/test_accounting.py": 45,
     "parity/test_differential.py": 160,
     "parity/test_batches.py": 40,
     "rogues/test_by_name.py": 65,
@@ -57,6 +58,7 @@ WEIGHTS = {
     "scenarios/test_scenario_scripts.py": 420,
     "scenarios/test_what_happens.py": 60,
     "sim/test_ten_thousand_epochs.py": 60,
+    "view/test_progress.py": 30,
 }
 USUAL = 10
 WITH_PACKAGES = "pytestmark = needs("
