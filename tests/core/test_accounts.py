@@ -262,8 +262,28 @@ def test_free_cores_are_reason_for_more_workers_but_no_more_than_there_are() -> 
 
 def test_workers_that_wait_need_no_core_so_more_of_them_are_advised() -> None:
     told = explain(counted("fetch_io"), Profile(workers=2, cores=1))
-    assert "num_workers=7" in told.advice[0]
+    assert "num_workers=7 or so" in told.advice[0]
     assert "2 of 2 workers were waiting" in told.sentence
+
+
+def test_no_more_than_four_times_as_many_workers_are_advised() -> None:
+    told = explain(counted("fetch_io", waited_s=99.0, away_s=1.0), Profile(workers=2, cores=1))
+    assert "num_workers=8 or so" in told.advice[0]
+
+
+def test_a_short_loop_whose_workers_have_come_and_gone_does_not_come_in_bursts() -> None:
+    accounts = counted("fetch_io", waited_s=1.0, away_s=0.1)
+    accounts.batches, accounts.work.fetch_s = 12, 1.0
+    assert "num_workers" in explain(accounts, Profile(workers=2, cores=2)).advice[0]
+    accounts.batches = 1_000
+    assert "bursts" in explain(accounts, Profile(workers=2, cores=2)).advice[0]
+
+
+def test_the_time_in_which_workers_come_up_is_none_they_were_idle_in() -> None:
+    accounts = counted("fetch_cpu", waited_s=10.0, away_s=0.0)
+    accounts.wait.startup, accounts.wait.fetch_cpu, accounts.wait.unknown = 4.0, 6.0, 0.0
+    accounts.work.fetch_s = 2 * 6.0
+    assert "2 of 2 workers were busy" in explain(accounts, Profile(workers=2, cores=2)).sentence
 
 
 def test_samples_that_cost_less_than_their_way_need_no_workers() -> None:

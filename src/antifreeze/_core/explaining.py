@@ -12,6 +12,8 @@ KEEPS_UP = 0.05  # of the time waited: below it there is nothing to gain
 BUSY = 0.8  # of the workers' time
 WORTH_TELLING = 0.01  # of the loop's time
 MOST_WORKERS = 64  # that are advised
+STEP = 4  # times as many as there are, at the most: what comes then is another loop
+FEW = 16  # batches a worker and epoch: with fewer, its idle end looks like bursts
 CHEAP_S = 0.00005  # a sample: below it, the way between processes costs more than it
 LONG_S = 1.0  # a wait that is not over
 LEAST_S = 0.5  # of a loop; shorter ones are mostly their own beginning
@@ -113,7 +115,7 @@ def _computing(accounts: Accounts, profile: Profile) -> Told:
     busy = _busy(accounts)
     full = profile.workers >= profile.cores
     story = f"{_busy_workers(accounts, profile)} were busy{where}"
-    if busy < BUSY:
+    if busy < BUSY and not _is_short(accounts, profile):
         return story, _more_ahead(profile)
     if full:
         cores = "1 core is" if profile.cores == 1 else f"{profile.cores} cores are"
@@ -127,11 +129,11 @@ def _waiting(accounts: Accounts, profile: Profile) -> Told:
         story = f"it loads its samples itself{where}"
         return story, ("num_workers=4 or more: workers that wait need no core",)
     story = f"{_busy_workers(accounts, profile)} were waiting{where}"
-    if _busy(accounts) < BUSY:
+    if _busy(accounts) < BUSY and not _is_short(accounts, profile):
         return story, _more_ahead(profile)
     more = _enough(accounts, profile, MOST_WORKERS)
     return story, (
-        f"num_workers={more}: workers that wait need no core",
+        f"num_workers={more} or so: workers that wait need no core",
         "larger files, a local copy, or a cache",
     )
 
@@ -215,7 +217,8 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
     seconds, waits = accounts.seconds, accounts.waits
     yield (
         f"{seconds:.3g} s in {_count(accounts.epochs, 'epoch')}, {accounts.batches:,} steps:"
-        f" {accounts.waited_s:.3g} s waiting, {accounts.away_s:.3g} s away with its own work"
+        f" {accounts.waited_s + accounts.open_s:.3g} s waiting, {accounts.away_s:.3g} s away with"
+        " its own work"
     )
     yield (
         f"a wait: median {_duration(waits.quantile(0.5))}, 99 % {_duration(waits.quantile(0.99))},"
@@ -271,11 +274,20 @@ def _places(accounts: Accounts) -> list[tuple[str, int]]:
 
 
 def _busy(accounts: Accounts) -> float:
-    return min(1.0, accounts.work.busy_s / accounts.seat_s) if accounts.seat_s else 0.0
+    """Give the share of their time that workers were busy; not of that in which they came up, or
+    left."""
+    seats = accounts.seat_s / accounts.seconds if accounts.seconds else 0.0
+    had_s = accounts.seat_s - seats * (accounts.wait.startup + accounts.wait.ending)
+    return min(1.0, accounts.work.busy_s / had_s) if had_s > 0 else 0.0
 
 
 def _busy_workers(accounts: Accounts, profile: Profile) -> str:
     return f"{round(_busy(accounts) * profile.workers)} of {_count(profile.workers, 'worker')}"
+
+
+def _is_short(accounts: Accounts, profile: Profile) -> bool:
+    """Say whether the beginnings and ends of epochs are too much of it all."""
+    return accounts.batches < FEW * profile.workers * accounts.epochs
 
 
 def _each_s(accounts: Accounts) -> float:
@@ -287,7 +299,7 @@ def _enough(accounts: Accounts, profile: Profile, most: int) -> int:
     if not accounts.away_s:
         return max(profile.workers + 1, min(most, 2 * profile.workers))
     needed = math.ceil(profile.workers * accounts.seconds / accounts.away_s)
-    return max(profile.workers + 1, min(most, needed))
+    return max(profile.workers + 1, min(most, needed, STEP * profile.workers))
 
 
 def _more_ahead(profile: Profile) -> tuple[str, ...]:
