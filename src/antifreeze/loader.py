@@ -170,7 +170,12 @@ class DataLoader(torch_data.DataLoader[T]):
 
         `str()` of it is meant for people; `sentence`, `evidence` and `advice` for programs.
         """
-        return self._settled().explain()
+        told = self._settled().explain()
+        if _platform.switched_off() or _platform.missing():
+            from .stats import Explanation
+
+            return Explanation("nothing is counted where torch's own loader does the work")
+        return told
 
     def progress(self, title: str = "", *, file: TextIO | None = None) -> Progress[T]:
         """Give its batches, to loop over, and show how it goes: rate, waiting, faults.

@@ -454,3 +454,13 @@ def test_a_loader_that_is_not_made_yet_can_be_printed() -> None:
             super().__init__(Costly(nothing, 4))
 
     assert "not made yet" in Early().text
+
+
+def test_where_torchs_loader_does_the_work_nothing_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTIFREEZE", "off")
+    loader = DataLoader(Costly(nothing, 8), batch_size=4)
+    assert len(list(loader)) == 2
+    assert "nothing is counted" in str(loader.explain())
+    assert loader.stats()["batches"] == 0
