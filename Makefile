@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0' 2>&1 | grep -v '^WARNING: Location' || true
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 2>&1 | grep -v '^WARNING: Location' || true
-	@$(BIN)/python -c 'import antifreeze, pytest, hypothesis, cv2, PIL'
+	@$(BIN)/python -c 'import antifreeze, pytest, hypothesis, cv2, PIL, libcst'
 	@touch $@
 
 demo: $(READY)  ## see a freeze and three faults, and the same scripts finish
@@ -64,9 +64,11 @@ gallery: $(READY)  ## run every scenario through torch's loader and ours
 what: $(READY)  ## run every row of README's table through torch's loader and ours (ARGS=--json)
 	@$(BIN)/python examples/what_happens/what.py $(ARGS)
 
-docs: $(READY)  ## write docs/states, docs/crash-matrix.md and what happens when anew from their tables
+docs: $(READY)  ## write docs/states, docs/hangs, docs/rules, docs/crash-matrix.md and what happens when anew from their tables
 	@$(BIN)/python examples/what_happens/what.py --write
 	@$(BIN)/python docs/write_states.py
+	@$(BIN)/python docs/write_hangs.py
+	@$(BIN)/python docs/write_rules.py
 	@$(BIN)/python docs/write_matrix.py
 
 exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py

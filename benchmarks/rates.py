@@ -42,6 +42,14 @@ class Figures:
         known = [rate for rate in self.rates if rate]
         return statistics.median(known) if known else None
 
+    @property
+    def least_cpu_s(self) -> float:
+        """Return CPU seconds a batch of all processes, in the round that took least: what others
+        do on the machine can only add to it."""
+        turns = [each for each in self.turns if each]
+        spent = [(each.main_cpu_s + each.workers_cpu_s) / each.batches for each in turns]
+        return min(spent, default=0.0)
+
     def cpu_s(self, batches: int) -> tuple[float, float] | None:
         """Return CPU seconds of the main process and of the workers for so many batches."""
         known = [each for each in self.turns if each]

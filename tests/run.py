@@ -2,7 +2,8 @@
 
 python tests/run.py [--lanes N] [--all] [arguments for pytest ...]
 
---all: also the files that need a trainer's package (`pytestmark = needs(...)`).
+--all: also the files that need a trainer's package (`pytestmark = needs(...)`), and those that only
+add more of the same (`pytestmark = thorough`).
 
 A lane is one pytest process with whole files of tests. (Not threads, nor a runner that adds one to
 the process of the tests: the loader looks at the threads of its program.)
@@ -10,6 +11,7 @@ the process of the tests: the loader looks at the threads of its program.)
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import signal
@@ -21,47 +23,73 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
+# What programs of tests import: hundreds of them would compile it, where Python may not keep that.
+COMPILED = ("benchmarks", "examples", "src", "tests")
 BOUND_S = 3600.0  # for all
 TOLD_S = 30.0  # between two lines about how it goes
 # Seconds, where a file takes much longer than others: so that no lane has all of them.
 WEIGHTS = {
-    "chaos/test_chaos.py": 150,
-    "cli/test_run.py": 90,
-    "core/test_machine.py": 60,
-    "docs/test_examples_run.py": 90,
-    "failures/test_exam.py": 110,
+    "chaos/test_chaos.py": 65,
+    "check/test_bars.py": 25,
+    "check/test_checking.py": 15,
+    "check/test_rules.py": 20,
+    "cli/test_run.py": 80,
+    "cli/test_run_report.py": 45,
+    "core/test_machine.py": 25,
+    "docs/test_examples_run.py": 55,
+    "doctor/test_cases.py": 15,
+    "doctor/test_edited_cases.py": 30,
+    "doctor/test_endings.py": 15,
+    "doctor/test_locks.py": 30,
+    "doctor/test_more_patients.py": 900,
+    "doctor/test_patients.py": 95,
+    "doctor/test_twenty_looks.py": 700,
+    "failures/test_exam.py": 55,
     "integrations/test_accelerate.py": 50,
-    "integrations/test_ddp.py": 40,
+    "integrations/test_ddp.py": 35,
     "integrations/test_ignite.py": 50,
+    "integrations/test_install.py": 80,
+    "integrations/test_install_names.py": 30,
     "integrations/test_lightning.py": 180,
     "integrations/test_pages.py": 120,
     "integrations/test_ray_train.py": 60,
     "integrations/test_timm.py": 40,
     "integrations/test_transformers.py": 90,
-    "integrations/test_install.py": 40,
-    "parity/test_accounting.py": 45,
-    "parity/test_differential.py": 160,
-    "parity/test_batches.py": 40,
-    "rogues/test_by_name.py": 65,
-    "rogues/test_growth.py": 40,
-    "rogues/test_leftovers.py": 40,
-    "rogues/test_stuck_in_main.py": 70,
-    "rogues/test_circumstances.py": 40,
-    "rogues/test_faithful.py": 40,
-    "rogues/test_hangs.py": 70,
-    "rogues/test_matrix.py": 130,
-    "rogues/test_nursery.py": 50,
-    "rogues/test_resources.py": 50,
-    "rogues/test_templates.py": 50,
-    "scenarios/test_benchmark_smoke.py": 110,
-    "scenarios/test_demo.py": 90,
-    "scenarios/test_scenario_scripts.py": 420,
-    "scenarios/test_what_happens.py": 60,
-    "sim/test_ten_thousand_epochs.py": 60,
-    "view/test_progress.py": 30,
+    "packaging/test_import.py": 25,
+    "parity/test_accounting.py": 40,
+    "parity/test_batches.py": 60,
+    "parity/test_differential.py": 90,
+    "parity/test_endings.py": 35,
+    "parity/test_iteration.py": 30,
+    "parity/test_looks.py": 20,
+    "parity/test_randomness.py": 25,
+    "parity/test_several_loops.py": 15,
+    "rogues/test_circumstances.py": 25,
+    "rogues/test_dead_holders.py": 20,
+    "rogues/test_faithful.py": 60,
+    "rogues/test_growth.py": 35,
+    "rogues/test_hangs.py": 80,
+    "rogues/test_interrupted.py": 20,
+    "rogues/test_killed.py": 35,
+    "rogues/test_leftovers.py": 45,
+    "rogues/test_matrix.py": 45,
+    "rogues/test_nursery.py": 90,
+    "rogues/test_resources.py": 45,
+    "rogues/test_starved.py": 20,
+    "rogues/test_stuck.py": 15,
+    "rogues/test_stuck_in_main.py": 60,
+    "rogues/test_templates.py": 40,
+    "scenarios/test_benchmark_smoke.py": 55,
+    "scenarios/test_demo.py": 55,
+    "scenarios/test_scenario_scripts.py": 155,
+    "scenarios/test_what_happens.py": 40,
+    "sim/test_ten_thousand_epochs.py": 145,
+    "transport/test_tiny_batches.py": 20,
+    "view/test_progress.py": 25,
 }
-USUAL = 10
-WITH_PACKAGES = "pytestmark = needs("
+USUAL = 5
+# What a file says that `make test-all` runs and `make test` does not.
+ONLY_WITH_ALL = ("pytestmark = needs(", "pytestmark = thorough")
 
 
 @dataclass
@@ -84,6 +112,7 @@ class Lane:
 def main() -> int:
     # Whoever starts this in the background may have it ignored, and the programs of tests as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     arguments = sys.argv[1:]
     lanes = (os.cpu_count() or 1) + 1
     if "--lanes" in arguments:
@@ -95,8 +124,10 @@ def main() -> int:
         arguments.remove("--all")
     shares = share_out(lanes, everything)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="antifreeze-tests-") as folder:
-        running = [_start(Path(folder), place, share, arguments) for place, share in shares.items()]
+    for folder in COMPILED:
+        compileall.compile_dir(HERE.parent / folder, quiet=2)
+    with tempfile.TemporaryDirectory(prefix="antifreeze-tests-") as base:
+        running = [_start(Path(base), place, share, arguments) for place, share in shares.items()]
         try:
             _watch(running, began)
         finally:
@@ -109,7 +140,7 @@ def main() -> int:
 
 def share_out(lanes: int, everything: bool = False) -> dict[int, list[Path]]:
     """Give each lane its files: the longest first, each to whoever has least."""
-    found = [path for path in sorted(HERE.rglob("test_*.py")) if everything or _needs_none(path)]
+    found = [path for path in sorted(HERE.rglob("test_*.py")) if everything or _is_usual(path)]
     files = {path: _weight(path) for path in found}
     shares: dict[int, list[Path]] = {place: [] for place in range(lanes)}
     loads = dict.fromkeys(shares, 0)
@@ -120,9 +151,10 @@ def share_out(lanes: int, everything: bool = False) -> dict[int, list[Path]]:
     return {place: share for place, share in shares.items() if share}
 
 
-def _needs_none(path: Path) -> bool:
-    """Tell whether a file runs without packages of others: from its text, since importing costs."""
-    return WITH_PACKAGES not in path.read_text()
+def _is_usual(path: Path) -> bool:
+    """Tell whether a file runs without --all: from its text, since importing costs."""
+    text = path.read_text()
+    return not any(mark in text for mark in ONLY_WITH_ALL)
 
 
 def _weight(path: Path) -> int:

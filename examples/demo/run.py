@@ -30,6 +30,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 from three_faults import three_faults, went_well
+from verdict import Rounds, verdict
 from watched import Progress, WatchedRun, follow_lines
 
 LOADERS = ("torch", "antifreeze")
@@ -54,7 +55,7 @@ ROUNDS = 2
 stop_asked = threading.Event()
 
 # Samples a second, a number a round: kind of batch, then loader. Nothing where a loader failed.
-Rates = dict[str, dict[str, list[float]]]
+Rates = dict[str, Rounds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,8 +371,11 @@ def main() -> int:
         costs = compare(console, data, options.rounds)
     console.print()
     rates = race(console, options.rounds)
+    training = {loader: values(costs[loader], "samples_per_s") for loader in LOADERS}
+    said = verdict(ends, seen, training, rates)
     if options.json:
         results = {
+            "verdict": said,
             "freeze": {end.loader: asdict(end) for end in ends},
             "three_faults": {loader: asdict(one)["epochs"] for loader, one in seen.items()},
             "healthy": {
@@ -384,6 +388,7 @@ def main() -> int:
     else:
         console.print()
         console.print(cost_table(costs, rates))
+    console.print(f"\n[bold]{said}")
     survived = went_well(seen["antifreeze"])
     trained = ends[1].state == "finished" and None not in costs["antifreeze"]
     raced = bool(rates) and all(len(f["antifreeze"]) == options.rounds for f in rates.values())

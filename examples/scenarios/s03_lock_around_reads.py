@@ -70,7 +70,7 @@ class LockedFiles(Files):
         self.happened = Path(tempfile.mkdtemp(dir=folder)) / "happened"
 
     def __getitem__(self, index: int) -> Sample:
-        with self.lock:
+        with self.lock:  # antifreeze: allow[lock-around-loading]
             self.mishap(index)
             return super().__getitem__(index)
 
@@ -89,7 +89,7 @@ class Raising(LockedFiles):
     """Takes the lock as people do who do not know `with`."""
 
     def __getitem__(self, index: int) -> Sample:
-        self.lock.acquire()
+        self.lock.acquire()  # antifreeze: allow[lock-around-loading]
         if index == FATAL and not self.happened.exists():
             self.happened.touch()
             raise OSError(f"file {index} cannot be read")

@@ -5,6 +5,10 @@
    of them, or with the program; a forked child has none.
 2. A loop says where it is in plain stores: nothing that could wait, and next to nothing a batch.
 3. It needs the interpreter's lock: while code of C keeps that, nobody can look.
+4. It looks once a second. Where samples are loaded here that are worth it, twenty times: which
+   sample it is, and at which line of the program (`_worker/looks.py`).
+5. It answers those who ask from outside how the loaders are (`_answering.py`), as long as there are
+   workers, too.
 """
 
 from __future__ import annotations
@@ -23,25 +27,31 @@ from types import FrameType
 from typing import Any
 
 from . import _platform, _stalls_told
+from ._answering import Desk
 from ._backends import evidence
 from ._clock import monotonic
+from ._core.accounts import Accounts
 from ._core.own_calls import OwnCall, OwnCalls
 from ._core.stalls import Activity, StackLine
 from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
-from ._worker import guard
+from ._worker import guard, looks
+from ._worker.looks import Looks
 
 logger = logging.getLogger("antifreeze")
 
 LOOK_S = 1.0  # between two looks
 JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one look
 DEEPEST = 200  # frames of a stack
+CHEAP_S = 0.001  # a batch of one sample: it needs no look to be found, nor is it worth one
+AWAY_S = 10.0  # a loop that does not come is looked at rarely until it does
 _HERE = os.path.dirname(__file__) + os.sep
 # Whose frames, innermost, mean that workers are waited for: they are told of by others.
 _OF_WORKERS = (_HERE + "_driver.py", _HERE + "_backends" + os.sep)
 
 _numbers = itertools.count(1)
 _posts: dict[int, weakref.ref[Post]] = {}
+_with_workers: weakref.WeakSet[Any] = weakref.WeakSet()  # drivers; `closed` says when they are not
 
 
 class Post:
@@ -73,6 +83,42 @@ class Post:
 
     def __repr__(self) -> str:
         return f"<Post of thread {self.task}, batch {self.position}, step {self.steps[0]}>"
+
+
+class LoadingPost(Post):
+    """Where a loop is that loads its batches itself."""
+
+    __slots__ = ("_accounts", "_away", "_away_since", "looks")
+
+    def __init__(self, accounts: Accounts, step: int = OURS) -> None:
+        self._accounts, self.looks = accounts, Looks()
+        self._away, self._away_since = -1, 0.0  # before which batch, and since when
+        super().__init__(step)
+        if self.is_worth_looks:
+            _thread.rouse()
+
+    @property
+    def is_worth_looks(self) -> bool:
+        """Say whether to look at it closely: not at batches of one cheap sample, one of which would
+        feel it."""
+        work = self._accounts.work
+        if work.parcels and work.samples <= work.parcels:
+            return work.fetch_s > CHEAP_S * work.parcels
+        return True
+
+    def look(self, now: float) -> bool:
+        """Look at it closely, if it is worth it: whether it is, is the answer."""
+        if not self.is_worth_looks:
+            return False
+        position, step = self.position, self.steps[0]
+        if step == OURS:
+            if position != self._away:
+                self._away, self._away_since = position, now
+            return now - self._away_since < AWAY_S
+        self._away = -1
+        if position == self.position:  # else it has gone on meanwhile
+            self.looks.note(position + 1, step, sys._current_frames().get(self.thread))
+        return True
 
 
 class Asked:
@@ -122,6 +168,8 @@ class _Thread:
         self._wake = threading.Event()
         self._calls = OwnCalls()  # for the whole program: what was said is not said again soon
         self._runs: threading.Thread | None = None
+        self._rests = False  # until its next look at everything, if nobody wakes it
+        self.desk: Desk | None = None
         self._ending = False
 
     def start(self) -> None:
@@ -141,6 +189,11 @@ class _Thread:
         """Have it see whether it is needed, now."""
         self._wake.set()
 
+    def rouse(self) -> None:
+        """Have it look closely, soon."""
+        if self._rests:
+            self._wake.set()
+
     def end(self) -> None:
         """End it, with the program: who writes when the interpreter goes may crash it."""
         self._ending = True
@@ -150,18 +203,53 @@ class _Thread:
 
     def _run(self) -> None:
         guard.name_thread()
+        self.desk = desk = Desk()
+        try:
+            self._look_after_all(desk)
+        finally:
+            desk.close()
+
+    def _look_after_all(self, desk: Desk) -> None:
         calls = self._calls
+        look_at = monotonic() + LOOK_S
         while True:  # bounded by the loops there are
-            self._wake.wait(LOOK_S)
+            self._rests = True  # first: a loop that comes now is seen, or sees that
+            self._rests = not look_closely(now := monotonic())
+            self._wake.wait(max(0.0, look_at - now) if self._rests else looks.LOOK_S)
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
-                if self._ending or not _posts:
+                if self._ending or not (_posts or _any_workers()):
+                    desk.close()  # its name is free for who comes next
                     self._runs = None
                     return
+            if (now := monotonic()) < look_at:
+                continue
+            look_at = now + LOOK_S
             try:
-                look(calls, monotonic())
+                look(calls, now)
+                desk.serve()
             except Exception:
                 logger.debug("antifreeze: looking at this process failed", exc_info=True)
+
+
+def stay_for(driver: Any) -> None:
+    """Be there to be asked for as long as this one has workers."""
+    _with_workers.add(driver)
+    _thread.start()
+
+
+def _any_workers() -> bool:
+    try:
+        return any(not driver.closed for driver in _with_workers)
+    except RuntimeError:  # one was dropped meanwhile
+        return True
+
+
+def look_closely(now: float) -> bool:
+    """Look at the samples that are loaded here. Say whether some of them are worth it."""
+    posts = [ref() for ref in list(_posts.values())]
+    worth = [post.look(now) for post in posts if isinstance(post, LoadingPost)]
+    return any(worth)
 
 
 def look(calls: OwnCalls, now: float) -> None:
@@ -214,6 +302,9 @@ def _forget_parent() -> None:
     """In a forked child: its loops, if it goes on with them, are looked at by nobody."""
     global _thread
     _posts.clear()
+    _with_workers.clear()
+    if _thread.desk is not None:
+        _thread.desk.close()
     _thread = _Thread()
 
 

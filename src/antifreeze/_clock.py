@@ -24,6 +24,11 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def time_of_day() -> str:
+    """Say how late it is, to people."""
+    return time.strftime("%H:%M:%S")
+
+
 def follow_zone() -> None:
     """Have local times follow the variable TZ as it is now."""
     time.tzset()

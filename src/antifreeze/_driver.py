@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
 from ._backends.base import Backend, Notice, Parcel
@@ -25,6 +26,7 @@ from ._core import commands as do
 from ._core import events as ev
 from ._core.accounts import Accounts
 from ._core.faults import Ending
+from ._core.open_waits import so_far
 from ._core.plan import Plan, Source
 from ._core.snapshots import DriverSnapshot, snapshot_in_passing
 from ._core.states import Run, State
@@ -34,7 +36,7 @@ from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
 from ._herald import Herald, Sift
-from ._meter import Meter
+from ._meter import Meter, OpenWait
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief, Resume
 from .errors import InternalError, LoaderClosed
@@ -45,7 +47,6 @@ logger = logging.getLogger("antifreeze")
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
 LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
-USAGE_S = 10.0  # between two looks at what workers use of the machine
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -75,6 +76,7 @@ class Driver:
     ) -> None:
         self.accounts = accounts or Accounts()
         self._supervisor = Supervisor(plan, story_limit=story_limit, accounts=self.accounts)
+        self.story = self._supervisor.story
         self._backend = backend
         self._now = clock.now
         self._owner = os.getpid()
@@ -95,7 +97,6 @@ class Driver:
         self._whole = True  # no step is half done
         self._meter = Meter(self.accounts, plan.seats)
         self.turnstile = self._meter.turnstile
-        self._used_at = 0.0  # when somebody last saw what workers use of the machine
         self.traps = Traps(plan.seats) if traps is None else traps
         self.book = FaultBook(raising()) if book is None else book
         self._herald = Herald(self._supervisor, backend, self.traps, self.book, self.accounts, sift)
@@ -171,9 +172,10 @@ class Driver:
             if self._phase is not Phase.OPEN or not self._whole or self._broke_while_away:
                 self._enter()
             came_at = self._now()
-            opens_at: float | None = came_at if self._ready else None
+            asks = not self._ready
+            opens_at: float | None = None if asks else came_at
             try:
-                if opens_at is None:
+                if asks:
                     opens_at = self._ask(came_at)
                 self._whole = False  # an interrupted opening would lose this batch without a word
                 batch = (
@@ -189,7 +191,10 @@ class Driver:
                         self.turnstile.over()
                 raise
             finally:
-                self._meter.left(came_at, opens_at, self._now())
+                left_at = self._now()
+                if asks:
+                    self._meter.left(came_at, opens_at, left_at)
+                self.turnstile.count(came_at, left_at)
             return batch
 
     def _ask(self, now: float) -> float:
@@ -220,7 +225,7 @@ class Driver:
                 if self._supervisor.plan.limits.look_s is not None:
                     self._step(self._look_around(), self._now())
                 self._whole = True
-                self._look_at_usage(self._now())
+                self._meter.see_usage(self._now(), self._backend.usage)
                 self._herald.tell_trends()
         except Exception as error:  # `next` raises it: nobody looks at what a thread writes
             self._broke_while_away = error
@@ -389,7 +394,7 @@ class Driver:
                 self._herald.tell_late(command)
             case do.LookAround():
                 self._hear(self._look_around())
-                self._look_at_usage(self._now())
+                self._meter.see_usage(self._now(), self._backend.usage)
                 self._herald.tell_trends()
             case do.ExamineLife(seat=seat, life=life):
                 self._hear(ev.LifeExamined(seat, life, self._backend.examine(seat, life)))
@@ -419,21 +424,16 @@ class Driver:
         self.accounts.note_memory(max((each.own_bytes for each in sights), default=0))
         return ev.LivesSeen(sights, self._backend.room())
 
-    def _look_at_usage(self, now: float) -> None:
-        """See, rarely, what the workers use of the machine."""
-        if now - self._used_at < USAGE_S:
-            return
-        if usages := tuple(self._backend.usage()):  # else they are not born yet
-            self._used_at, self.accounts.usages = now, usages
-
-    def settle(self) -> None:
-        """Have all that was counted in the accounts, and the wait that is not over."""
-        self._meter.settle(now := self._now())
+    def settle(self) -> OpenWait | None:
+        """Have all that was counted in the accounts; give the wait that is not over."""
+        self.turnstile.fold(now := self._now())
+        open_wait = self._meter.open_wait(now, partial(so_far, self._supervisor))
         if not self.closed and self._lock.acquire(blocking=False):
             try:
-                self._look_at_usage(now)
+                self._meter.see_usage(now, self._backend.usage)
             finally:
                 self._lock.release()
+        return open_wait
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""

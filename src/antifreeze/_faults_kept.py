@@ -186,8 +186,11 @@ class FaultBook:
         verdict = "recycled" if growth.goes else "left"
         self.note(Fault(kind="growth", verdict=verdict, worker=growth.seat, exception=line))
 
-    def note_raised(self, error: Exception, sent: tuple[int, int, Ticket] | None) -> None:
-        """Keep what the loop receives instead of a batch."""
+    def note_raised(
+        self, error: Exception, sent: tuple[int, int, Ticket] | None, told: str = ""
+    ) -> None:
+        """Keep what the loop receives instead of a batch. `told`: what it said in its worker, if
+        it says more by now."""
         seat, _, ticket = (None, None, None) if sent is None else sent
         blamed = None if ticket is None else self._raised.pop(ticket.position, None)
         index = None if ticket is None else ticket.indices
@@ -199,7 +202,7 @@ class FaultBook:
                 position=None if ticket is None else ticket.position,
                 worker=seat,
                 attempt=1 if blamed is None else blamed.attempt,
-                exception=f"{type(error).__name__}: {said(error)}",
+                exception=told or f"{type(error).__name__}: {said(error)}",
                 traceback="".join(traceback.format_exception(error)),
             )
         )

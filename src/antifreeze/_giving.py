@@ -66,7 +66,8 @@ class Giver:
             except StopIteration as error:  # it would end the caller's loop without a word
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
             except Exception as error:
-                self._book.note_raised(error, self._supervisor.story.sent(parcel.number))
+                sent = self._supervisor.story.sent(parcel.number)
+                self._book.note_raised(error, sent, parcel.told)
                 raise
         try:
             batch = parcel.open()

@@ -33,10 +33,13 @@ Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
 
 def tell_trends(accounts: Accounts) -> None:
     """Say what creeps, once."""
-    while accounts.trends.due:
+    if not accounts.trends.due:
+        return
+    with accounts.guard:  # other loops may have the same accounts
+        due, accounts.trends.due = accounts.trends.due, []
+    for trend in due:
         logger.warning(
-            "antifreeze: %s. It goes on; `loader.explain()` says what the time is spent on.",
-            accounts.trends.due.pop(0),
+            "antifreeze: %s. It goes on; `loader.explain()` says what the time is spent on.", trend
         )
 
 

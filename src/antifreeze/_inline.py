@@ -10,31 +10,39 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import repeat
 from operator import truediv
 from threading import get_ident
 from typing import Any
 
-from ._bystander import Post
+from ._backends import evidence
+from ._bystander import LoadingPost
 from ._clock import Clock
-from ._core.accounts import FOLD_S, MOST, Accounts, Timings, Turnstile
+from ._core.accounts import FOLD_S, Accounts, Timings, Turnstile
 from ._core.faults import Fault, FaultKind, FaultLog
+from ._core.open_waits import in_step, usual_share
 from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
+from ._core.stalls import EXAMINED_S
 from ._core.states import Loop, Run
 from ._core.steps import HAND_OVER, ITER, OURS, SAMPLER
 from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._herald import tell_trends
+from ._meter import OpenWait
 from ._transport.exceptions import add_note
 from ._worker.careful import NothingLeft
 from ._worker.fetch import UNUSUAL_S, Fetcher, StreamOver
+from ._worker.looks import SLOW_S
 from ._worker.randomness import Randomness
 from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import raising
 
 WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel each look at a clock
+# What is kept of a batch until it is summed, as numbers in a list (see `Turnstile`): when the loop
+# came and left, seconds of the sampler, of fetching, of its waiting, of collating; samples.
+ROW = 7
+MOST = 256 * ROW
 
 
 class InlineDriver:
@@ -57,7 +65,8 @@ class InlineDriver:
         self._randomness: Randomness | None = None
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
-        self._post = Post(ITER)
+        self.accounts = accounts or Accounts()
+        self._post = LoadingPost(self.accounts, ITER)
         try:
             self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
         finally:
@@ -70,10 +79,10 @@ class InlineDriver:
         self._seed_base = 0
         self._drawn = 0
         self._faults = FaultLog()
-        self.accounts = accounts or Accounts()
         self.turnstile = Turnstile(self.accounts, 1)
         self._came_at: float | None = None  # of a loop that waits
-        self._rows: list[tuple[Any, ...]] = []  # what batches took; see `_fold`
+        self._rows: list[float] = []  # what batches took; see `_sum_up`
+        self._sums = False
         self._fold_at = self._measure_at = 0.0
 
     @property
@@ -85,7 +94,9 @@ class InlineDriver:
         if self._randomness is not None:
             self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
-        self.turnstile.pause(self._now())
+        now = self._now()
+        self.turnstile.pause(now)
+        self._fold_at = now + FOLD_S
         return 0.0
 
     def next(self) -> Any:
@@ -121,8 +132,9 @@ class InlineDriver:
         except StopIteration:
             self._run = Run.FINISHED
             left_at = self._now()
-            self._fold(left_at)  # in order
-            self.accounts.wait.sampler += left_at - began_at
+            self._sum_up()  # in order
+            with self.accounts.guard:
+                self._tell(left_at - began_at)
             self.turnstile.over()
             self.turnstile.count(came_at, left_at)
             raise
@@ -133,7 +145,7 @@ class InlineDriver:
         if drawn_at >= self._measure_at:
             self._measure_at = drawn_at + UNUSUAL_S
             fetcher.measure(alone=True)
-        counts = True
+        comes = True
         try:
             batch = fetcher.load(indices, self._drawn - 1)
             if self._finish is not None:
@@ -146,7 +158,7 @@ class InlineDriver:
             self._drawn -= 1
             raise StopIteration from None
         except NothingLeft:
-            counts = False
+            comes = False
             raise
         except BaseException as error:  # Ctrl-C too
             self._note_failed()
@@ -157,18 +169,13 @@ class InlineDriver:
                 self._note_failed()
             left_at = self._now()
             fetch_s = fetcher.fetch_s
-            self._rows.append(
-                (
-                    came_at if counts else None,
-                    began_at,
-                    drawn_at,
-                    left_at,
-                    fetch_s,
-                    fetcher.io_s,
-                    fetcher.collate_s,
-                    fetcher.samples,
-                )
-            )
+            sampler_s, io_s, collate_s = drawn_at - began_at, fetcher.io_s, fetcher.collate_s
+            samples = fetcher.samples
+            if comes:
+                self._rows.extend((came_at, left_at, sampler_s, fetch_s, io_s, collate_s, samples))
+            else:  # the same call of `next` goes on
+                with self.accounts.guard:
+                    self._tell(sampler_s, fetch_s, io_s, collate_s, samples)
             if fetch_s > WORTH_S:
                 self._note_slow(fetcher.timings(drawn_at, left_at, left_at), indices)
             if left_at >= self._fold_at or len(self._rows) >= MOST:
@@ -176,40 +183,81 @@ class InlineDriver:
         return batch
 
     def _note_slow(self, timings: Timings, indices: Any) -> None:
+        if timings.fetch_s >= SLOW_S and not timings.slowest_s:
+            timings = self._post.looks.with_slowest(timings, self._drawn)
         if timings.slowest_s:
-            self.accounts.note_slowest(timings, indices, self._drawn - 1, worker=None)
+            with self.accounts.guard:
+                self.accounts.note_slowest(timings, indices, self._drawn - 1, worker=None)
         tell_trends(self.accounts)
 
     def _fold(self, now: float) -> None:
-        """Sum what the batches since the last time were for: many at once, since a batch of one
-        integer takes ten microseconds."""
         self._fold_at = now + FOLD_S
-        rows, self._rows = self._rows, []
-        if rows:
-            came, began, drawn, left, fetch, io, collate, samples = zip(*rows, strict=True)
-            self.turnstile.count_all((c, at) for c, at in zip(came, left, strict=True) if c)
-            split, work = self.accounts.wait, self.accounts.work
-            fetch_s, io_s, collate_s, drawn_at = sum(fetch), sum(io), sum(collate), sum(drawn)
-            split.sampler += drawn_at - sum(began)
-            split.fetch_io += io_s
-            split.fetch_cpu += fetch_s - io_s
-            split.collate += collate_s
-            # Pinning, and what we do ourselves.
-            split.transport += sum(left) - drawn_at - fetch_s - collate_s
-            work.parcels += len(rows)
-            work.samples += sum(samples)
-            work.fetch_s += fetch_s
-            work.io_s += io_s
-            work.collate_s += collate_s
-            self.accounts.fetched.extend(map(truediv, fetch, map(max, samples, repeat(1))))
+        self._sum_up()
+        if self._post.looks.any_places:
+            self.accounts.note_places(self._post.looks.take_places())
         self.turnstile.fold(now)
 
-    def settle(self) -> None:
-        """Have all that was counted in the accounts, and the wait that is not over."""
+    def _sum_up(self) -> None:
+        """Sum what the batches since the last time were for: many at once, since a batch of one
+        integer takes ten microseconds."""
         with self.accounts.guard:
-            self._fold(now := self._now())
+            if not self._rows or self._sums:  # a signal's handler came in the middle of it
+                return
+            self._sums = True
+            try:
+                self._sum()
+            finally:  # Ctrl-C too
+                self._sums = False
+
+    def _sum(self) -> None:
+        rows = self._rows[:]
+        del self._rows[: len(rows)]
+        came, left, sampler, fetch, io, collate, samples = (rows[at::ROW] for at in range(ROW))
+        self._tell(sum(sampler), sum(fetch), sum(io), sum(collate), sum(samples))
+        self.turnstile.add(came, left)
+        self.accounts.work.parcels += len(came)
+        if 0 in samples:  # it raised
+            samples = [count or 1 for count in samples]
+        self.accounts.fetched.extend(map(truediv, fetch, samples))
+
+    def _tell(
+        self,
+        sampler_s: float,
+        fetch_s: float = 0.0,
+        io_s: float = 0.0,
+        collate_s: float = 0.0,
+        samples: float = 0,
+    ) -> None:
+        """Say what calls of `next` waited for. The rest is pinning, and our own part. By who holds
+        the guard: other loops may have the same accounts."""
+        split, work = self.accounts.wait, self.accounts.work
+        split.sampler += sampler_s
+        split.fetch_io += io_s
+        split.fetch_cpu += fetch_s - io_s
+        split.collate += collate_s
+        self.turnstile.told_s += sampler_s + fetch_s + collate_s
+        work.samples += int(samples)
+        work.fetch_s += fetch_s
+        work.io_s += io_s
+        work.collate_s += collate_s
+
+    def settle(self) -> OpenWait | None:
+        """Have all that was counted in the accounts; give the wait that is not over."""
+        self._fold(now := self._now())
         came_at = self._came_at
-        self.accounts.open_s = 0.0 if came_at is None else max(0.0, now - came_at)
+        if came_at is None:
+            return None
+        seconds = max(0.0, now - came_at)
+        return seconds, in_step(self._post.steps[0], seconds, self._io_share(seconds))
+
+    def _io_share(self, seconds: float) -> float | None:
+        """Say how much of a fetch that is not over was waiting, as far as that can be known."""
+        if self._post.thread == get_ident():  # in a signal's handler
+            waited_s = self._fetcher.waits_since()
+            return None if waited_s is None else min(1.0, waited_s / max(seconds, waited_s, 1e-9))
+        if seconds < EXAMINED_S:
+            return usual_share(self.accounts.work)
+        return 0.0 if evidence.thread_runs(self._post.task) else 1.0
 
     def _note_failed(self) -> None:
         for failed in self._fetcher.failed():

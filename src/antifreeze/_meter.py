@@ -1,21 +1,30 @@
 """What one driver's loop waits for, as far as the driver itself knows: who else was told when.
 
-The core splits a wait up to its answer (`_core/waits.py`); what follows until the loop leaves is
-measured here: the sampler, which the loop's own thread has to ask, and the opening of the batch.
+The core splits a wait up to its answer (`_core/waits.py`); of what follows until the loop leaves,
+the sampler's part is measured here, since the loop's own thread has to ask it. The rest is for
+opening the batch.
 """
 
 from __future__ import annotations
 
-from ._core.accounts import Accounts, Turnstile
+from collections.abc import Callable, Sequence
+
+from ._core.accounts import Accounts, Split, Turnstile, Usage
+
+OpenWait = tuple[float, Split]  # how long it is; what of it is for what, if not yet counted
+
+USAGE_S = 10.0  # between two looks at what workers use of the machine
 
 
 class Meter:
-    """Count the calls of `next`. By whoever holds the driver's lock, but for `settle`."""
+    """Watch the calls of `next` that have to ask. By whoever holds the driver's lock, but for
+    `open_wait`."""
 
     def __init__(self, accounts: Accounts, seats: int) -> None:
-        self._accounts = accounts
+        self._accounts, self._seats = accounts, seats
         self.turnstile = Turnstile(accounts, seats)
         self.told_at = 0.0  # when the core was last told something that it had not answered
+        self._used_at = 0.0  # when somebody last saw what workers use of the machine
         self._came_at: float | None = None  # of a loop that waits
         self._sampled_s = 0.0  # by the sampler, where it is not part of a wait that the core splits
 
@@ -33,7 +42,8 @@ class Meter:
             self._sampled_s += seconds
         elif answered:
             self._sampled_s += seconds
-            self._accounts.wait.sampler += seconds
+            with self._accounts.guard:  # other loops may have the same accounts
+                self._accounts.wait.sampler += seconds
 
     def take_sampled(self) -> float:
         """Give what the sampler took while an epoch began."""
@@ -41,17 +51,24 @@ class Meter:
         return seconds
 
     def left(self, came_at: float, opens_at: float | None, now: float) -> None:
-        """The loop leaves. None: it was broken off before there was an answer."""
-        wait, sampled_s = self._accounts.wait, self._sampled_s
-        if opens_at is None:
-            wait.unknown += now - came_at - sampled_s
-        else:
-            wait.transport += now - opens_at - sampled_s
+        """The loop leaves, which has asked. None: it was broken off before there was an answer."""
+        sampled_s = self._sampled_s
+        with self._accounts.guard:
+            if opens_at is None:
+                self._accounts.wait.unknown += now - came_at - sampled_s
+                self.turnstile.told_s += now - came_at
+            else:
+                self.turnstile.told_s += opens_at - came_at + sampled_s
         self._sampled_s, self._came_at = 0.0, None
-        self.turnstile.count(came_at, now)
 
-    def settle(self, now: float) -> None:
-        """Have all that was counted in the accounts, and the wait that is not over."""
-        self.turnstile.fold(now)
+    def open_wait(self, now: float, so_far: Callable[[float, float], Split]) -> OpenWait | None:
+        """Give the wait that is not over, if there is one. In any thread. `so_far` says what for,
+        given when it is and when the core was last told something."""
         came_at = self._came_at
-        self._accounts.open_s = 0.0 if came_at is None else max(0.0, now - came_at)
+        return None if came_at is None else (max(0.0, now - came_at), so_far(now, self.told_at))
+
+    def see_usage(self, now: float, look: Callable[[], Sequence[Usage]]) -> None:
+        """See what the workers use of the machine: rarely, once all of them are born."""
+        all_seen = len(self._accounts.usages) == self._seats
+        if (now - self._used_at >= USAGE_S or not all_seen) and (usages := look()):
+            self._used_at, self._accounts.usages = now, tuple(usages)

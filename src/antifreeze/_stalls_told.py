@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
@@ -14,6 +15,9 @@ from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
 from ._transport.words import shown
 
+# Called when a stall has been told, in whichever thread tells it: for who has more to say then.
+listeners: list[Callable[[], None]] = []
+
 
 def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind: str = "") -> None:
     """Log who keeps the loop waiting; the whole stack for those who want to know more. `behind`: a
@@ -21,6 +25,7 @@ def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind
     logger.warning("%s%s", line(stall, ticket, label, limits), f" {behind}" if behind else "")
     if stall.activity.stack:
         logger.info("antifreeze: worker %s is at\n%s", stall.seat, lines(stall.activity.stack))
+    _call_listeners()
 
 
 def tell_own(stall: Stall, ticket: Ticket) -> None:
@@ -28,6 +33,12 @@ def tell_own(stall: Stall, ticket: Ticket) -> None:
     logger.warning("%s", own_line(stall, ticket))
     if stall.activity.stack:
         logger.info("antifreeze: this process is at\n%s", lines(stall.activity.stack))
+    _call_listeners()
+
+
+def _call_listeners() -> None:
+    for listener in listeners:
+        listener()
 
 
 def own_line(stall: Stall, ticket: Ticket) -> str:

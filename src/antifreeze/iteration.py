@@ -17,6 +17,7 @@ import os
 import signal
 import threading
 import weakref
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from torch.utils.data.graph_settings import apply_sharding
 
 from . import _platform
 from ._backends.base import Backend
-from ._bystander import Asked, making_iterator
+from ._bystander import Asked, making_iterator, stay_for
 from ._core.descent import Descent
 from ._core.pace import LONGEST
 from ._core.plan import Limits, Plan, Source, Tenure
@@ -47,11 +48,13 @@ from ._worker.resuming import is_stateful
 from ._worker.spec import Job
 from .errors import LoaderClosed
 from .policies import policy_of
-from .stats import enter
+from .stats import enter, entries
 
 if TYPE_CHECKING:
     from ._backends.pinned import Pinner
+    from ._core.story import Entry
     from ._inline import InlineDriver
+    from ._meter import OpenWait
     from .loader import DataLoader
 
 logger = logging.getLogger("antifreeze")
@@ -108,7 +111,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._batch_samples = _samples_a_batch(loader)
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._book = loader._book
-        entry = loader._entry
+        entry = self.entry = loader._entry
         entry.profile = loader._profile()
         enter(entry)
         self._book.begin_epoch()
@@ -146,6 +149,8 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._own_driver()
         self._now = clock.now
         self._begin_epoch(began_at, sampler_s)
+        if self._num_workers:
+            stay_for(self._driver)  # now: the workers have been forked
 
     def __next__(self) -> Any:
         if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
@@ -166,13 +171,13 @@ class LoaderIterator(_BaseDataLoaderIter):
         try:
             data = self._driver.next()
         except StopIteration:
+            ends_at = self._now()
             if line := self._book.summary():
                 logger.warning("%s", line)
-            ends_at = self._now()
             if not self._persistent_workers:
                 self._finished = True
                 self._shutdown_workers()
-                self._driver.turnstile.ended(self._now() - ends_at)
+            self._driver.turnstile.ended(self._now() - ends_at)
             self._driver.turnstile.pause(ends_at)
             self._warn_of_traps()
             raise
@@ -260,6 +265,16 @@ class LoaderIterator(_BaseDataLoaderIter):
     def snapshot(self) -> DriverSnapshot:
         return self._driver.snapshot()
 
+    def latest(self, most: int) -> list[Entry]:
+        """Give the last entries of its story, as far as it has one; from any thread."""
+        story = getattr(self._driver, "story", ())
+        for _ in range(TRIES):
+            try:
+                return list(story)[-most:]
+            except RuntimeError:  # it goes on meanwhile
+                continue
+        return []
+
     def _job(self, loader: DataLoader[Any]) -> Job:
         init_fn = loader.worker_init_fn
         if self._num_workers and isinstance(self._dataset, IterDataPipe | MapDataPipe):
@@ -319,9 +334,21 @@ class LoaderIterator(_BaseDataLoaderIter):
 
 def settle(loader: DataLoader[Any] | None = None) -> None:
     """Have all that its iterators have counted in the accounts of a loader, or of all."""
+    waits: dict[int, list[OpenWait]] = defaultdict(list)  # of all its loops, by accounts
     for iterator in _held():
         if loader is None or iterator.serves(loader):
-            iterator._driver.settle()
+            driver = iterator._driver
+            if (wait := driver.settle()) is not None:
+                waits[id(driver.accounts)].append(wait)
+    for accounts in (
+        [each.accounts for each in entries()] if loader is None else [loader._entry.accounts]
+    ):
+        accounts.note_open(waits[id(accounts)])
+
+
+def at_work() -> list[LoaderIterator]:
+    """Give the iterators that somebody still holds, and that are not over."""
+    return [each for each in _held() if not each._finished]
 
 
 def _held() -> list[LoaderIterator]:

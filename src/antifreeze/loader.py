@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.utils.data as torch_data
+
+# By this name: the shorter one may be a library's own by now.
+from torch.utils.data.dataloader import DataLoader as TorchLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from . import _defaults, _platform, options
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", covariant=True)
 
-_PARAMETERS = frozenset(inspect.signature(torch_data.DataLoader.__init__).parameters) - {"self"}
+_PARAMETERS = frozenset(inspect.signature(TorchLoader.__init__).parameters) - {"self"}
 
 
 @frozen
@@ -60,7 +63,7 @@ class LoaderSnapshot:
     waits: tuple[Wait, ...]  # the latest that lasted ten milliseconds or more
 
 
-class DataLoader(torch_data.DataLoader[T]):
+class DataLoader(TorchLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader` that does not freeze.
 
     Takes every argument of torch's loader and behaves as it does; see the migration page for the
@@ -206,7 +209,6 @@ class DataLoader(torch_data.DataLoader[T]):
 
     def _profile(self) -> Profile:
         from ._core.explaining import Profile
-        from .stats import cores
 
         return Profile(
             name=f"{type(self).__name__} ({self._made_at})",
@@ -214,7 +216,6 @@ class DataLoader(torch_data.DataLoader[T]):
             prefetch=self.prefetch_factor or 2,
             in_order=self.in_order,
             persistent=self.persistent_workers,
-            cores=cores(),
         )
 
     def __repr__(self) -> str:

@@ -1,17 +1,16 @@
-"""Every argument, checked once, where it is given."""
+"""Every argument, checked once, where it is given. Imports no torch: `antifreeze run` checks its
+options before the script imports it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch.utils.data import IterableDataset
 
 from ._core.messages import frozen
 from ._ranks import ranks
@@ -24,7 +23,7 @@ SHOWN = 80  # characters of a value in a message
 class Rule:
     """What an argument must be, beyond what torch checks itself."""
 
-    kinds: tuple[type, ...]
+    kinds: tuple[type, ...] | str  # the name of a class of torch's: that one, or None
     words: str
 
 
@@ -33,7 +32,7 @@ RULES: Mapping[str, Rule] = {
     "num_workers": Rule((Integral,), "a whole number"),
     "timeout": Rule((Real,), "a number of seconds"),
     "prefetch_factor": Rule((Integral, type(None)), "a whole number or None"),
-    "generator": Rule((torch.Generator, type(None)), "a torch.Generator or None"),
+    "generator": Rule("Generator", "a torch.Generator or None"),
 }
 CALLABLES = ("collate_fn", "worker_init_fn")
 
@@ -41,7 +40,10 @@ CALLABLES = ("collate_fn", "worker_init_fn")
 def check_types(arguments: Mapping[str, Any]) -> None:
     """Refuse what torch would take and stumble over later; name the argument and its value."""
     for name, rule in RULES.items():
-        if not isinstance(arguments[name], rule.kinds):
+        kinds = rule.kinds
+        if isinstance(kinds, str):
+            kinds = (getattr(sys.modules["torch"], kinds), type(None))
+        if not isinstance(arguments[name], kinds):
             raise TypeError(
                 f"{name} option should be {rule.words}, but got {_shown(name, arguments)}"
             )
@@ -86,7 +88,7 @@ def check_policy(policy: Policy, loader: Any) -> None:
     """Refuse a policy that cannot be kept."""
     if not policy.watches:
         return
-    streams = isinstance(loader.dataset, IterableDataset)
+    streams = _is_stream(loader.dataset)
     if streams and (policy.action != "skip" or policy.retries):
         raise ValueError(
             f"on_error={policy.action!r} is for batches of a map-style dataset: nobody can ask the"
@@ -108,7 +110,7 @@ def read_quarantine(value: Any, policy: Policy, loader: Any) -> frozenset[Any]:
     """Give the samples that must not be loaded: those listed, or those in a file of a scan."""
     if value is None:
         return frozenset()
-    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+    if loader.batch_sampler is None or _is_stream(loader.dataset):
         raise ValueError(
             "quarantine is for batches of a map-style dataset: samples of a stream have no index"
         )
@@ -134,6 +136,11 @@ def read_quarantine(value: Any, policy: Policy, loader: Any) -> frozenset[Any]:
             "quarantine option should be a file of `antifreeze scan` or some indices, but got"
             f" {_shown('quarantine', {'quarantine': value})}"
         ) from error
+
+
+def _is_stream(dataset: Any) -> bool:
+    torchs = sys.modules.get("torch.utils.data")
+    return torchs is not None and isinstance(dataset, torchs.IterableDataset)
 
 
 def check_together(arguments: Mapping[str, Any]) -> None:

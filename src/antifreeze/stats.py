@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ._core.accounts import CAUSES, Accounts
@@ -27,7 +28,9 @@ class Entry:
     faults: FaultTally
 
     def explain(self) -> Explanation:
-        return explain(self.accounts, self.profile, self.faults.seen)
+        profile = replace(self.profile, cores=cores())  # to count them at each epoch would cost
+        with self.accounts.guard:  # loops go on counting
+            return explain(self.accounts, profile, self.faults.seen)
 
 
 _entries: list[Entry] = []
@@ -58,6 +61,11 @@ os.register_at_fork(after_in_child=forget_parent)
 
 def flat(entry: Entry) -> dict[str, float]:
     """Give all numbers of one loader."""
+    with entry.accounts.guard:  # loops go on counting
+        return _flat(entry)
+
+
+def _flat(entry: Entry) -> dict[str, float]:
     accounts, profile = entry.accounts, entry.profile
     seconds, work = accounts.seconds, accounts.work
     numbers: dict[str, float] = {
@@ -71,8 +79,7 @@ def flat(entry: Entry) -> dict[str, float]:
         "wait_share": accounts.wait_share,
     }
     for cause in CAUSES:
-        numbers[f"wait_{cause}_s"] = getattr(accounts.wait, cause)
-    numbers["wait_unknown_s"] += accounts.open_s  # not yet
+        numbers[f"wait_{cause}_s"] = accounts.waited_for(cause)
     for name, histogram in (
         ("wait", accounts.waits),
         ("away", accounts.aways),

@@ -2,84 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
 from antifreeze import _version
 
-PLAIN = [sys.executable]
-OURS = [sys.executable, "-m", "antifreeze", "run"]
-NO_LOADER = "antifreeze: this script looped over no DataLoader.\n"
-
-
-def write(folder: Path, code: str, name: str = "train.py") -> Path:
-    script = folder / name
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(textwrap.dedent(code))
-    return script
-
-
-def start(folder: Path, *command: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        command, capture_output=True, cwd=folder, timeout=150, input=given, env=dict(os.environ)
-    )
-
-
-def both(
-    folder: Path, *arguments: str, given: bytes = b"", told: str | None = NO_LOADER
-) -> subprocess.CompletedProcess[bytes]:
-    """Run both ways; expect the same, but for what is told at the end."""
-    plain = start(folder, *PLAIN, *arguments, given=given)
-    ours = start(folder, *OURS, *arguments, given=given)
-    assert ours.returncode == plain.returncode, ours.stderr.decode()
-    assert ours.stdout == plain.stdout
-    if told is not None:
-        assert ours.stderr.decode() == plain.stderr.decode() + told
-    return ours
-
-
-STAND = """
-    import json, os, sys
-    from antifreeze import cli
-    commands, given = json.loads(sys.argv[1])
-    for number, command in enumerate(commands):
-        if os.fork() == 0:
-            for name, descriptor in (("in", 0), ("out", 1), ("err", 2)):
-                flags = os.O_RDWR | os.O_CREAT
-                os.dup2(os.open(f"{number}.{name}", flags, 0o600), descriptor)
-            os.write(0, given.encode())
-            os.lseek(0, 0, os.SEEK_SET)
-            sys.argv[:] = ["antifreeze", *command]
-            sys.exit(cli.main())
-        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-"""
-
-
-def at_once(
-    folder: Path, commands: list[list[str]], given: str = ""
-) -> list[subprocess.CompletedProcess[bytes]]:
-    """Have many commands done by forks of one process: each would need seconds to import torch."""
-    stand = write(folder, STAND, "stand/stand.py")
-    done = start(folder, *PLAIN, str(stand), json.dumps([commands, given]))
-    codes = [int(code) for code in done.stdout.split()]
-    assert len(codes) == len(commands), done.stderr.decode()
-    return [
-        subprocess.CompletedProcess(
-            commands[number],
-            code,
-            (folder / f"{number}.out").read_bytes(),
-            (folder / f"{number}.err").read_bytes(),
-        )
-        for number, code in enumerate(codes)
-    ]
+from .running import NO_LOADER, OURS, PLAIN, both, start, write
 
 
 def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
@@ -105,10 +39,9 @@ def test_the_script_finds_itself_as_under_python(tmp_path: Path) -> None:
     done = both(tmp_path, "deep/train.py", "--help", "-m", "--", "--on-error", "x y", "")
     assert b"['deep/train.py', '--help', '-m', '--', '--on-error', 'x y', '']" in done.stdout
     paths = ["linked.py", "./deep/../deep/train.py", str(tmp_path / "deep/train.py")]
-    ours = at_once(tmp_path, [["run", "--", path] for path in paths])
-    for path, each in zip(paths, ours, strict=True):
-        plain = start(tmp_path, *PLAIN, path)
-        assert each.stdout == plain.stdout
+    for path in paths:
+        ours = start(tmp_path, *OURS, "--", path)
+        assert ours.stdout == start(tmp_path, *PLAIN, path).stdout
 
 
 def test_modules_folders_and_packages_run_as_under_python(tmp_path: Path) -> None:
@@ -151,9 +84,9 @@ def test_what_a_package_raises_when_it_is_imported_is_the_programs_own(tmp_path:
     )
     write(tmp_path, "import sys; print(sys.path[0], sys.argv)", "early/tool.py")
     commands = [["-m", f"{package}.tool", "a"] for package in (*FAILURES, "early")]
-    *failed, early, missing = at_once(
-        tmp_path, [*(["run", *command] for command in commands), ["run", "-m", "early.none"]]
-    )
+    *failed, early, missing = [
+        start(tmp_path, *OURS, *command) for command in (*commands, ["-m", "early.none"])
+    ]
     for command, ours in zip(commands, failed, strict=False):
         plain = start(tmp_path, *PLAIN, *command)
         assert ours.returncode == plain.returncode, command
@@ -211,14 +144,10 @@ def test_it_ends_as_under_python(tmp_path: Path) -> None:
     scripts = [f"end{number}.py" for number in range(len(ENDS))]
     for name, end in zip(scripts, ENDS, strict=True):
         write(tmp_path, textwrap.dedent(BEGIN) + end + "\n", name)
-    given = "a line\n" * 5
-    ours = at_once(tmp_path, [["run", name] for name in scripts], given)
-    for name, end, done in zip(scripts, ENDS, ours, strict=True):
-        (tmp_path / "given").write_text(given)
-        with open(tmp_path / "given") as stdin:
-            plain = subprocess.run(
-                [*PLAIN, name], capture_output=True, cwd=tmp_path, timeout=100, stdin=stdin
-            )
+    given = b"a line\n" * 5
+    for name, end in zip(scripts, ENDS, strict=True):
+        done = start(tmp_path, *OURS, name, given=given)
+        plain = start(tmp_path, *PLAIN, name, given=given)
         assert done.returncode == plain.returncode, end
         assert done.stdout == plain.stdout, end
         told = "" if any(word in end for word in SAYS_NOTHING) else NO_LOADER
@@ -325,12 +254,13 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
     (tmp_path / "elsewhere/pyproject.toml").write_text("[tool.antifreeze]\n")
     given = ["--sample-timeout=9", "--fault-log", "x.jsonl", "--worker-memory", "2e9"]
     commands = [
-        ["run", "elsewhere/train.py"],
-        ["run", "code/train.py"],
-        ["run", *given, "code/train.py"],
-        ["run", "--sample-timeout", "none", "--on-error", "raise", "elsewhere/train.py"],
+        ["elsewhere/train.py"],
+        ["code/train.py"],
+        [*given, "code/train.py"],
+        ["--sample-timeout", "none", "--on-error", "raise", "elsewhere/train.py"],
     ]
-    assert [each.stdout.decode() for each in at_once(tmp_path, commands)] == [
+    done = [start(tmp_path, *OURS, *command) for command in commands]
+    assert [each.stdout.decode() for each in done] == [
         "raise auto None auto\n",
         f"raise 60 {tmp_path / 'faults.jsonl'} None\n",
         f"raise 9.0 {tmp_path / 'x.jsonl'} 2000000000.0\n",
@@ -347,6 +277,10 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--sample-timeout", "soon", "train.py"], "--sample-timeout takes SECONDS, auto, none"),
     (["--sample-timeout=-1", "train.py"], "positive number of seconds"),
     (["--quarantine", "no.json", "--on-error", "skip", "train.py"], "no.json"),
+    (
+        ["--signal", "TERM", "train.py"],
+        "--signal takes USR1, USR2, QUIT, RTMIN or none, not 'TERM'",
+    ),
     (["--workers", "3", "train.py"], "unrecognized arguments: --workers"),
     (["key/train.py"], "there is no key 'colour' in [tool.antifreeze]; there are on-error, "),
     (["value/train.py"], "sample_timeout option should be"),
@@ -360,127 +294,33 @@ def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
     for folder, table in TABLES.items():
         write(tmp_path, "print('never')", f"{folder}/train.py")
         (tmp_path / folder / "pyproject.toml").write_text(f"[tool.antifreeze]\n{table}\n")
-    done = at_once(tmp_path, [["run", *arguments] for arguments, _ in REFUSED])
-    for (_, words), each in zip(REFUSED, done, strict=True):
+    for arguments, words in REFUSED:
+        each = start(tmp_path, *OURS, *arguments)
         assert each.returncode == 2 and each.stdout == b"", each
         assert words in each.stderr.decode()
         assert "Traceback" not in each.stderr.decode()
 
 
-def test_faults_are_told_at_the_end_after_what_the_script_does_then(tmp_path: Path) -> None:
+def test_a_program_that_the_script_starts_as_a_command_is_not_followed(tmp_path: Path) -> None:
     write(
         tmp_path,
         """
-        import atexit, sys
-        from torch.utils.data import DataLoader, Dataset
-        class Photos(Dataset):
-            def __len__(self):
-                return 10
-            def __getitem__(self, index):
-                if index == 3:
-                    raise OSError("truncated")
-                return index
-        def train():
-            for batch in DataLoader(Photos(), batch_size=5):
-                print(batch.tolist())
-        train()  # the loader is gone by the end
-        atexit.register(print, "the script's last word", file=sys.stderr)
+        from torch.utils.data import DataLoader
+        print(type(DataLoader([1])).__module__, flush=True)
         """,
+        "other.py",
     )
-    done = start(tmp_path, *OURS, "--on-error", "replace", "train.py")
-    assert done.returncode == 0 and done.stdout == b"[0, 1, 2, 4, 4]\n[5, 6, 7, 8, 9]\n"
-    said = done.stderr.decode()
-    last = said.partition("the script's last word\n")[2]
-    assert last.startswith("antifreeze: DataLoader (train.py:"), said
-    assert last.endswith("  exception of sample 3, replaced: OSError: truncated\n"), said
-
-
-WAITS = """
-    import os, signal, sys, time
-    import torch
-    from torch.utils.data import DataLoader, Dataset
-    class Slow(Dataset):
-        def __len__(self):
-            return 4
-        def __getitem__(self, index):
-            while index == 3 and not os.path.exists("go"):
-                time.sleep(0.05)
-            return index
-    own = []
-    if len(sys.argv) > 1:
-        signal.signal(signal.SIGUSR1, lambda *_: own.append(1))
-    print("begun", flush=True)
-    for batch in DataLoader(Slow(), num_workers=1):
-        print(int(batch), flush=True)
-    print("own", own)
-"""
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_on_sigusr1_it_tells_at_once_unless_the_script_has_a_use_for_it(
-    tmp_path: Path, own: bool
-) -> None:
-    write(tmp_path, WAITS)
-    process = subprocess.Popen(
-        [*OURS, "train.py", *(["own"] if own else [])],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert process.stdout is not None and process.stderr is not None
-    assert [process.stdout.readline() for _ in range(4)] == ["begun\n", "0\n", "1\n", "2\n"]
-    process.send_signal(signal.SIGUSR1)
-    if not own:
-        assert "DataLoader (train.py:16): the loop waited for" in process.stderr.readline()
-        assert "1 epoch, 3 steps" in process.stderr.readline()
-    time.sleep(0.2)  # the script's own is called before the last batch
-    (tmp_path / "go").touch()
-    out, said = process.communicate(timeout=100)
-    assert process.returncode == 0 and out == ("3\nown [1]\n" if own else "3\nown []\n")
-    assert "antifreeze: DataLoader (train.py:" in said
-
-
-def test_children_of_the_script_tell_nothing_and_die_of_sigusr1(tmp_path: Path) -> None:
     write(
         tmp_path,
         """
-        import os, signal, sys
-        if os.fork() == 0:
-            sys.exit(3)
-        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-        if os.fork() == 0:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.wait()[1]))
+        import subprocess, sys
+        for words in ([], ["-m", "antifreeze", "run"]):
+            subprocess.run([sys.executable, *words, "other.py"], check=True)
         """,
     )
-    both(tmp_path, "train.py")
-
-
-def test_stalls_are_told_while_it_runs(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        """
-        import time
-        from torch.utils.data import DataLoader, Dataset
-        class Stuck(Dataset):
-            def __len__(self):
-                return 4
-            def __getitem__(self, index):
-                if index == 2:
-                    time.sleep(1000)
-                return index
-        for batch in DataLoader(Stuck(), num_workers=1):
-            pass
-        """,
-    )
-    options = ["--sample-timeout", "0.5", "--on-error", "replace"]
-    done = start(tmp_path, *OURS, *options, "train.py")
-    said = done.stderr.decode()
-    assert done.returncode == 0 and done.stdout == b"", said
-    assert "hung for" in said.partition("antifreeze: DataLoader (")[0]
-    assert "hang of sample 2, replaced" in said.partition("antifreeze: DataLoader (")[2]
+    done = start(tmp_path, *OURS, "train.py")
+    assert done.stdout == b"torch.utils.data.dataloader\nantifreeze.loader\n"
+    assert done.stderr.decode() == NO_LOADER * 2  # of the one that was asked for, and the script's
 
 
 def test_switched_off_it_runs_the_script_and_no_more(tmp_path: Path) -> None:
@@ -550,10 +390,66 @@ def test_processes_that_the_script_spawns_load_with_it_too(tmp_path: Path) -> No
     assert done.stdout == b"antifreeze.loader 55.0 [0]\n", done.stderr.decode()
 
 
+def test_processes_that_import_torch_late_or_never_are_no_exception(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+        import multiprocessing, sys
+        def train(deep):
+            if deep:
+                spawned = multiprocessing.get_context("spawn")
+                process = spawned.Process(target=train, args=[deep - 1])
+                process.start()
+                process.join()
+                print([name for name in sys.modules if name.startswith("torch")], flush=True)
+                return
+            from torch.utils.data import DataLoader
+            loader = DataLoader([3], num_workers=1)
+            print(type(loader).__module__, loader.sample_timeout, flush=True)
+        if __name__ == "__main__":
+            train(2)
+        """,
+    )
+    done = start(tmp_path, *OURS, "--sample-timeout", "55", "train.py")
+    assert done.stdout == b"antifreeze.loader 55.0\n[]\n[]\n", done.stderr.decode()
+
+
+def test_torch_is_imported_by_the_script_and_nobody_else(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+        import sys
+        if "--help" in sys.argv:
+            sys.exit(f"{[name for name in sys.modules if name.startswith(('torch', 'numpy'))]}")
+        from torch.utils.data import DataLoader
+        from importlib.machinery import SourceFileLoader
+        import torch
+        loader = torch.__spec__.loader
+        print(type(DataLoader([1])).__module__, type(loader) is SourceFileLoader)
+        print([each for each in sys.meta_path if "waits for torch" in repr(each)])
+        """,
+    )
+    done = start(tmp_path, *OURS, "train.py", "--help")
+    assert done.stderr.decode() == "[]\n" + NO_LOADER
+    done = start(tmp_path, *OURS, "train.py")
+    assert done.stdout == b"antifreeze.loader True\n[]\n", done.stderr.decode()
+
+
+def test_a_script_whose_torch_cannot_be_imported_says_so_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH")  # what there is for quick tests would be in the traceback
+    write(tmp_path, "from . import inner", "torch/__init__.py")
+    for error in ("ImportError", "OSError"):
+        write(tmp_path, f"raise {error}('libcudart is missing')", "torch/inner.py")
+        write(tmp_path, "def begin():\n    import torch\nbegin()")
+        both(tmp_path, "train.py")
+
+
 def test_help_and_version_are_the_commands_own(tmp_path: Path) -> None:
     done = start(tmp_path, *OURS, "--help")
     assert done.returncode == 0
-    for words in (b"--on-error", b"--sample-timeout", b"--quarantine", b"-m module", b"SIGUSR1"):
+    for words in (b"--on-error", b"--quarantine", b"-m module", b"SIGUSR1", b"--signal"):
         assert words in done.stdout
     done = start(tmp_path, *OURS[:-1], "--version")
     assert done.stdout.decode() == f"antifreeze {_version.VERSION}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,16 @@ class Module:
     name: str  # below the package: "_core.seats", "loader"
     path: Path
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(), str(self.path))
 
-    def imports(self) -> Iterator[str]:
-        """Yield what this file imports, its own package's modules as "antifreeze...."."""
+    @cached_property
+    def imports(self) -> tuple[str, ...]:
+        """Give what this file imports, its own package's modules as "antifreeze....", once each."""
+        return tuple(dict.fromkeys(self._imports()))
+
+    def _imports(self) -> Iterator[str]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
@@ -72,7 +77,7 @@ def _reached(start: Module) -> set[str]:
     seen: set[str] = set()
     todo = [start]
     while todo:
-        for name in todo.pop().imports():
+        for name in todo.pop().imports:
             ours = name.removeprefix("antifreeze.")
             if name.startswith("antifreeze.") and ours in MODULES and ours not in seen:
                 seen.add(ours)
@@ -88,12 +93,12 @@ def test_there_is_something_to_read() -> None:
     assert len(_of("_core")) > 10
     assert "_core.events" in _reached(MODULES["_driver"])
     assert "_backends.base" in _reached(MODULES["loader"])
-    assert "antifreeze._core.faults" in set(MODULES["errors"].imports())
+    assert "antifreeze._core.faults" in set(MODULES["errors"].imports)
 
 
 @pytest.mark.parametrize("module", _of("_core"), ids=lambda module: module.name)
 def test_the_core_imports_itself_and_pure_parts_of_the_standard_library(module: Module) -> None:
-    for name in module.imports():
+    for name in module.imports:
         assert name in PURE or _in(name, "antifreeze._core"), f"{module.name} imports {name}"
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Name):
@@ -127,14 +132,19 @@ def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
     assert backends <= {"_backends", "_backends.base"}
 
 
-MAKES_PROCESSES = ("_backends", "_transport.arena")
+MAKES_PROCESSES = (
+    "_backends",
+    "_transport.arena",
+    "doctor.attach.stacks",  # py-spy
+    "doctor.check.walking",  # git
+)
 
 
 def test_processes_are_made_by_backends_alone() -> None:
     for module in MODULES.values():
         if _in(module.name, *MAKES_PROCESSES):
             continue
-        for name in module.imports():
+        for name in module.imports:
             about_processes = _in(name, "multiprocessing", "torch.multiprocessing", "subprocess")
             assert not about_processes, f"{module.name} imports {name}"
         for used in _attributes_of(module, "os"):
@@ -145,7 +155,7 @@ def test_one_file_reads_a_clock() -> None:
     readers = {
         module.name
         for module in MODULES.values()
-        if {"time", "datetime"} & {name.split(".")[0] for name in module.imports()}
+        if {"time", "datetime"} & {name.split(".")[0] for name in module.imports}
     }
     assert readers == {"_clock"}
 

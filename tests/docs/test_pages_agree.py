@@ -10,6 +10,8 @@ import torch
 
 import antifreeze
 from antifreeze._core.diagrams import pages
+from antifreeze.doctor.attach import pages as hangs
+from antifreeze.doctor.rules import pages as rules
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)#]+)\)")
@@ -18,6 +20,16 @@ LINK = re.compile(r"\]\(([^)#]+)\)")
 def test_the_state_pages_are_those_the_tables_give() -> None:
     written = {path.name: path.read_text() for path in (ROOT / "docs" / "states").glob("*.md")}
     assert written == pages(), "run `make docs`"
+
+
+def test_the_pages_of_hangs_are_those_the_shapes_give() -> None:
+    written = {path.name: path.read_text() for path in (ROOT / "docs" / "hangs").glob("*.md")}
+    assert written == hangs.pages(), "run `make docs`"
+
+
+def test_the_pages_of_rules_are_those_the_rules_give() -> None:
+    written = {path.name: path.read_text() for path in (ROOT / "docs" / "rules").glob("*.md")}
+    assert written == rules.pages(), "run `make docs`"
 
 
 def test_the_migration_page_has_every_argument() -> None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 import antifreeze
+
+from ..members import end, new_mark, settled
 
 # A program needs three to fifteen seconds; the rest is for a machine that is busy otherwise.
 WATCHDOG_S = 75.0
-SETTLE_S = 5.0  # for processes that have been told to end
-MARK = "FAILURES_PROGRAM"
 
 PRELUDE = """
 import os, signal, sys, threading, time
@@ -64,10 +60,10 @@ def run(code: str, folder: Path, until: tuple[str, ...] = ()) -> Ending:
     folder.mkdir()
     script = folder / "program.py"
     script.write_text(PRELUDE + textwrap.dedent(code))
-    mark = uuid.uuid4().hex
+    mark = new_mark()
     source = str(Path(antifreeze.__file__).parent.parent)
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {MARK: mark, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | mark | {"PYTHONPATH": os.pathsep.join(paths)}
     begun = time.monotonic()
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         process = subprocess.Popen(
@@ -82,9 +78,9 @@ def run(code: str, folder: Path, until: tuple[str, ...] = ()) -> Ending:
         try:
             ended = _wait(process, folder / "err", until)
             seconds = time.monotonic() - begun
-            left = _settled(mark) if ended is not None else ()
+            left = settled(mark) if ended is not None else ()
         finally:
-            _end(process, mark)
+            end(process, mark)
     texts = [(folder / name).read_text(errors="replace") for name in ("out", "err")]
     return Ending(ended, *texts, seconds, left)
 
@@ -98,33 +94,3 @@ def _wait(process: subprocess.Popen[bytes], err: Path, until: tuple[str, ...]) -
             return None
         time.sleep(0.05)
     return None
-
-
-def _settled(mark: str) -> tuple[str, ...]:
-    """Give what is still alive of a program that has ended, after a moment."""
-    give_up = time.monotonic() + SETTLE_S
-    while (alive := _members(mark)) and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return tuple(str(each) for each in alive)
-
-
-def _members(mark: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
-                found.append(process)
-        except psutil.Error:
-            continue  # it has ended meanwhile, or is none of ours
-    return found
-
-
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    for member in _members(mark):
-        try:
-            member.send_signal(signal.SIGKILL)
-        except psutil.Error:
-            continue
-    if process.poll() is None:
-        process.kill()
-    process.wait(timeout=30)

@@ -6,27 +6,24 @@ import importlib.util
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import antifreeze
 
+from ..members import end, new_mark, settled
+
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 BOUND_S = 270.0  # these take ten to thirty seconds, most of it imports; five times that if busy
-SETTLE_S = 5.0  # for processes that have been told to end
-MARK = "INTEGRATION_PROGRAM"
 TOLD = re.compile("is killed by signal: Killed.* The worker is replaced")
 
 # How a program comes to our loader. Late: it installs when its trainer is imported already.
@@ -108,8 +105,8 @@ def launch(
     more: dict[str, str] | None = None,
 ) -> Ending:
     """Run one of the programs to its end; `before`: what launches it, `more`: environment."""
-    mark = uuid.uuid4().hex
-    facts = {MARK: mark, "WAY": TORCH if way == RUN else way, "FOLDER": str(folder)}
+    mark = new_mark()
+    facts = {**mark, "WAY": TORCH if way == RUN else way, "FOLDER": str(folder)}
     script = [str(PROGRAMS / program), *arguments]
     if way == RUN:
         script = ["-m", "antifreeze", "run", *script]
@@ -128,9 +125,9 @@ def launch(
         try:
             code = _wait(process)
             seconds = time.monotonic() - begun
-            left = _settled(mark) if code is not None else ()
+            left = settled(mark) if code is not None else ()
         finally:
-            _end(process, mark)
+            end(process, mark)
     texts = [(folder / name).read_text(errors="replace") for name in ("out", "err")]
     return Ending(code, *texts, seconds, left, folder)
 
@@ -172,33 +169,3 @@ def _wait(process: subprocess.Popen[bytes]) -> int | None:
         return process.wait(timeout=BOUND_S)
     except subprocess.TimeoutExpired:
         return None
-
-
-def _settled(mark: str) -> tuple[str, ...]:
-    """Give what is still alive of a program that has ended, after a moment."""
-    give_up = time.monotonic() + SETTLE_S
-    while (alive := _members(mark)) and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return tuple(str(each) for each in alive)
-
-
-def _members(mark: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
-                found.append(process)
-        except psutil.Error:
-            continue  # it has ended meanwhile, or is none of ours
-    return found
-
-
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    for member in _members(mark):
-        try:
-            member.send_signal(signal.SIGKILL)
-        except psutil.Error:
-            continue
-    if process.poll() is None:
-        process.kill()
-    process.wait(timeout=30)

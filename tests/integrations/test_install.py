@@ -8,20 +8,24 @@ import sys
 import textwrap
 from pathlib import Path
 
+from ..photos import PHOTOS
+
 START = """
     import torch, torch.utils.data, torch.utils.data.dataloader as module
     from torch.utils.data import DataLoader, Dataset, IterableDataset
-    TORCHS = DataLoader
+    TORCHS = module.DataLoader
     import antifreeze
     def kind(iterator):
         return type(iterator).__module__
 """
 
 
-def run(folder: Path, code: str, *, said: str | None = "", **environment: str) -> str:
+def run(
+    folder: Path, code: str, *, said: str | None = "", first: str = "", **environment: str
+) -> str:
     """Run a program; `said`: what it must say on stderr, nothing if nothing is given."""
     script = folder / "script.py"
-    script.write_text(textwrap.dedent(START) + textwrap.dedent(code))
+    script.write_text(first + textwrap.dedent(START) + textwrap.dedent(code))
     done = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,
@@ -200,29 +204,26 @@ def test_other_bases_of_a_subclass_make_it_as_they_did(tmp_path: Path) -> None:
 def test_options_hold_for_loaders_that_do_not_say_otherwise(tmp_path: Path) -> None:
     run(
         tmp_path,
-        """
-        import inspect
-        class Bad(Dataset):
-            def __len__(self):
-                return 10
-            def __getitem__(self, index):
-                if index == 3:
-                    raise OSError("truncated")
-                return index
-        antifreeze.install(on_error="replace", fault_log="faults.jsonl")
-        antifreeze.install(sample_timeout=60)  # the others stay
-        loader = DataLoader(Bad(), batch_size=5)
-        assert [b.tolist() for b in loader] == [[0, 1, 2, 4, 4], [5, 6, 7, 8, 9]]
-        assert loader.sample_timeout == 60 and len(list(open("faults.jsonl"))) == 1
-        antifreeze.install(on_error="skip")
-        assert [len(b) for b in DataLoader(Bad(), batch_size=5)] == [4, 5]
-        try:
-            list(DataLoader(Bad(), batch_size=5, on_error="raise"))
-            raise SystemExit("it did not raise")
-        except OSError:
-            pass
-        assert inspect.signature(antifreeze.DataLoader).parameters["sample_timeout"].default == 60
-        """,
+        PHOTOS
+        + textwrap.dedent(
+            """
+            import inspect
+            antifreeze.install(on_error="replace", fault_log="faults.jsonl")
+            antifreeze.install(sample_timeout=60)  # the others stay
+            loader = DataLoader(Photos(), batch_size=5)
+            assert [b.tolist() for b in loader] == [[0, 1, 2, 4, 4], [5, 6, 7, 8, 9]]
+            assert loader.sample_timeout == 60 and len(list(open("faults.jsonl"))) == 1
+            antifreeze.install(on_error="skip")
+            assert [len(b) for b in DataLoader(Photos(), batch_size=5)] == [4, 5]
+            try:
+                list(DataLoader(Photos(), batch_size=5, on_error="raise"))
+                raise SystemExit("it did not raise")
+            except OSError:
+                pass
+            signature = inspect.signature(antifreeze.DataLoader)
+            assert signature.parameters["sample_timeout"].default == 60
+            """
+        ),
         said=None,
     )
 

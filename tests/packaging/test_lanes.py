@@ -19,4 +19,5 @@ def test_make_test_leaves_out_what_needs_a_trainers_package() -> None:
 def test_make_test_all_has_those_as_well() -> None:
     more = names(everything=True) - names(everything=False)
     assert {"test_lightning.py", "test_transformers.py", "test_ray_train.py"} <= more
-    assert all(name.startswith("test_") for name in more) and len(more) == 8
+    assert {"test_more_patients.py", "test_twenty_looks.py"} <= more
+    assert all(name.startswith("test_") for name in more) and len(more) == 10

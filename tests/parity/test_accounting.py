@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.accounts import CAUSES
+from antifreeze._core.accounts import CAUSES, Turnstile
 from antifreeze.stats import KEPT, entries
 
 NAP_S = 0.01
@@ -86,7 +86,8 @@ def shares(stats: dict[str, float]) -> dict[str, float]:
 
 def adds_up(took: float, stats: dict[str, float]) -> None:
     """The whole of the time is accounted for, and next to nothing of it is unknown."""
-    assert stats["waited_s"] + stats["away_s"] == pytest.approx(took, rel=0.05, abs=0.02)
+    # The test's clock is not the loader's: a busy machine may take the core away in between.
+    assert stats["waited_s"] + stats["away_s"] == pytest.approx(took, rel=0.05, abs=0.05)
     assert sum(stats[f"wait_{cause}_s"] for cause in CAUSES) == pytest.approx(
         stats["waited_s"], rel=0.02, abs=0.005
     )
@@ -206,13 +207,13 @@ def test_the_line_where_samples_take_their_time_is_named() -> None:
 
 def test_the_slowest_samples_are_known_by_index() -> None:
     def cost(index: int) -> None:
-        time.sleep(0.3 if index == 33 else 0.002)
+        time.sleep(1.0 if index == 33 else 0.002)
 
     loader = DataLoader(Costly(cost, 80), batch_size=4, num_workers=2)
     loop(loader)
     slowest = loader._entry.accounts.slowest[-1]
     assert (slowest.index, slowest.position) == (33, 8)
-    assert loader.stats()["slowest_sample_s"] == pytest.approx(0.3, abs=0.2)
+    assert loader.stats()["slowest_sample_s"] == pytest.approx(1.0, abs=0.5)
     assert "sample 33 took" in str(loader.explain())
 
 
@@ -360,20 +361,26 @@ def test_a_wait_that_is_not_over_is_told(workers: int) -> None:
     iterator = iter(loader)
     next(iterator)
     told: list[str] = []
+    seen: dict[str, float] = {}
 
     def look() -> None:
-        time.sleep(2)
+        time.sleep(2.5)
         told.append(loader.explain().sentence)
-        told.append(f"{loader.stats()['wait_unknown_s']:.1f}")
+        seen.update(loader.stats())
 
     looker = threading.Thread(target=look)
     looker.start()
     next(iterator)
     looker.join()
     assert "the loop waits for data now, since" in told[0]
-    assert float(told[1]) > 1.0
+    assert ", for the dataset, waiting (disk, network, locks)" in told[0]
+    assert seen["wait_fetch_io_s"] > 1.5
+    assert seen["wait_unknown_s"] < 0.1
+    assert sum(seen[f"wait_{cause}_s"] for cause in CAUSES) == pytest.approx(
+        seen["waited_s"], rel=0.02
+    )
     assert "now" not in loader.explain().sentence
-    assert loader.stats()["wait_unknown_s"] < 0.5
+    assert loader.stats()["wait_unknown_s"] < 0.1
 
 
 def test_a_sampler_that_takes_long_to_begin_is_the_sampler() -> None:
@@ -407,7 +414,7 @@ def test_what_a_policy_leaves_out_is_no_batch(workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_end_of_a_stream_is_no_sample(workers: int) -> None:
     class Stream(IterableDataset[int]):
-        def __iter__(self) -> Iterator[int]:
+        def __iter__(self) -> Iterator[int]:  # antifreeze: allow[iterable-in-every-worker]
             return iter(range(8))
 
     loader = DataLoader(Stream(), batch_size=4, num_workers=workers)
@@ -437,7 +444,8 @@ def test_threads_that_ask_first_do_not_lose_the_count() -> None:
         assert loader.stats()["batches"] == 4
 
 
-def test_the_longest_loops_of_a_program_are_kept() -> None:
+def test_the_longest_loops_of_a_program_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antifreeze.stats._entries", [])  # other tests may have had longer ones
     long = DataLoader(Costly(nap, 24), 4)
     list(long)
     for _ in range(KEPT + 5):
@@ -464,3 +472,21 @@ def test_where_torchs_loader_does_the_work_nothing_is_claimed(
     assert len(list(loader)) == 2
     assert "nothing is counted" in str(loader.explain())
     assert loader.stats()["batches"] == 0
+
+
+def test_sums_that_were_broken_off_are_made_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(list(range(100)), batch_size=1)
+    batches = iter(loader)
+    next(batches)
+    add = Turnstile.add
+
+    def interrupted(self: Turnstile, came: list[float], left: list[float]) -> None:
+        monkeypatch.setattr(Turnstile, "add", add)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Turnstile, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loader.stats()
+    for _ in batches:
+        pass
+    assert loader.stats()["batches"] == 99  # all but those that were being summed

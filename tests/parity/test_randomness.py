@@ -136,13 +136,18 @@ def test_a_worker_that_is_killed_changes_nothing(name: str) -> None:
         assert got == expected
 
 
+@functools.cache
+def always_drawn(name: str) -> list[Any]:
+    return epochs(DATASETS[name](6000), 0, 1, shuffle=False, batch_size=20)[0]
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize("name", ["global", "own"])
 def test_a_dataset_that_begins_to_draw_late_is_seeded_as_if_it_always_had(
     name: str, workers: int
 ) -> None:
     # In torch's order, no shuffling: long after every generator has turned quiet.
-    always = epochs(DATASETS[name](6000), 0, 1, shuffle=False, batch_size=20)[0]
+    always = always_drawn(name)
     late = epochs(DATASETS[name](6000, first=5000), workers, 1, shuffle=False, batch_size=20)[0]
     assert len(late) == 300
     assert late[250:] == always[250:]

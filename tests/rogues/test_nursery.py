@@ -186,24 +186,29 @@ def test_how_a_worker_of_it_ended_reaches_the_program(caplog: pytest.LogCaptureF
 
 
 HUGE = """
+    def replaced(loader):
+        iterator = iter(loader)
+        next(iterator)
+        for _ in range(5):
+            worker = iterator._workers[0]
+            worker.kill()
+            worker.join(30)
+            began = time.monotonic()
+            while iterator._workers[0].pid in (worker.pid, None):
+                next(iterator)
+            say(round(time.monotonic() - began, 4))
+        iterator._shutdown_workers()
+
+    replaced(DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1))
     ballast = torch.ones(1024, 1024, 1024)             # 4 GiB
     loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)
-    began = time.monotonic()
-    iterator = iter(loader)
-    next(iterator)
-    say(round(time.monotonic() - began, 3))
-    for _ in range(5):
-        worker = iterator._workers[0]
-        worker.kill()
-        worker.join(30)
+    replaced(loader)
+    for _ in range(3):
         began = time.monotonic()
-        while iterator._workers[0].pid in (worker.pid, None):
-            next(iterator)
-        say(round(time.monotonic() - began, 4))
-    iterator._shutdown_workers()
-    began = time.monotonic()
-    next(iter(loader))
-    say(round(time.monotonic() - began, 3))
+        iterator = iter(loader)
+        next(iterator)
+        say(round(time.monotonic() - began, 3))
+        iterator._shutdown_workers()
 """
 
 
@@ -212,10 +217,13 @@ def test_in_a_process_of_4_gib_workers_are_replaced_as_quickly_as_in_any(tmp_pat
     with program(tmp_path, HUGE) as process:
         code, out, err = finish(process)
     assert code == 0, err
-    _, *replaced, later = [float(each) for each in out.split()]
-    assert len(replaced) == 5
-    assert sorted(replaced)[2] < 5 * RESTART_S, replaced
-    assert later < 5 * LATER_S
+    taken = [float(each) for each in out.split()]
+    in_a_small_one, replaced, later = taken[:5], taken[5:10], taken[10:]
+    assert len(later) == 3
+    # The quickest: others are of a machine that is busy, and so may all of them be.
+    allowed = max(5 * RESTART_S, 3 * sorted(in_a_small_one)[2])
+    assert min(replaced) < allowed, (in_a_small_one, replaced)
+    assert min(later) < 5 * LATER_S, later
 
 
 # ---- how things arrive ---------------------------------------------------------------------------

@@ -149,6 +149,7 @@ def test_a_temporary_folder_we_could_not_use(which: str, tmp_path: Path) -> None
 MEASURE = f"""
     {QUIET.strip()}
     import gc, random
+    from antifreeze import _bystander
 
     def lines(path):
         with open(path) as file:
@@ -173,9 +174,12 @@ MEASURE = f"""
     def measure(workers=()):
         # Descriptors, mappings, KiB: what is mapped, and what an open memory file holds.
         gc.collect()
+        _bystander.rest()
         for thread in threading.enumerate():       # the last template may be about to leave
             if thread.name.startswith("antifreeze-reaper"):
                 thread.join(30)
+            if thread.name == "antifreeze-bystander":  # it stays while there are workers
+                thread.join(1)
         pids = [os.getpid(), *[worker.pid for worker in workers]]
         held = {{}}
         for pid in pids:

@@ -17,7 +17,8 @@ from PIL import Image
 from rich.console import Console
 from three_faults import Epoch, Seen, fault_table, went_well
 from throughput import LOADS
-from watched import WatchedRun
+from verdict import verdict
+from watched import Progress, State, WatchedRun
 
 from run import LOADERS, MEASURES, Cost, cost_table
 
@@ -80,6 +81,7 @@ def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
     run = run_bounded([sys.executable, str(DEMO / "run.py"), "--json", "--rounds", "1"], 250.0)
     assert run.ended == "finished", run.stderr
     results = json.loads(run.stdout)
+    assert " ".join(run.stderr.split()).endswith(results["verdict"])
     assert results["freeze"]["torch"]["state"] == "frozen"
     assert results["freeze"]["antifreeze"]["state"] == "finished"
     check_three_faults(results["three_faults"])
@@ -128,13 +130,13 @@ def test_the_table_of_faults_says_what_was_done_about_each(columns: int) -> None
     ours = Epoch([BROKEN, KILLED, HANGS], 16, 16)
     hang = "DataLoader worker 1 (pid 7) hung for 1 s: sample 90 (batch 5) was stuck at f.py:5, in g"
     crash = "DataLoader worker (pid 8) is killed by signal: Killed. Worker 1, life 3, was loading"
-    for index, kind, verdict, what in (
+    for index, kind, done, what in (
         (BROKEN, "exception", "skipped", "OSError: truncated"),
         (HANGS, "hang", "retried", hang),
         (HANGS, "hang", "skipped", hang),
         (KILLED, "crash", "retried", crash),
     ):
-        ours.told.append({"index": index, "kind": kind, "verdict": verdict, "what": what})
+        ours.told.append({"index": index, "kind": kind, "verdict": done, "what": what})
     ours.end = {"error": "", "samples": COUNT - 2, "missing": [BROKEN, HANGS], "seconds": 2.5}
     seen = {"torch": Seen([Epoch([HANGS], 16, 5, frozen=True)]), "antifreeze": Seen([ours])}
     console = Console(width=columns, record=True, file=io.StringIO())
@@ -167,3 +169,60 @@ def test_a_loader_that_fails_is_a_red_cell_and_no_ratio() -> None:
     console.print(cost_table({loader: [None] for loader in LOADERS}, rates))
     (line,) = [one for one in console.export_text().splitlines() if "tokens" in one]
     assert "failed" in line and "10  10-10" in line and line.rstrip("\u2502 ").endswith("-")
+
+
+def ended(loader: str, state: State) -> Progress:
+    return Progress(loader, state, 11, 96, None, 9.0, 8.0, 6.0, "")
+
+
+FROZE = "torch's loader froze after batch 11 of 96 and got over none of the 3 faults; "
+SURVIVED = "antifreeze's finished, and got over all of them; with all repaired, "
+
+
+@pytest.mark.parametrize(
+    ("training", "alone", "words"),
+    [
+        ([1.04, 0.97], [2.0, 2.1], "it trains as fast as torch's, and without training it brings"),
+        ([1.2, 1.3], [1.4, 1.4], "it trains 1.25 times as fast as torch's, and without training"),
+        ([0.8, 0.7], [1.0, 1.0], "it trains 0.75 times as fast as torch's, and without training"),
+        ([0.8, 1.2], [1.0, 1.0], "this machine is too busy to tell who trains faster (0.8 to 1.2 "),
+        (
+            [2.0, 9.0],
+            [1.0, 1.0],
+            "it trains 2.0 times or more (the rounds of a busy machine differ)",
+        ),
+        (
+            [1.0, 1.0],
+            [2.0, 8.0],
+            "it brings batches 2.0 times or more (the rounds of a busy machine ",
+        ),
+        ([1.0, 1.0], [2.0, 0.5], "torch's, and without training the rounds disagree (0.5 to 3.0 "),
+        ([], [2.0, 2.0], "one of them failed to train, and without training it brings batches"),
+        ([1.0], [2.0, 2.0], "one of them failed to train, and without training it brings batches"),
+        ([1.0, 1.0], [], "it trains as fast as torch's, and without training one of them failed."),
+    ],
+)
+def test_the_last_sentence_says_no_more_than_was_measured(
+    training: list[float], alone: list[float], words: str
+) -> None:
+    ends = [ended("torch", "frozen"), ended("antifreeze", "finished")]
+    over = {"error": "", "samples": COUNT - 2, "missing": [BROKEN, HANGS], "seconds": 2.5}
+    ours = Seen([Epoch([BROKEN, KILLED, HANGS], 16, 16, end=over)])
+    seen = {"torch": Seen([Epoch([HANGS], 16, 5, frozen=True)]), "antifreeze": ours}
+    rounds = {"torch": [100.0, 100.0], "antifreeze": [100 * ratio for ratio in training]}
+    rates = {
+        "some": {"torch": [10.0, 10.0], "antifreeze": [10 * ratio for ratio in alone]},
+        "others": {"torch": [10.0, 10.0], "antifreeze": [30.0, 30.0]},
+    }
+    said = verdict(ends, seen, rounds, rates)
+    assert said.startswith(FROZE + SURVIVED) and words in said, said
+    assert said.endswith(".") and ". " not in said
+
+
+def test_the_last_sentence_says_too_what_did_not_go_as_announced() -> None:
+    ends = [ended("torch", "finished"), ended("antifreeze", "failed")]
+    over = {"error": "", "samples": COUNT, "missing": [], "seconds": 2.5}
+    seen = {"torch": Seen([Epoch([HANGS], 16, 16, end=over)]), "antifreeze": Seen()}
+    said = verdict(ends, seen, {"torch": [1.0], "antifreeze": [1.0]}, {})
+    assert "torch's loader finished where it should have frozen and got over 1 of the 3" in said
+    assert "antifreeze's did not get through, which is a bug of ours" in said

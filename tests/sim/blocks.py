@@ -33,8 +33,7 @@ def little_tidying() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+        gc.set_threshold(*before)  # what was there stays out of it: so is what was imported
 
 
 def counts(account: Account) -> bool:

@@ -39,6 +39,11 @@ class Parcel(Protocol):
     def in_slab(self) -> bool:
         """Say whether the batch, opened or not, lies in a slab."""
 
+    @property
+    def told(self) -> str:
+        """Give what an error said where it was raised, once it is open; "" if it still says that,
+        or there is none."""
+
     def copy_out(self) -> None:
         """Have the batch in memory of its own, now; called before `open` or not at all."""
 
@@ -61,6 +66,7 @@ class LocalParcel:
     _content: Any
     _remark: str | None = None
     in_slab: bool = False
+    told: str = ""
 
     def copy_out(self) -> None:
         """Copy the batch if parts of it are in a slab. (Pinned ones that hold arrays; what was

@@ -2,8 +2,8 @@
 
 A forked one has it anyway. Every other is sent, with its Process object, a few words of its
 parent's: among them, from now on, that antifreeze is installed. It matters to those that use torch
-only; the others would pay a second to import it. So the words are such that nothing of ours is
-imported to read them, unless torch is there: the script, which is run again first, imports it.
+only; the others would pay a second to import it. So the words are bytes until torch is there: the
+script, which is run again first, may import it, or the function that the process was started for.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from typing import Any
 from .._remarks import remark
 
 _KEY = "antifreeze"
-_QUESTION = (
-    "'torch' in __import__('sys').modules and"
-    " __import__('antifreeze.integrations.install', None, None, ['arrive']).arrive(sent)"
-)
+_ARRIVE = "__import__('antifreeze.integrations.later', None, None, ['arrive']).arrive(sent)"
 
 
 class Carried:
-    """Is pickled as a question for the other process, which answers with one like it."""
+    """Is pickled as a call in the other process, which gives one like it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sent: Mapping[str, bytes] | None = None) -> None:
+        self._sent = dict(sent or {})  # to this process, and not opened: there is no torch yet
         self._options: dict[str, Any] = {}
         self._told: set[str] = set()
 
@@ -35,8 +33,8 @@ class Carried:
 
     def __reduce__(self) -> Any:
         # One by one: what cannot be sent, or opened there, must not keep a process from starting.
-        sent = {name: self._pickled(name) for name in self._options}
-        return eval, (_QUESTION, {"sent": {name: it for name, it in sent.items() if it}})
+        sent = self._sent | {name: self._pickled(name) for name in self._options}
+        return eval, (_ARRIVE, {"sent": {name: it for name, it in sent.items() if it}})
 
     def _pickled(self, name: str) -> bytes | None:
         try:
@@ -55,7 +53,8 @@ class Carried:
 
 
 def carry(options: Mapping[str, Any]) -> Carried:
-    """Have all processes that are started from now on know these options, too."""
+    """Have all processes that are started from now on know these options, too. Gives what they are
+    sent, for who is about to be what this process is known by (see `later.arrive`)."""
     words: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
     kept = words.get(_KEY)
     if not isinstance(kept, Carried):

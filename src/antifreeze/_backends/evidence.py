@@ -206,6 +206,11 @@ def runs(pid: int) -> bool:
     return _state(f"{pid}") == "R"
 
 
+def thread_runs(task: int) -> bool:
+    """Say whether a thread of this process runs, or would if it got a processor."""
+    return _state(f"{os.getpid()}/task/{task}") == "R"
+
+
 def _read(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text(errors="replace")

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import marshal
 import pickle
 import sys
-from collections.abc import Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from .._imports import Follower
 from . import own_code
 from .own_code import is_own
 
@@ -168,11 +165,11 @@ def install(carried: dict[str, dict[str, Any]]) -> None:
     """Set what was carried, now and whenever a library is imported."""
     for name, values in carried.items():
         if (module := sys.modules.get(name)) is not None:
-            _set(module, values)
-    sys.meta_path.insert(0, _Finder(carried))
+            _set(values, module)
+    Follower({name: functools.partial(_set, values) for name, values in carried.items()}).stand()
 
 
-def _set(module: ModuleType, values: dict[str, Any]) -> None:
+def _set(values: dict[str, Any], module: ModuleType) -> None:
     present = vars(module)
     for name, value in values.items():
         if not isinstance(value, Registry):
@@ -196,43 +193,3 @@ def _put(place: Any, name: str, present: Any, value: Any) -> None:
             present.update(value)
         case _:
             setattr(place, name, value)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Stands before all others: has a module found by them, and its values set when it is there."""
-
-    def __init__(self, carried: dict[str, dict[str, Any]]) -> None:
-        self._carried = carried
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        values = self._carried.get(name)
-        if values is None:
-            return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec = None if find is None else find(name, path, target)
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, values)
-                return spec  # type: ignore[no-any-return]
-        return None
-
-
-class _Loader(importlib.abc.Loader):
-    def __init__(self, behind: Any, values: dict[str, Any]) -> None:
-        self._behind, self._values = behind, values
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._behind.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._behind  # as if nobody had stood before
-        self._behind.exec_module(module)
-        _set(module, self._values)

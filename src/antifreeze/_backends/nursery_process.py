@@ -40,7 +40,7 @@ from .opening import answer
 from .own_code import is_of_library
 from .riders import receive, receive_many
 from .sending import Unpacking
-from .template_process import Hello, Mother, Unfit, Warmed, live
+from .template_process import TEMPLATE, Hello, Mother, Unfit, Warmed, live
 
 LOW = 64  # descriptors; few programs have as many open before their loaders begin
 LISTED = 400  # modules that a template tells to have imported: as many as a message takes
@@ -88,6 +88,7 @@ class Warm:
 def main(control: int, main_pid: int) -> None:
     """Be the nursery of a program until it ends. Called as the first thing of a new process."""
     try:
+        guard.name_process("af_nursery")
         os.environ.pop("ANTIFREEZE_NURSERY", None)
         control = _leave_low_numbers(control)
         guard.leave_signals_to_main()
@@ -197,6 +198,7 @@ def _bring(wish: Bring, descriptors: list[int], control: socket.socket, main: De
 
 def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoReturn:
     try:
+        guard.name_process(TEMPLATE)
         guard.end_with_parent(parent)  # the nursery, which ends with the program
         guard.leave_signals_to_main()
         main, channel, trace, *outputs = descriptors

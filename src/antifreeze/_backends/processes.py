@@ -24,7 +24,7 @@ from dataclasses import replace
 from multiprocessing import reduction
 from typing import Any
 
-from .._clock import monotonic
+from .._clock import monotonic, pause
 from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import (
@@ -80,6 +80,7 @@ FATAL = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS}
 )
 GARBLED = "something in it wrote to its channel: to a descriptor that was not its own"
+NEWS_S = 0.2  # of a birth, for a life that is to be ended; it speaks first only by milliseconds
 BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first
 
 
@@ -182,6 +183,7 @@ class ProcessBackend:
         line = self._lines.get((seat, life))
         if line is None:
             return
+        self._hear_of(line)
         line.worker.end(force)  # or when it is born
         if force is Force.KILL and line.pidfd is None:
             self._origin.forsake()  # the next life must not be asked of it
@@ -414,6 +416,13 @@ class ProcessBackend:
         self._notices.append(Notice(event))
 
     # ---- news from the origin ---------------------------------------------------------------
+
+    def _hear_of(self, line: Line) -> None:
+        """Wait a moment for the news of a birth: a life may speak before we are told of it."""
+        give_up = monotonic() + NEWS_S
+        while line.pidfd is None and monotonic() < give_up:
+            self._hear()
+            pause(NEWS_S / 40)
 
     def _hear(self) -> None:
         for news in self._origin.hear():

@@ -31,6 +31,7 @@ from . import pools
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
 
 QUIT = "quit"
+TEMPLATE = "af_template"  # as the kernel shows it
 MESSAGE = 64 * 1024  # bytes, of one message, at most
 _FORK = multiprocessing.get_context("fork")
 
@@ -78,6 +79,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
     """Be a template until told to leave, or until the main process is gone."""
     code = 1
     try:
+        guard.name_process(TEMPLATE)
         prepare(forked=mother.forked)
         if mother.forked:
             pools.one_blas_thread()

@@ -22,9 +22,7 @@ from .messages import frozen, message, record
 from .trends import Trends, Window
 
 FOLD_S = 0.25  # between two sums of a loop's times: rarely, and yet fresh to who looks
-# Steps between them at the most: a few hundred objects more that live for a while, and Python's
-# collector goes through all it has, again and again.
-MOST = 128
+MOST = 512  # numbers between them at the most
 WORST = 10  # samples kept: as many as people look at
 LONGEST = 40  # characters of an index that is no integer
 LATEST = 100  # waits kept
@@ -88,6 +86,11 @@ class Split:
     def total(self) -> float:
         total: float = sum(getattr(self, cause) for cause in CAUSES)
         return total
+
+    def add(self, other: Split) -> None:
+        for cause in CAUSES:
+            if seconds := getattr(other, cause):
+                setattr(self, cause, getattr(self, cause) + seconds)
 
     def fetched(self, seconds: float, timings: Timings) -> None:
         """Count seconds of fetching, as much of them waiting as of all of it."""
@@ -175,7 +178,8 @@ class Accounts:
     batches: int = 0
     waited_s: float = 0.0
     away_s: float = 0.0
-    open_s: float = 0.0  # the wait that a loop was in when somebody last looked
+    open_s: float = 0.0  # the waits that loops were in when somebody last looked
+    still: Split = field(default_factory=Split)  # what of them is not in `wait` yet
     seat_s: float = 0.0  # time of the loop, times the seats it had
     wait: Split = field(default_factory=Split)
     work: WorkAccount = field(default_factory=WorkAccount)
@@ -185,7 +189,7 @@ class Accounts:
     fetched: array[float] = field(default_factory=lambda: array("d"))  # not yet in `sample_s`
     slowest: list[SlowSample] = field(default_factory=list)  # the slowest last
     latest: deque[Wait] = field(default_factory=lambda: deque(maxlen=LATEST))
-    places: Counter[str] = field(default_factory=Counter)  # where workers were found in samples
+    places: Counter[str] = field(default_factory=Counter)  # where samples were found
     usages: tuple[Usage, ...] = ()
     trends: Trends = field(default_factory=Trends)
     guard: AbstractContextManager[Any] = field(default_factory=nullcontext)  # against threads
@@ -200,6 +204,20 @@ class Accounts:
     def wait_share(self) -> float:
         return (self.waited_s + self.open_s) / self.seconds if self.seconds else 0.0
 
+    def waited_for(self, cause: str) -> float:
+        """Give the seconds of one cause, of waits that are over and others."""
+        seconds: float = getattr(self.wait, cause) + getattr(self.still, cause)
+        return seconds
+
+    def note_open(self, waits: Iterable[tuple[float, Split]]) -> None:
+        """Take all waits that are not over now: how long they are, and what for."""
+        seconds, split = 0.0, Split()
+        for open_s, part in waits:
+            seconds += open_s
+            split.add(part)
+        with self.guard:
+            self.open_s, self.still = seconds, split
+
     def note_work(self, timings: Timings, parcels: int) -> None:
         self.work.add(timings, parcels)
         if timings.samples:
@@ -208,10 +226,13 @@ class Accounts:
     def note_slowest(
         self, timings: Timings, indices: Any, position: int, *, worker: int | None
     ) -> None:
-        """Take the slowest sample of a batch."""
+        """Take the slowest sample of a batch. By who holds the guard."""
         index: Any = None  # of a stream
-        with suppress(Exception):  # indices are the user's: anything
-            index = indices[timings.slowest]
+        if type(indices) in (int, str):  # `batch_size=None`
+            index = indices
+        else:
+            with suppress(Exception):  # indices are the user's: anything
+                index = indices[timings.slowest]
         self.note_slow(SlowSample(timings.slowest_s, _plain(index), position, worker))
 
     def note_slow(self, sample: SlowSample) -> None:
@@ -230,10 +251,11 @@ class Accounts:
         del slowest[:-WORST]
 
     def note_places(self, found: tuple[tuple[str, int], ...]) -> None:
-        """Count lines of code that workers were found in."""
-        self.places.update(dict(found))
-        if len(self.places) > PLACES:
-            self.places = Counter(dict(self.places.most_common(PLACES // 2)))
+        """Count lines of code that samples were found in."""
+        with self.guard:
+            self.places.update(dict(found))
+            if len(self.places) > PLACES:
+                self.places = Counter(dict(self.places.most_common(PLACES // 2)))
 
     def note_memory(self, own_bytes: int) -> None:
         """Take what the largest worker holds of its own."""
@@ -268,26 +290,36 @@ def _plain(index: Any) -> int | str | None:
 class Turnstile:
     """Count the comings and goings of one loop."""
 
-    __slots__ = ("_accounts", "_folds", "_left_at", "_overs", "_seats", "_times", "fold_at")
+    __slots__ = (
+        "_accounts",
+        "_folds",
+        "_left_at",
+        "_overs",
+        "_seats",
+        "_times",
+        "fold_at",
+        "told_s",
+    )
 
     def __init__(self, accounts: Accounts, seats: int) -> None:
         self._accounts, self._seats = accounts, max(1, seats)
-        self._times: list[tuple[float, float]] = []  # of coming and leaving
+        # When the loop came and when it left, in turns, not yet summed. Numbers: of tuples that
+        # live for a while Python's collector would take note, and go through all it has.
+        self._times: list[float] = []
         self._left_at: float | None = None  # the last time that is summed
         self._folds = False
         self._overs = 0  # calls that brought the end of an epoch, not yet summed
         self.fold_at = 0.0  # who comes at or after it calls `fold`
+        # Seconds of the waits not yet summed whose cause was told elsewhere. In the others the loop
+        # had its batch opened, most of the time in all of it: they need no more than to be counted.
+        self.told_s = 0.0
 
     def count(self, came_at: float, left_at: float) -> None:
         """Take one call of `next`."""
         times = self._times
-        times.append((came_at, left_at))  # in one: a signal's handler may `fold`
+        times.extend((came_at, left_at))  # in one: a signal's handler may `fold`
         if left_at >= self.fold_at or len(times) >= MOST:
             self.fold(left_at)
-
-    def count_all(self, calls: Iterable[tuple[float, float]]) -> None:
-        """Take several calls of `next`, and sum them."""
-        self._times.extend(calls)
 
     def fold(self, now: float) -> None:
         """Sum what was counted. Signal handlers and other threads may come at any time."""
@@ -303,50 +335,60 @@ class Turnstile:
     def _fold(self, now: float) -> None:
         self.fold_at = now + FOLD_S
         accounts = self._accounts
-        times, self._times = self._times, []
+        times = self._times[:]
         if times:
-            came, left = zip(*times, strict=True)
-            waits = array("d", map(sub, left, came))
-            if self._left_at is None:
-                aways = array("d", map(sub, came[1:], left))
-            else:
-                aways = array("d", map(sub, came, (self._left_at, *left)))
-            self._left_at = left[-1]
-            waited_s, away_s = sum(waits), sum(aways)
-            accounts.batches += len(waits) - self._overs
-            self._overs = 0
-            accounts.waited_s += waited_s
-            accounts.away_s += away_s
-            accounts.seat_s += (waited_s + away_s) * self._seats
-            accounts.waits.add_all(waits)
-            accounts.aways.add_all(aways)
-        fetched, accounts.fetched = accounts.fetched, array("d")
-        accounts.sample_s.add_all(fetched)
+            del self._times[: len(times)]
+            self.add(times[::2], times[1::2])
+        if accounts.fetched:
+            fetched, accounts.fetched = accounts.fetched, array("d")
+            accounts.sample_s.add_all(fetched)
         accounts.turn_window(now)
+
+    def add(self, came: list[float], left: list[float]) -> None:
+        """Sum several calls of `next`, of which each one left before the next one came."""
+        accounts = self._accounts
+        waits = array("d", map(sub, left, came))
+        if self._left_at is None:
+            aways = array("d", map(sub, came[1:], left))
+        else:
+            aways = array("d", map(sub, came, [self._left_at, *left]))
+        self._left_at = left[-1]
+        waited_s, away_s = sum(waits), sum(aways)
+        accounts.batches += len(waits) - self._overs
+        self._overs = 0
+        accounts.wait.transport += waited_s - self.told_s
+        self.told_s = 0.0
+        accounts.waited_s += waited_s
+        accounts.away_s += away_s
+        accounts.seat_s += (waited_s + away_s) * self._seats
+        accounts.waits.add_all(waits)
+        accounts.aways.add_all(aways)
 
     def pause(self, now: float) -> None:
         """Sum, and forget when the loop left: time between two epochs is not work of the loop."""
-        self.fold(now)
-        self._left_at = None
-        self.fold_at = 0.0
+        if self._times:
+            self.fold(now)
+        self._left_at, self.fold_at = None, now + FOLD_S
 
     def began(self, seconds: float, sampler_s: float = 0.0) -> None:
         """Count what `iter` took, the sampler's part of it included: the loop waited for it."""
-        self._wait(seconds)
-        self._accounts.epochs += 1
-        self._accounts.wait.sampler += sampler_s
-        self._accounts.wait.startup += seconds - sampler_s
+        with self._accounts.guard:
+            self._wait(seconds)
+            self._accounts.epochs += 1
+            self._accounts.wait.sampler += sampler_s
+            self._accounts.wait.startup += seconds - sampler_s
 
     def over(self) -> None:
         """Know that the call of `next` that is counted next brings the end of the epoch."""
-        self._overs += 1
+        with self._accounts.guard:
+            self._overs += 1
 
     def ended(self, seconds: float) -> None:
         """Count what it took to end an epoch, beyond the last answer."""
-        self._wait(seconds)
-        self._accounts.wait.ending += seconds
+        with self._accounts.guard:
+            self._wait(seconds)
+            self._accounts.wait.ending += seconds
 
     def _wait(self, seconds: float) -> None:
-        with self._accounts.guard:
-            self._accounts.waited_s += seconds
-            self._accounts.seat_s += seconds * self._seats
+        self._accounts.waited_s += seconds
+        self._accounts.seat_s += seconds * self._seats

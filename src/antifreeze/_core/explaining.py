@@ -68,6 +68,9 @@ class Explanation:
         return "\n".join(lines)
 
 
+IS_REPORTED = "`antifreeze` reports what keeps it, on stderr, within 10 s"  # no advice after that
+
+
 def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanation:
     """Say who waits for whom."""
     if not accounts.seconds:
@@ -75,12 +78,12 @@ def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanatio
     evidence = tuple(_evidence(accounts, profile, faults))
     share = accounts.wait_share
     if accounts.open_s > max(LONG_S, accounts.waited_s):
+        before = accounts.waited_s / (accounts.seconds - accounts.open_s or 1.0)
         return Explanation(
-            f"the loop waits for data now, since {_duration(accounts.open_s)}{_where(accounts)};"
-            f" before, {_percent(accounts.waited_s / (accounts.seconds - accounts.open_s or 1.0))}"
-            " of the time",
+            f"the loop waits for data now, since {_duration(accounts.open_s)}"
+            f"{_open_for(accounts, profile)}; before, {_percent(before)} of the time",
             evidence,
-            ("`antifreeze` reports what keeps it, on stderr, within 10 s",),
+            (IS_REPORTED,),
         )
     if share < KEEPS_UP:
         return Explanation(
@@ -88,9 +91,9 @@ def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanatio
             " loop's own work takes the rest",
             evidence,
         )
-    cause = max(CAUSES, key=lambda each: float(getattr(accounts.wait, each)))
+    cause = max(CAUSES, key=accounts.waited_for)
     story, advice = _OF_CAUSE[cause](accounts, profile)
-    of_wait = getattr(accounts.wait, cause) / accounts.waited_s if accounts.waited_s else 0.0
+    of_wait = accounts.waited_for(cause) / (accounts.waited_s + accounts.open_s)
     sentence = (
         f"the loop waited for data {_percent(share)} of the time, {_percent(of_wait)} of that for"
         f" {_words(cause, profile)}; {story}"
@@ -166,7 +169,7 @@ def _late(accounts: Accounts, profile: Profile) -> Told:
 
 
 def _starting(accounts: Accounts, profile: Profile) -> Told:
-    each_s = accounts.wait.startup / max(1, accounts.epochs)
+    each_s = accounts.waited_for("startup") / max(1, accounts.epochs)
     story = f"{_duration(each_s)} an epoch, in {_count(accounts.epochs, 'epoch')}"
     if profile.workers and not profile.persistent:
         return story, ("persistent_workers=True: they are then started once",)
@@ -225,7 +228,7 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
         f" longest {_duration(waits.highest)}; own work: median"
         f" {_duration(accounts.aways.quantile(0.5))}"
     )
-    parts = sorted(((getattr(accounts.wait, each), each) for each in CAUSES), reverse=True)
+    parts = sorted(((accounts.waited_for(each), each) for each in CAUSES), reverse=True)
     told = [(s, each) for s, each in parts if s >= WORTH_TELLING * seconds]
     if told:
         shares = ", ".join(f"{_words(each, profile)} {_percent(s / seconds)}" for s, each in told)
@@ -243,6 +246,15 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
         yield "; ".join(slow[:3])
     if faults:
         yield f"{_count(faults, 'fault')}: see `loader.faults`"
+
+
+def _open_for(accounts: Accounts, profile: Profile) -> str:
+    """Say what a wait is for that is not over, if that is known."""
+    cause = max(CAUSES, key=lambda each: float(getattr(accounts.still, each)))
+    if cause == "unknown":
+        return _where(accounts)
+    where = _where(accounts) if cause.startswith("fetch_") else ""
+    return f", for {_words(cause, profile)}{where}"
 
 
 def _words(cause: str, profile: Profile) -> str:
@@ -277,7 +289,8 @@ def _busy(accounts: Accounts) -> float:
     """Give the share of their time that workers were busy; not of that in which they came up, or
     left."""
     seats = accounts.seat_s / accounts.seconds if accounts.seconds else 0.0
-    had_s = accounts.seat_s - seats * (accounts.wait.startup + accounts.wait.ending)
+    not_theirs_s = accounts.waited_for("startup") + accounts.waited_for("ending")
+    had_s = accounts.seat_s - seats * not_theirs_s
     return min(1.0, accounts.work.busy_s / had_s) if had_s > 0 else 0.0
 
 

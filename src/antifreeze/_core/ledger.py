@@ -96,6 +96,10 @@ class Ledger:
         self._reclaimed.add(self._numbers)
         insort(self.pending, again, key=lambda t: t.position)
 
+    def is_again(self, number: int) -> bool:
+        """Say whether a life was lost that had this ticket, under another number."""
+        return number in self._reclaimed
+
     def is_waited_for(self, held: dict[int, Errand]) -> bool:
         """Say whether the loop waits for one of these, or for whoever has none yet."""
         due = self.window.due()

@@ -92,6 +92,11 @@ class ReorderWindow:
             self._next += 1
         return None
 
+    def oldest_waiting(self) -> int | None:
+        """Say which position has been waited for longest. Another thread may ask: nothing is
+        changed; raises RuntimeError if it changes meanwhile."""
+        return min(self._waiting, default=None)
+
     def clear(self) -> list[int]:
         """Empty the window for a new epoch; give the numbers of the parcels it held."""
         numbers = list(self._arrived.values())

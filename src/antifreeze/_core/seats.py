@@ -219,6 +219,11 @@ class Seats:
         """Say whether some life has nothing to do."""
         return any(s.life is not None and not s.life.held and s.takes_tickets for s in self.all)
 
+    @property
+    def all_serve(self) -> bool:
+        """Say whether every seat has a life that has come up."""
+        return all(s.life is not None and s.life.state is LifeState.SERVING for s in self.all)
+
     def rewind(self) -> None:
         self._turn = 0
 

@@ -114,6 +114,7 @@ class CallSnapshot:
     since: float  # of the clock that the supervisor is told
     moves: bool  # it was seen to
     reports: int
+    runs: bool | None = None  # its thread did, or it computed; None: nobody has looked closely
 
 
 @message
@@ -140,6 +141,10 @@ class _Call:
     reports: int = 0
     resumed: bool = False
 
+    @property
+    def runs(self) -> bool | None:
+        return None if self.activity is None else self.spins or self.activity.runs
+
 
 class Stalls:
     """Keep the calls that lives are in."""
@@ -153,7 +158,9 @@ class Stalls:
 
     def snapshot(self) -> tuple[CallSnapshot, ...]:
         return tuple(
-            CallSnapshot(*key, call.ticket, call.step, call.since, call.moves, call.reports)
+            CallSnapshot(
+                *key, call.ticket, call.step, call.since, call.moves, call.reports, call.runs
+            )
             for key, call in self._calls.items()
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
-from .accounts import CAUSES, Accounts, Split, Timings, Wait
+from .accounts import CAUSES, Accounts, Split, Timings, Wait, WorkAccount
 from .events import ParcelsArrived
 from .ledger import Arrival, Coming, Ledger
 from .seats import Gap, Life, Seat, Seats
@@ -69,15 +69,19 @@ class Waits:
         timings = event.timings
         if timings is not None:
             life.last = timings
-            self._accounts.note_work(timings, len(event.numbers))
-            if timings.slowest_s:
-                errand = life.held.get(event.numbers[0])
-                if errand is not None:
-                    ticket = errand.ticket
-                    self._accounts.note_slowest(
-                        timings, ticket.indices, ticket.position, worker=seat.number
-                    )
+            with self._accounts.guard:  # other loops may have the same accounts
+                self._note(seat, life, event, timings)
         return coming
+
+    def _note(self, seat: Seat, life: Life, event: ParcelsArrived, timings: Timings) -> None:
+        self._accounts.note_work(timings, len(event.numbers))
+        if timings.slowest_s:
+            errand = life.held.get(event.numbers[0])
+            if errand is not None:
+                ticket = errand.ticket
+                self._accounts.note_slowest(
+                    timings, ticket.indices, ticket.position, worker=seat.number
+                )
 
     def look(self, now: float, *, more: bool) -> None:
         """See whether something is held up, while the loop waits. `more`: the sampler would give
@@ -96,15 +100,42 @@ class Waits:
             return Hold.ORDER
         return Hold.NOTHING
 
-    def end(self, now: float, arrival: Arrival | None, *, fault: bool) -> None:
-        """The loop has its answer: a parcel, a fault, or that the epoch is over (neither)."""
-        asked_at, split = self._asked_at, self._accounts.wait
-        if now <= asked_at:
-            return
+    def so_far(self, now: float) -> tuple[Split, float, float]:
+        """Split a wait that is not over, as far as it is nobody's who loads: the sampler's, or held
+        up. Gives the time that is left as well, from when to when."""
+        split = Split()
+        start = self._begin(split, now)
+        if self._hold is Hold.NOTHING:
+            return split, start, now
+        held_at = min(max(self._since, start), now)
+        if self._hold is Hold.ORDER:
+            split.order += now - held_at
+        else:
+            split.memory += now - held_at
+        return split, start, held_at
+
+    @property
+    def work(self) -> WorkAccount:
+        return self._accounts.work
+
+    def _begin(self, split: Split, now: float) -> float:
+        """Say what was before anybody could load; give when that was over."""
+        asked_at = min(self._asked_at, now)
         drawn_at = min(asked_at + self._sampler_s, now)
         start = min(drawn_at + self._short_s, now)
         split.sampler += drawn_at - asked_at
         split.memory += start - drawn_at
+        return start
+
+    def end(self, now: float, arrival: Arrival | None, *, fault: bool) -> None:
+        """The loop has its answer: a parcel, a fault, or that the epoch is over (neither)."""
+        if now > self._asked_at:
+            with self._accounts.guard:
+                self._end(now, arrival, fault=fault)
+
+    def _end(self, now: float, arrival: Arrival | None, *, fault: bool) -> None:
+        asked_at, split = self._asked_at, self._accounts.wait
+        start = self._begin(split, now)
         timings = None if arrival is None else arrival.coming.event.timings
         if arrival is None or timings is None:
             cause = "recovery" if fault else "ending" if arrival is None else "unknown"
@@ -195,10 +226,5 @@ def _work(split: Split, start: float, end: float, timings: Timings, *, alone: bo
 
 def _add(split: Split, part: Split) -> str:
     """Add a wait to all of them; give the cause that had most of it."""
-    most = "unknown"
-    for cause in CAUSES:
-        if seconds := getattr(part, cause):
-            setattr(split, cause, getattr(split, cause) + seconds)
-            if seconds > getattr(part, most):
-                most = cause
-    return most
+    split.add(part)
+    return max(reversed(CAUSES), key=lambda cause: float(getattr(part, cause)))

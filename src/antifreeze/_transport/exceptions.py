@@ -25,6 +25,7 @@ class PackedException:
 
     pickled: bytes  # of the exception, or of `Remains`
     name: str  # of its class, as the worker knew it
+    words: str  # what it said there, without what is added below
     text: str  # the worker's traceback, formatted
     where: str  # "in DataLoader worker process 0"
     notes: tuple[str, ...]  # samples, worker
@@ -50,7 +51,7 @@ def pack_exception(error: BaseException, where: str, notes: tuple[str, ...]) -> 
         pickled = _pickle(error)
     except BaseException:
         pickled = pickle.dumps(Remains(RuntimeError, None, {}), protocol=5)
-    return PackedException(pickled, name, text, where, notes)
+    return PackedException(pickled, name, said(error), text, where, notes)
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -132,6 +132,7 @@ class ReceivedParcel:
     _error: OSError | None = None
     _history_cut: bool = False
     _looked: weakref.ref[Anchor] | None = None
+    told: str = ""
 
     @property
     def in_slab(self) -> bool:
@@ -162,6 +163,7 @@ class ReceivedParcel:
         if self.outcome is Outcome.FAILED:
             if not isinstance(content, PackedException):
                 raise TypeError(f"a failed parcel holds {type(content)}")
+            self.told = f"{content.name}: {content.words}"
             raise rebuild_exception(content)
         return content
 

@@ -90,7 +90,7 @@ class Fetcher:
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
-        self.fetch_s = self.collate_s = 0.0
+        self.fetch_s, self.collate_s = 1.0, 0.0  # as if samples were slow: the first are timed
         self.io_s = 0.0  # of fetching
         self.samples = 0
         self._effort = Effort()
@@ -115,14 +115,17 @@ class Fetcher:
         chance = self._randomness
         if chance is None:
             return self._load(indices)
-        if chance.rests:
+        if chance.rests():
             try:
                 batch = self._load(indices)
                 if chance.untouched():
                     return batch
                 del batch
-            except Exception:
+            except BaseException as error:
                 if chance.untouched():
+                    raise
+                if not isinstance(error, Exception):
+                    chance.end()
                     raise
             chance.end()
             self._once_more()
@@ -194,6 +197,11 @@ class Fetcher:
         it shows is taken for those after it. `alone`: no others travel with it."""
         self._alone = alone
         self._measures = monotonic() - self._effort.began_at > UNUSUAL_S
+
+    def waits_since(self) -> float | None:
+        """Say how long the fetch that is under way has waited; None if nobody has measured when it
+        began. In the thread that fetches."""
+        return self._effort.waited_s() if self._measures else None
 
     def _note_effort(self, fetch_s: float) -> None:
         """Say how much of a fetch it waited. One that was not measured from its beginning waited no

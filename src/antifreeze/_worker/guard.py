@@ -119,6 +119,12 @@ def name_thread() -> None:
     _libc.prctl(_PR_SET_NAME, THREAD_NAME, 0, 0, 0)
 
 
+def name_process(name: str) -> None:
+    """Let `top` and the kernel's log say what this process is; 15 characters are shown. Called in
+    its main thread; threads that are there keep their names. Never raises."""
+    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
 def _ask_kernel() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -34,6 +34,7 @@ from .careful import NothingLeft
 from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .generators import own_generators
+from .looks import SLOW_S
 from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .progress import Witness
@@ -41,8 +42,6 @@ from .randomness import Randomness, salts_in
 from .reasons import reasons
 from .resuming import Bookmark, is_stateful
 from .spec import EpochBrief, WorkerSpec
-
-STANDS_OUT_S = 0.2  # a batch of samples that were too cheap to be timed
 
 
 def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | None = None) -> None:
@@ -69,6 +68,9 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | N
             desk.explain_growth()
         elif kind is Kind.TICKETS:
             tasks = decode_tickets(body)
+            spec.status.working_on = tasks[0].number
+            if witness is not None:
+                witness.rouse()
             if len(tasks) > 1:
                 outbox.expect_bundles()
             desk.measure(alone=len(tasks) == 1)
@@ -237,9 +239,14 @@ class Desk:
         try:
             slab = self._arena.seal(packed.slab_bytes)
             timings = fetcher.timings(begun_at, loaded_at, monotonic())
-            if timings.fetch_s > STANDS_OUT_S and not timings.slowest_s:
-                timings = self._with_slowest(timings, task.number)
-            return self._outbox.put(task, packed, timings, slab)
+            if timings.fetch_s < SLOW_S:
+                return self._outbox.put(task, packed, timings, slab)
+            if self._witness is not None and not timings.slowest_s:
+                timings = self._witness.looks.with_slowest(timings, task.number)
+            self._outbox.flush()
+            self._outbox.put(task, packed, timings, slab)
+            self._outbox.flush()  # it goes alone: a message names one slow sample at the most
+            return True
         except (NothingSent, OSError):  # no descriptor to give, or none that can be sent
             assert filled is not None
             inside = bring_inside(packed, filled.view)
@@ -247,11 +254,6 @@ class Desk:
             timings = fetcher.timings(begun_at, loaded_at, monotonic())
             self._outbox.send(task.number, Outcome.LOADED, inside, timings)
             return True
-
-    def _with_slowest(self, timings: Timings, ticket: int) -> Timings:
-        """Add the sample that took long, among others that did not and were not timed."""
-        found = None if self._witness is None else self._witness.slowest(ticket)
-        return timings if found is None else replace(timings, slowest_s=found[0], slowest=found[1])
 
     def look_back(self) -> None:
         """Tell what the epoch has left in the dataset of this process."""

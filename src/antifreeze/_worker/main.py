@@ -30,6 +30,7 @@ TOLD = 4000  # characters of an error, and of its traceback
 
 def run(spec: WorkerSpec, sock: socket.socket) -> None:
     """Live one life: announce it, serve tickets until told to stop or the main process ends."""
+    guard.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
         prepare(forked=False)
     guard.forget(spec.forgets)

@@ -7,34 +7,28 @@
    the main process, which sees no stack, may ask for one by a signal that `faulthandler` answers.
    It does so only then: a signal would cut a sleep or a read of healthy code short. (A dump by
    `faulthandler`'s own timer reads frames that are in use, and has crashed healthy workers.)
-3. Ten times a second, while the worker is in a sample, it notes the line of the program that it is
-   in. Counted, these tell where samples take their time.
+3. Twenty times a second, while the worker has something to do, it notes which sample that is, and
+   the line of the program that it is in (`looks`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import functools
 import os
 import sys
 import threading
-from collections import Counter
 from types import FrameType
 
 from .._clock import monotonic
-from .._core.steps import SAMPLE
 from .._core.traps import Places
 from .._transport.status import StatusLine
 from .._transport.trace import ASKED_BY, header
 from . import guard
+from .looks import DEEPEST, LOOK_S, Looks
 
-DEEPEST = 200  # frames of a stack
 LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
-NOTE_S = 0.1  # between two notes of where samples are: rarely enough to cost nothing
-IDLE_S = 0.2  # while the worker has nothing to do
-TELL_S = 2.0  # between two messages about that
-LINES = 50  # counted between them
+TELL_S = 2.0  # between two messages about where samples are
 
 
 class Witness:
@@ -43,10 +37,10 @@ class Witness:
     def __init__(self, status: StatusLine, trace: int, look_s: float) -> None:
         self._status, self._trace, self._look_s = status, trace, look_s
         self._worker = threading.get_ident()
-        self._never = threading.Event()  # to sleep on
+        self._wake, self._never = threading.Event(), threading.Event()  # to sleep on
+        self._rests = False  # until it is woken: the worker has nothing to do
         self._written = b""  # the last stack
-        self._places: Counter[str] = Counter()
-        self._stood = (0, 0, 0.0)  # the ticket and step that lasted longest of late, and how long
+        self.looks = Looks()
         self._told_at = monotonic()
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # then there is no such stack
             faulthandler.register(ASKED_BY, trace, all_threads=False)
@@ -60,21 +54,26 @@ class Witness:
         ticket, step = self._status.call
         return f"<Witness every {self._look_s:g} s, ticket {ticket}, step {step}>"
 
+    def rouse(self) -> None:
+        """Know that the worker has something to do."""
+        if self._rests:
+            self._wake.set()
+
     def _watch(self) -> None:
         guard.name_thread()
         before: tuple[int, int] | None = None
-        standing, since = (0, 0), monotonic()
-        look_at = since + self._look_s
+        look_at = monotonic() + self._look_s
         while True:  # bounded by the life of the worker
-            idle = not any(self._status.call)
-            self._never.wait(min(IDLE_S if idle else NOTE_S, self._look_s))
-            call, now = self._status.call, monotonic()
-            if call != standing:
-                standing, since = call, now
-            elif now - since > self._stood[2] or call[0] != self._stood[0]:
-                self._stood = (*call, now - since)
-            if call[1] >= SAMPLE and len(self._places) < LINES:
-                self._note()
+            self._rests = True  # first: who has written down what it does then sees it
+            self._rests = not any(self._status.call)
+            if self._rests:
+                self._wake.wait(self._look_s)
+                self._wake.clear()
+                self._rests = False
+            self._never.wait(min(LOOK_S, self._look_s))
+            call = self._status.call
+            self.looks.note(*call, sys._current_frames().get(self._worker))
+            now = monotonic()
             if now < look_at:
                 continue
             look_at = now + self._look_s
@@ -82,27 +81,16 @@ class Witness:
                 self._write(call)
             before = call
 
-    def slowest(self, ticket: int) -> tuple[float, int] | None:
-        """Give how long the slowest sample of a ticket took, and its place; None if none stood out
-        (a tenth of a second)."""
-        number, step, seconds = self._stood
-        return (seconds, step - SAMPLE) if number == ticket and step >= SAMPLE else None
-
     @property
     def due(self) -> bool:
         """Say whether there is something to tell."""
-        return bool(self._places) and monotonic() - self._told_at > TELL_S
+        return self.looks.any_places and monotonic() - self._told_at > TELL_S
 
     def places(self) -> Places | None:
         """Give, once, the lines that samples were found in."""
         self._told_at = monotonic()
-        found, self._places = self._places, Counter()
-        return Places(tuple(found.most_common())) if found else None
-
-    def _note(self) -> None:
-        frame = sys._current_frames().get(self._worker)
-        if (place := place_of(frame)) is not None:
-            self._places[place] += 1
+        found = self.looks.take_places()
+        return Places(found) if found else None
 
     def _write(self, call: tuple[int, int]) -> None:
         frame = sys._current_frames().get(self._worker)
@@ -119,36 +107,6 @@ class Witness:
                 os.ftruncate(self._trace, 0)
                 os.lseek(self._trace, 0, os.SEEK_SET)
             os.write(self._trace, text)
-
-
-def place_of(frame: FrameType | None) -> str | None:
-    """Give the line of the program that a thread is in: the innermost that is not of a library;
-    if there is none, the innermost that is not ours."""
-    innermost: str | None = None
-    for _ in range(DEEPEST):
-        if frame is None:
-            break
-        file = frame.f_code.co_filename
-        if file.startswith(_OURS):
-            break  # what is further out called us
-        if not file.startswith("<"):
-            place = f"{os.path.basename(file)}:{frame.f_lineno} in {frame.f_code.co_name}"
-            if not _of_library(file):
-                return place
-            innermost = innermost or place
-        frame = frame.f_back
-    return innermost
-
-
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-@functools.cache
-def _of_library(file: str) -> bool:
-    return "site-packages" in file or "dist-packages" in file or file.startswith(_LIBRARIES)
-
-
-_LIBRARIES = os.path.dirname(os.__file__) + os.sep
 
 
 def _line(frame: FrameType) -> str:

@@ -75,11 +75,17 @@ class Randomness:
         self._unmoved: list[object] = []  # what these say as long as nobody draws
         self._epoch = self._batch = 0
         self.sows = True  # there is something to seed
-        self.rests = False  # nothing is to be done for a batch but to see that all is `untouched`
 
     def open(self, seed: int, epoch: int) -> None:
         """Begin an epoch, counted from 0 for as long as the seed stays."""
         self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
+
+    def rests(self) -> bool:
+        """Say, before a batch, that there is nothing to do for it but to see afterwards that all is
+        `untouched`."""
+        if not self._sown and self._lent and not self.untouched():
+            self._borrow()  # the caller has drawn, meanwhile
+        return not self._sown
 
     def untouched(self) -> bool:
         """Say, while it rests, that nobody has drawn."""
@@ -140,7 +146,6 @@ class Randomness:
         self._sown = [each for each in self._streams if each.use is not Use.QUIET]
         self._quiet = [each for each in self._streams if each.use is Use.QUIET]
         self.sows = bool(self._sown)
-        self.rests = not (self._sown or self._lent)
         self._marks = [each.generator.mark for each in self._quiet]
         self._unmoved = [each.mark for each in self._quiet]
 
@@ -154,6 +159,7 @@ class Randomness:
             if stream.keeps and stream.use is Use.QUIET:
                 self._turn(stream, Use.WATCHED)
             stream.mark = mark
+        self._unmoved = [each.mark for each in self._quiet]
 
     def _give_back(self) -> None:
         for stream in self._streams:

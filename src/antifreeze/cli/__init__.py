@@ -12,7 +12,7 @@ from .._version import VERSION
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; give the exit code."""
-    from . import platform, run, scan
+    from . import attach, check, explain, platform, run, scan
 
     parser = argparse.ArgumentParser(
         prog="antifreeze",
@@ -21,6 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"antifreeze {VERSION}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     run.add_to(verbs)
+    attach.add_to(verbs)
+    check.add_to(verbs)
+    explain.add_to(verbs)
     scan.add_to(verbs)
     platform.add_to(verbs)
     ours, rest = run.set_apart(sys.argv[1:] if argv is None else argv)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "pyproject.toml"
+OTHERS = ("check",)  # tables of other verbs
 PATHS = ("fault_log", "quarantine")  # those that are not absolute are of the file's own folder
 
 
@@ -17,7 +18,9 @@ def read(folder: Path, known: Collection[str]) -> dict[str, Any]:
     for place in (folder, *folder.parents):
         path = place / FILE
         if path.is_file() and (table := _table(path)) is not None:
-            return dict(_value(path, key, value, known) for key, value in table.items())
+            return dict(
+                _value(path, key, value, known) for key, value in table.items() if key not in OTHERS
+            )
     return {}
 
 

@@ -4,6 +4,7 @@
    and its traceback, without a frame of ours. Processes that multiprocessing spawns find it by
    its file, as they do under `python train.py`.
 2. Nothing is written to stdout. What we have to tell comes on stderr (`run_report`).
+3. torch is imported when the script does so, and not before: its `--help` takes as long as ever.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import argparse
 import builtins
 import importlib.machinery
 import io
+import itertools
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
+from .. import _imports
 from .._core.messages import frozen
 from . import _config
 
@@ -30,6 +34,7 @@ OPTIONS = {
     "worker_memory": ("BYTES|auto|none", "what a worker may hold of its own"),
     "quarantine": ("FILE", "of `antifreeze scan`: samples not to load"),
 }
+_OF_RUN = {"signal": ("USR1|USR2|QUIT|RTMIN|none", "which one has the report told at once")}
 _NUMBERS = ("sample_timeout", "worker_memory")
 
 
@@ -50,10 +55,11 @@ def add_to(verbs: Any) -> None:
         usage="antifreeze run [options] (script.py | -m module) [args ...]",
         description="Run a script as it is, with every torch DataLoader in it made by antifreeze,"
         " its libraries' included. Options are for loaders that do not say otherwise; those in"
-        " [tool.antifreeze] of pyproject.toml hold, too. At the end, and on SIGUSR1, what the"
-        " loaders did is told on stderr.",
+        " [tool.antifreeze] of pyproject.toml hold, too. At the end, when a loader stalls, and on"
+        " SIGUSR1 (in a Slurm job only if --signal says so), what the loaders did is told on"
+        " stderr.",
     )
-    for name, (values, what) in OPTIONS.items():
+    for name, (values, what) in (OPTIONS | _OF_RUN).items():
         # Wherever the script goes to, and starts other ranks, a path is of the folder of now.
         kind = os.path.abspath if name in _config.PATHS else str
         verb.add_argument(
@@ -83,13 +89,14 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         if by_name and len(rest) < 2:
             raise ValueError("which module? antifreeze run -m module [args ...]")
         script = None if by_name else _script(rest)
-        options = _options(arguments, Path((script and script.first_path) or os.getcwd()))
+        options, by = _options(arguments, Path((script and script.first_path) or os.getcwd()))
     except (OSError, ValueError, ImportError, TypeError) as error:
         _refuse(error)
     except SyntaxError as error:  # the script's own
         _die_of(error.with_traceback(None))
-    given = [f"{_flag(name)}={vars(arguments)[name]}" for name in OPTIONS if name in arguments]
-    _prepare(options, ["-m", "antifreeze", "run", *given])
+    named = [name for name in (*OPTIONS, *_OF_RUN) if name in arguments]
+    given = [f"{_flag(name)}={vars(arguments)[name]}" for name in named]
+    _prepare(options, by, ["-m", "antifreeze", "run", *given])
     _become(script or _module(rest))
 
 
@@ -98,23 +105,28 @@ def _refuse(error: Exception) -> NoReturn:
     raise SystemExit(2) from None
 
 
-def _options(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def _options(
+    arguments: argparse.Namespace, folder: Path
+) -> tuple[dict[str, Any], signal.Signals | None]:
+    """Give the options of loaders, and the signal that asks for the report."""
     from .._defaults import check
-    from ..loader import present_defaults
+    from . import run_report
 
-    given = _config.read(folder.resolve(), OPTIONS)
-    for name in OPTIONS:
+    given = _config.read(folder.resolve(), (*OPTIONS, *_OF_RUN))
+    for name in (*OPTIONS, *_OF_RUN):
         if name in arguments:
             given[name] = _read(name, vars(arguments)[name])
-    check(given, present_defaults())
-    return given
+    by = run_report.usual_signal()
+    if "signal" in given:
+        by = run_report.signal_of(given.pop("signal"))
+    return check(given, {"on_error": "raise"}), by
 
 
 def _read(name: str, text: str) -> Any:
+    if text == "none" and name in (*_NUMBERS, *_OF_RUN):
+        return None
     if name not in _NUMBERS or text == "auto":
         return text
-    if text == "none":
-        return None
     try:
         return float(text)
     except ValueError:
@@ -126,19 +138,21 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _prepare(options: dict[str, Any], words: Sequence[str]) -> None:
-    """Install; `words` say to an interpreter what this command does."""
+def _prepare(options: dict[str, Any], by: signal.Signals | None, words: Sequence[str]) -> None:
+    """Install; `by` has it tell, `words` say to an interpreter what this command does."""
     from .. import _platform
     from ..integrations import lightning
-    from ..integrations.install import install
+    from ..integrations.later import install_with_torch
     from . import run_report
 
-    install(**options)
     if _platform.switched_off():
         return
+    install_with_torch(options)
     lightning.launch_with(words)
     run_report.tell_at_end()
-    run_report.tell_when_asked()
+    run_report.tell_when_stalled()
+    if by is not None:
+        run_report.tell_when_asked(by)
 
 
 # ---- what is to be run --------------------------------------------------------------------------
@@ -225,8 +239,24 @@ def _become(program: Program) -> NoReturn:
         found = error.__traceback__
         while found is not None and found.tb_frame.f_globals is not vars(main):
             found = found.tb_next
-        _die_of(error.with_traceback(found))
+        _die_of(error.with_traceback(_without_finders(found)))
     raise SystemExit(0)
+
+
+def _without_finders(traceback: TracebackType | None) -> TracebackType | None:
+    """Leave out the lines of whoever waits for a module to be imported, and importlib's around
+    them, which Python itself leaves out."""
+    lines = []
+    while traceback is not None:
+        lines.append(traceback)
+        traceback = traceback.tb_next
+    files = [each.tb_frame.f_code.co_filename for each in lines]
+    if _imports.__file__ in files:
+        ours = (_imports.__file__, "<frozen importlib")
+        lines = [each for each, file in zip(lines, files, strict=True) if not file.startswith(ours)]
+        for line, after in itertools.zip_longest(lines, lines[1:]):
+            line.tb_next = after
+    return lines[0] if lines else None
 
 
 def _die_of(error: BaseException) -> NoReturn:

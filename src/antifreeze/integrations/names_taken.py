@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-import torch.utils.data as torch_data
+from torch.utils.data import dataloader as torch_engine
 
 from ..loader import _OF_PROCESS, DataLoader
 
@@ -23,7 +23,7 @@ NEEDED = frozenset(
     name
     for name in {*vars(DataLoader), *inspect.get_annotations(DataLoader), *_OF_PROCESS}
     if not name.startswith("__")
-    and not hasattr(torch_data.DataLoader, name)
+    and not hasattr(torch_engine.DataLoader, name)
     and name not in FOR_THE_USER
 )
 

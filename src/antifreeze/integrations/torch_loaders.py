@@ -17,7 +17,6 @@ import logging
 import weakref
 from typing import Any
 
-import torch.utils.data as torch_data
 from torch.utils.data import dataloader as torch_engine
 
 from .._platform import switched_off
@@ -26,7 +25,7 @@ from .names_taken import names_taken
 
 logger = logging.getLogger("antifreeze")
 
-_TORCHS: Any = torch_data.DataLoader
+_TORCHS: Any = torch_engine.DataLoader
 _APART = ("torchdata",)  # libraries whose loaders keep a state of their own in their workers
 
 
@@ -119,8 +118,12 @@ def _say_that_torch_loads(loader: Any) -> None:
         return
     _told().add(kind)
     why = "it brings an engine of its own"
-    if kind is _TORCHS:
+    if kind is _TORCHS and _TORCHS.__new__ is not _make:
+        why = "another has replaced DataLoader.__new__, or it was made before antifreeze.install()"
+    elif kind is _TORCHS:
         why = "it was made before antifreeze.install()"
+    elif not isinstance(loader, _TORCHS):  # as fastai's
+        why = "its library's loader is a class of its own, and starts torch's workers itself"
     elif isinstance(loader, DataLoader) and "_get_iterator" not in vars(kind):
         return  # this platform lacks something, which is said already
     elif not _is_apart(kind) and (names := _names_that_keep(kind)):

@@ -1,4 +1,4 @@
-"""Ray Train: two workers of Ray's, each with a loader that `prepare_data_loader` made again."""
+"""Ray Train: two workers of Ray's, each with a loader of what `prepare_data_loader` gives."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ def train() -> None:
     sys.path.insert(0, HERE)
     os.environ["RANK"] = str(ray.train.get_context().get_world_rank())
     import torch
-    from rows import DataLoader, Rows, Step, report  # it installs, if that is the way
+    from rows import WAY, DataLoader, Rows, Step, report  # it installs, if that is the way
+    from torch.utils.data import DistributedSampler
 
     step = Step()
     model = ray.train.torch.prepare_model(step)
     optimizer = torch.optim.SGD(step.parameters(), lr=0.01)
-    given = DataLoader(Rows(96), batch_size=4, shuffle=True, num_workers=2)
+    rows = Rows(96)
+    # One that has its sampler already is not built again.
+    how = {"sampler": DistributedSampler(rows)} if WAY == "own" else {"shuffle": True}
+    given = DataLoader(rows, batch_size=4, num_workers=2, **how)
     loader = ray.train.torch.prepare_data_loader(given)
     for epoch in range(2):
         loader.sampler.set_epoch(epoch)

@@ -1,0 +1,104 @@
+"""In which sample a thread is found, and at which line of the program, by looks from another one.
+
+Samples that are too cheap to be timed one by one cost nothing this way, and one among them that
+takes far longer is found all the same: some look falls into it. (If it keeps the interpreter's
+lock, the look comes when it lets go, before the next sample is begun.)
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from dataclasses import replace
+from types import FrameType
+
+from .._core.accounts import Timings
+from .._core.steps import SAMPLE, WHOLE
+
+SLOW_S = 0.1  # a batch that took so long has a slow sample: one that some look fell into
+LOOK_S = 0.05  # between two looks: late ones included, there is one in every `SLOW_S`
+LINES = 50  # counted, until somebody takes them
+DEEPEST = 200  # frames of a stack
+
+
+class Looks:
+    """What looks have shown. One thread looks; another one, which loads, asks and takes."""
+
+    __slots__ = ("_places", "_seen")
+
+    def __init__(self) -> None:
+        self._places: Counter[str] = Counter()
+        # A ticket, and how many looks fell into its samples; the latest of these, by its step, and
+        # how many fell into it; the same of the one with most. Set at once: another thread reads.
+        self._seen = (0, 0, 0, 0, 0, 0)
+
+    def __repr__(self) -> str:
+        ticket, looks, *_ = self._seen
+        return f"<Looks: {looks} into ticket {ticket}, {len(self._places)} lines>"
+
+    def note(self, ticket: int, step: int, frame: FrameType | None) -> None:
+        """Take what a look has shown. Keeps nothing of the frame."""
+        if step < SAMPLE and step != WHOLE:
+            return
+        if len(self._places) < LINES and (place := place_of(frame)) is not None:
+            self._places[place] += 1
+        if step < SAMPLE:
+            return
+        number, looks, latest, its, most, its_most = self._seen
+        if number != ticket:
+            looks = latest = its = most = its_most = 0
+        its = its + 1 if step == latest else 1
+        if its > its_most:
+            most, its_most = step, its
+        self._seen = (ticket, looks + 1, step, its, most, its_most)
+
+    def with_slowest(self, timings: Timings, ticket: int) -> Timings:
+        """Add the slow sample to what a batch took whose samples were not timed one by one. It has
+        as much of the time as of the looks."""
+        if timings.samples == 1:
+            return replace(timings, slowest_s=timings.fetch_s, slowest=0)
+        number, looks, _, _, most, its_most = self._seen
+        if number != ticket:
+            return timings
+        seconds = timings.fetch_s * its_most / looks
+        return replace(timings, slowest_s=seconds, slowest=most - SAMPLE)
+
+    @property
+    def any_places(self) -> bool:
+        return bool(self._places)
+
+    def take_places(self) -> tuple[tuple[str, int], ...]:
+        """Give, once, the lines that samples were found in."""
+        found, self._places = self._places, Counter()
+        return tuple(found.most_common())
+
+
+def place_of(frame: FrameType | None) -> str | None:
+    """Give the line of the program that a thread is in: the innermost that is not of a library;
+    if there is none, the innermost that is not ours."""
+    innermost: str | None = None
+    for _ in range(DEEPEST):
+        if frame is None:
+            break
+        file = frame.f_code.co_filename
+        if file.startswith(_OURS):
+            break  # what is further out called us
+        if not file.startswith("<"):
+            place = f"{os.path.basename(file)}:{frame.f_lineno} in {frame.f_code.co_name}"
+            if not _of_library(file):
+                return place
+            innermost = innermost or place
+        frame = frame.f_back
+    return innermost
+
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+@functools.cache
+def _of_library(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file or file.startswith(_LIBRARIES)
+
+
+_LIBRARIES = os.path.dirname(os.__file__) + os.sep

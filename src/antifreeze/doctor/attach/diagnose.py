@@ -1,0 +1,189 @@
+"""From a case to an answer: what is found, in order, or that nothing is stuck. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..findings import Confidence, Finding
+from .facts import Case
+from .locks import wait_of
+from .scene import Actor, Role, Scene, Strand, scenes
+from .shapes import Shape, all_shapes
+from .shapes.rank_waits_for_rank import NAME as RANK_WAITS
+from .torch_loader import LOADER, QUEUES, still
+
+_SIGINT = 1 << (signal.SIGINT - 1)
+STORY = 6  # lines of it
+# Of a core. Who computes on a crowded machine may get no more; threads that watch use less.
+COMPUTES = 0.05
+CHILDREN = 8  # that are shown: programs which the script or its workers have started
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is to be said of one main process."""
+
+    pid: int
+    rank: int
+    ranks: int
+    sentence: str
+    findings: tuple[Finding, ...] = ()
+    facts: tuple[str, ...] = ()  # who does what: one line a process
+    told: tuple[str, ...] = ()  # by our own loader, in its words
+    broken: tuple[str, ...] = ()  # shapes that could not look, by a mistake of ours
+
+    @property
+    def stuck(self) -> bool:
+        return any(not each.harmless for each in self.findings)
+
+    @property
+    def only_waits_for_rank(self) -> bool:
+        return {each.rule for each in self.findings} == {RANK_WAITS}
+
+
+def diagnose(case: Case, shapes: Iterable[Shape] | None = None) -> list[Answer]:
+    """Name the causes, for each main process of the program; those that only wait for another one
+    come last."""
+    known = all_shapes() if shapes is None else tuple(shapes)
+    answers = [_answer(scene, known) for scene in scenes(case)]
+    return sorted(answers, key=lambda each: (not each.stuck, each.only_waits_for_rank, each.rank))
+
+
+def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
+    raw: list[Finding] = []
+    broken = []
+    for shape in shapes:
+        try:
+            raw += shape.find(scene)
+        except Exception as error:  # ours: it must not cost the answer of the others
+            broken.append(f"{shape.name}: {type(error).__name__}: {error}")
+    findings = tuple(_with_signals(scene, each) for each in _in_order(raw))
+    sentence = findings[0].sentence if findings else _nothing(scene)
+    return Answer(
+        scene.main.pid,
+        scene.main.number,
+        len(scene.ranks),
+        sentence,
+        findings,
+        tuple(_line(scene, each) for each in _worth_a_line(scene)),
+        _told(scene),
+        tuple(broken),
+    )
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Put what is surest first. Where something specific explains a process well, what is no more
+    than possible for it is left out, and so is how in general it hangs; that all is well, where
+    anything is not."""
+    ordered = sorted(found, key=lambda each: (each.harmless, each.confidence.rank, each.general))
+    sick = [each for each in ordered if not each.harmless]
+    explained = {
+        pid
+        for each in sick
+        if each.confidence is not Confidence.POSSIBLE and not each.general
+        for pid in each.pids
+    }
+
+    def counts(each: Finding) -> bool:
+        weak = each.general or each.confidence is Confidence.POSSIBLE
+        return not (weak and explained & {*each.pids})
+
+    return tuple(filter(counts, sick)) or tuple(ordered)
+
+
+def _with_signals(scene: Scene, found: Finding) -> Finding:
+    """Name another signal where somebody ignores SIGINT, as programs do that a shell script has
+    started with `&`: a command that does nothing is no way out."""
+    deaf = [each.pid for each in scene.all if each.process.ignores_signals & _SIGINT]
+    lines = []
+    for line in found.get_out:
+        for pid in deaf:
+            if re.search(rf"kill -INT {pid}\b", line):
+                line = (
+                    f"kill {pid}    (it ignores SIGINT, as what a script starts with `&` does: this"
+                    " ends it, and what it has not saved is lost)"
+                )
+        lines.append(line)
+    return replace(found, get_out=tuple(dict.fromkeys(lines)))
+
+
+def _nothing(scene: Scene) -> str:
+    """Say what can be said where no shape is known."""
+    if not scene.seen:
+        return "nothing is known to be wrong, but its stacks could not be taken: see below"
+    if any(each.share > COMPUTES for each in scene.all):
+        return "nothing is stuck: it computes"
+    if any(strand.moved and not _looks_round(strand) for strand in _threads(scene)):
+        return "nothing is stuck: it moves"
+    if scene.starting:
+        count = len(scene.starting)
+        who = "a process is" if count == 1 else f"{count} processes are"
+        return f"nothing is known to be wrong: {who} still being started, and import (see below)"
+    return (
+        "nobody has moved between two looks, and it is none of the ways to hang that are known"
+        " here: the lines below say where each process is"
+    )
+
+
+def _threads(scene: Scene) -> Iterator[Strand]:
+    """Give the threads whose moving means that the program gets on: all of the main process that
+    run Python, and the main ones of others."""
+    for actor in scene.all:
+        if not actor.dead:
+            everyone = actor.strands if actor is scene.main else (actor.main,)
+            yield from (each for each in everyone if each is not None and each.frames)
+
+
+def _looks_round(strand: Strand) -> bool:
+    """Say that a thread has only woken up to see that there is nothing: torch's loop and workers
+    do every five seconds, other waits with a limit as often as they like."""
+    if not still(strand):
+        return False
+    waits = strand.calls("_try_get_data", LOADER) or strand.calls("get", QUEUES)
+    return bool(waits) or wait_of(strand) is not None
+
+
+def _worth_a_line(scene: Scene) -> tuple[Actor, ...]:
+    children = [each for each in scene.others if each.role is Role.CHILD and not each.dead]
+    return (scene.main, *scene.workers, *children[:CHILDREN])
+
+
+def _told(scene: Scene) -> tuple[str, ...]:
+    """Say what our own loader answered. It comes from another process: nothing of it is sure."""
+    try:
+        return tuple(_lines_told(scene.case.told.get(str(scene.main.pid), {})))
+    except (AttributeError, KeyError, TypeError, IndexError):
+        return ("its loader's answer is not as it should be",)
+
+
+def _lines_told(said: dict[str, Any]) -> Iterator[str]:
+    if "error" in said:
+        yield str(said["error"])
+    for loader in said.get("loaders", []):
+        yield f"{loader.get('name')}: {loader.get('sentence')}"
+        for worker in loader.get("workers", []):
+            lives = worker.get("lives", 0)
+            replaced = f", process number {lives} in this seat" if lives > 1 else ""
+            at = worker.get("working_on") or []
+            batch = f", at batch {at[0]}" if at else ""
+            yield f"worker {worker.get('worker')}: {worker.get('life')}{batch}{replaced}"
+        if loader.get("faults"):
+            kinds = ", ".join(map(str, loader.get("latest_faults", [])))
+            yield f"faults so far: {loader['faults']} (latest: {kinds})"
+        yield from (str(line) for line in loader.get("story", [])[-STORY:])
+
+
+def _line(scene: Scene, actor: Actor) -> str:
+    strand = actor.main
+    at = strand.own_line or strand.at if strand is not None else None
+    place = f"in {at}" if at is not None else strand.thread.waits_in if strand else ""
+    work = f"{actor.share:.0%} of a core"
+    if actor in scene.workers and scene.idle(actor):
+        place = "waiting for something to do"
+    state = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead, not yet buried"}
+    doing = state.get(actor.process.state, work)
+    return f"{actor.label}: {doing}, {place}".rstrip(", ")

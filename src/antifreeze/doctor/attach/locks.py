@@ -1,0 +1,169 @@
+"""What a thread waits for, as its stack and its system call show it. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from .scene import FUTEX, IDLE_SHARE, Actor, Role, Scene, Strand
+
+_PRIVATE = 128  # a flag of futex: the lock is for the threads of one process
+_WAIT, _LOCKED = 128, 2  # how pthread_mutex_lock sleeps: the operation, and what it found
+# C code that waits for a lock of threads; in it Python's own locks (the last: from 3.13 on).
+_REENTRANT = ("rlock_acquire", "RecursiveMutex_Lock")
+_LOCKS = ("PyThread_acquire_lock", "acquire_timed", "PyMutex_Lock", *_REENTRANT)
+_MUTEXES = ("pthread_mutex_lock", "pthread_rwlock_", "std::mutex", "futex::Mutex", "RwLock")
+_IMPORT = "_ModuleLock.acquire"
+
+
+class Wait(Enum):
+    """What somebody waits for."""
+
+    LOCK = "a lock"
+    IMPORT = "a module that another thread imports"
+    MUTEX = "a lock of a library in C"
+    NOTICE = "a notice from another thread"
+    RESULT = "a result that another thread is to compute"
+    THREAD = "a thread to end"
+    SEMAPHORE = "a lock between processes"
+
+
+HELD = (Wait.LOCK, Wait.IMPORT, Wait.MUTEX)  # somebody has it, and is to give it back
+
+
+def wait_of(strand: Strand) -> Wait | None:
+    """Say what a thread waits for; None if it does not wait for another thread or process."""
+    call, at = strand.thread.call, strand.at
+    if (call and call[0] != FUTEX) or in_team(strand):
+        return None
+    if not call and "futex" not in strand.thread.waits_in:
+        return None
+    if call and not call[2] & _PRIVATE:
+        return Wait.SEMAPHORE
+    if at is None:  # no stacks: a thread without any may be one of C, and idle
+        return _by_call(strand) if strand.thread.tid == strand.process.pid else None
+    last = at.name.rpartition(".")[2]
+    if strand.in_native("SimpleQueue") or at.file == "concurrent/futures/thread.py":
+        return Wait.NOTICE
+    if at.file == "threading.py" and last in ("join", "_wait_for_tstate_lock", "_shutdown"):
+        return Wait.THREAD
+    if at.file == "threading.py" and last == "wait":
+        return Wait.RESULT if strand.calls("result", "concurrent/futures/_base.py") else Wait.NOTICE
+    if at.name.endswith(_IMPORT) and at.file.startswith("<frozen importlib"):
+        return Wait.IMPORT
+    if not strand.native:
+        return _by_call(strand)
+    if strand.in_native(*_LOCKS):
+        return Wait.LOCK
+    return Wait.MUTEX if _is_mutex(strand) or strand.in_native(*_MUTEXES) else None
+
+
+def awaits_room(strand: Strand) -> bool:
+    """Say that it waits for room in a queue between processes: a count, and no lock."""
+    at = strand.at
+    full = at is not None and at.name == "Queue.put" and at.file == "multiprocessing/queues.py"
+    return full and wait_of(strand) is Wait.SEMAPHORE
+
+
+def for_ever(strand: Strand) -> bool:
+    """Say that it sleeps without a limit, and has not woken up between the looks."""
+    call = strand.thread.call
+    return strand.stuck and (len(call) < 5 or call[4] == 0)
+
+
+def same_line(strand: Strand) -> bool:
+    """Say that it waits at the same line as before; it may have woken up to look."""
+    then = strand.before
+    if then is None or strand.share >= IDLE_SHARE or not strand.frames:
+        return False
+    return tuple(each for each in then.frames if not each.native) == strand.frames
+
+
+def address(strand: Strand) -> int:
+    """Give where the lock is that it sleeps on; 0 if that is not known."""
+    call = strand.thread.call
+    return call[1] if len(call) > 1 and call[0] == FUTEX else 0
+
+
+def reentrant(strand: Strand) -> bool:
+    """Say that who waits for this lock cannot have it already: it could take it once more."""
+    if wait_of(strand) is Wait.IMPORT or strand.in_native(*_REENTRANT) is not None:
+        return True
+    at = strand.at
+    return at is not None and at.file in ("logging/__init__.py", "tqdm/std.py")
+
+
+def owner(strand: Strand) -> int:
+    """Give the thread that has the mutex of C which this one waits for; 0 if it is not known."""
+    words = strand.thread.lock
+    return words[2] if _is_mutex(strand) and len(words) > 2 and words[0] == _LOCKED else 0
+
+
+def _is_mutex(strand: Strand) -> bool:
+    call = strand.thread.call
+    in_libc = strand.thread.library.startswith(("libc.", "libc-", "libpthread"))
+    return len(call) > 3 and call[2:4] == (_WAIT, _LOCKED) and in_libc
+
+
+def _by_call(strand: Strand) -> Wait:
+    """Say which kind of lock it may be where the code is not known: a mutex is told by how it
+    sleeps."""
+    return Wait.MUTEX if _is_mutex(strand) else Wait.LOCK
+
+
+TEAMS = ("gomp", "iomp", "libomp", "openblas", "libblis", "libmkl", "libtbb")
+
+
+def in_team(strand: Strand) -> str:
+    """Give the library of parallel loops in which a thread sleeps; nothing if it does not."""
+    places = [strand.thread.library, *(each.file for each in strand.native)]
+    return next((each for each in places for team in TEAMS if team in each), "")
+
+
+def is_service(strand: Strand) -> bool:
+    """Say that a thread belongs to Python or torch, and waits for something to do: it holds none of
+    the program's locks."""
+    if not strand.frames:
+        return strand.thread.state == "S" and strand.thread.tid != strand.process.pid
+    at = strand.frames[0]
+    if strand.calls("_feed", "multiprocessing/queues.py") and at.file == "threading.py":
+        return True
+    places = {each.file for each in strand.frames}
+    if "multiprocessing/resource_sharer.py" in places or at.file == "concurrent/futures/thread.py":
+        return True
+    return "torch/utils/data/_utils/pin_memory.py" in places and strand.share < IDLE_SHARE
+
+
+def others(actor: Actor, *but: Strand) -> list[Strand]:
+    """Give the threads of a process that may hold a lock of the program's."""
+    return [each for each in actor.strands if each not in but and not is_service(each)]
+
+
+def forked(scene: Scene, worker: Actor) -> bool:
+    """Say whether a worker is a copy of the main process, and was not started afresh."""
+    if worker.role is not Role.WORKER:
+        return False
+    files = {each.file for strand in worker.strands for each in strand.frames}
+    if files & {"multiprocessing/spawn.py", "multiprocessing/forkserver.py"}:
+        return False
+    parent = next((each for each in scene.all if each.pid == worker.process.parent), scene.main)
+    return worker.process.command == parent.process.command
+
+
+def wants_interpreter(strand: Strand) -> bool:
+    """Say that a thread waits for the GIL: for a condition with a limit, and below it there is no
+    code but Python's and libc's."""
+    call = strand.thread.call
+    if strand.in_native("take_gil"):
+        return True
+    if len(call) < 5 or call[0] != FUTEX or call[4] == 0 or not strand.in_native("pthread_cond"):
+        return False
+    libraries = [each.file for each in strand.native if ".so" in each.file]
+    return all(each.startswith(("libc.", "libpython", "libpthread")) for each in libraries)
+
+
+def at_line(strand: Strand) -> str:
+    """Say at which line of the user's a thread is, and not of an installed library's if it can be
+    helped."""
+    own = next((each for each in strand.own_frames if each.file.startswith(("/", "."))), None)
+    frame = own or strand.own_line or strand.at
+    return "at an unknown line" if frame is None else f"in {frame}"

@@ -1,0 +1,313 @@
+"""One process, as /proc shows it. What has ended, or may not be seen, is left out."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from . import held
+from .facts import KEPT, Descriptor, Memory, Process, Thread
+from .sockets import Sockets
+
+PROC = Path("/proc")
+MOST_DESCRIPTORS = 400  # listed of one process; a program that leaks has thousands of the same
+_TICKS = os.sysconf("SC_CLK_TCK")
+_KB = 1024
+_NUMBERED = "x86_64"  # the machine whose numbers of system calls are known here
+# Those that have threads or locks of their own: whoever asks for more looks into /proc/PID/maps.
+_LIBRARY = re.compile(
+    r"/([^/\s]*(?:omp|blas|mkl|tbb|cuda|nccl|gloo|opencv|hdf5|lmdb|grpc|arrow)[^/\s]*\.so[^/\s]*)$",
+    re.MULTILINE,
+)
+HIDDEN = "***"
+_OPTION = re.compile(r"--[A-Za-z][\w.-]*")
+_FLAGS = re.compile(r"-[A-Za-z]{1,2}")  # short ones may have their value joined to them
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
+_SHELL = re.compile(r"(?:ba|da|z|k|c|fi)?sh")
+# The first word of a program's arguments that says what it is: what `family` takes for launchers.
+_LAUNCHER = re.compile(
+    r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|lightning|deepspeed|horovodrun"
+)
+# How multiprocessing starts a process anew: as it writes it, with numbers only, or by its name.
+_STARTS = re.compile(
+    r"from multiprocessing\.(?:spawn|resource_tracker) import \w+; ?\w+\((?:\w+=)?\d+"
+    r"(?:, \w+=\d+)*\)"
+)
+_STARTED = re.compile(r"from (multiprocessing\.\w+) import ")
+_MOST_ALIKE = 1000  # commands that differ in what is hidden only
+_alike: dict[tuple[str, ...], list[int]] = {}
+_MOST_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
+
+
+def read(pid: int, *name: str) -> str:
+    """Give a file of a process; nothing if it has none, or may not be read."""
+    try:
+        return (PROC / str(pid)).joinpath(*name).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def parents() -> dict[int, int]:
+    """Give the parent of every process of the machine."""
+    found = {}
+    for entry in os.listdir(PROC):
+        if entry.isdigit() and (fields := _stat(read(int(entry), "stat"))):
+            found[int(entry)] = int(fields[1])
+    return found
+
+
+def process(pid: int, sockets: Sockets) -> Process | None:
+    """Look at a process; None if there is none."""
+    stat = _stat(read(pid, "stat"))
+    if not stat:
+        return None
+    status = dict(_pairs(read(pid, "status")))
+    io = dict(_pairs(read(pid, "io")))
+    numbers = _descriptor_numbers(pid)
+    most = _MOST_FILES.search(read(pid, "limits"))
+    return Process(
+        pid=pid,
+        parent=int(stat[1]),
+        name=read(pid, "comm").strip(),
+        command=_command(pid),
+        state=stat[0],
+        started_at=int(stat[19]) / _TICKS,
+        cpu_s=(int(stat[11]) + int(stat[12])) / _TICKS,
+        threads=_threads(pid, int(stat[1])),
+        descriptors=_descriptors(pid, numbers, sockets),
+        open_files=len(numbers),
+        most_files=int(most[1]) if most else 0,
+        memory=Memory(
+            own=_kb(status, "RssAnon"),
+            shared=_kb(status, "RssShmem") + _kb(status, "RssFile"),
+            swapped=_kb(status, "VmSwap"),
+            largest=_kb(status, "VmHWM"),
+            mapped=_kb(status, "VmSize"),
+        ),
+        read_bytes=_number(io, "rchar"),
+        written_bytes=_number(io, "wchar"),
+        read_from_disk=_number(io, "read_bytes"),
+        waited_for_disk_s=int(stat[39]) / _TICKS,
+        major_faults=int(stat[9]),
+        libraries=tuple(sorted(set(_LIBRARY.findall(read(pid, "maps"))))),
+        settings=_settings(pid),
+        cores=_cores(pid),
+        nice=int(stat[16]),
+        traced_by=_number(status, "TracerPid"),
+        exit_status=int(stat[49]) if stat[0] in "ZX" and len(stat) > 49 else 0,
+        blocks_signals=int(status.get("SigBlk", "0"), 16),
+        ignores_signals=int(status.get("SigIgn", "0"), 16),
+    )
+
+
+def without_secrets(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Give a command without anything that may be secret: what is kept is the program, Python's own
+    flags, the name of the script or module, and the names of options."""
+    if len(command) == 1 and " " in command[0]:  # a title that a program has given itself
+        return (" ".join(without_secrets(tuple(command[0].split(" ")))),)
+    first = os.path.basename(command[0])
+    if _PYTHON.fullmatch(first):
+        known = _of_python(command)
+    elif _SHELL.fullmatch(first) and len(command) > 1 and not command[1].startswith("-"):
+        known = command[:2]
+    else:
+        known = command[:1]
+    rest = (_argument(each, at) for at, each in enumerate(command) if at >= len(known))
+    return (*known, *rest)
+
+
+def _of_python(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the beginning of a command that is Python's own: up to the script, the module, or the
+    code, which is hidden."""
+    found = [command[0]]
+    value_of = ""
+    for part in command[1:]:
+        if value_of:
+            found.append(_value(value_of, part))
+        elif part.startswith("--"):
+            found.append(_argument(part, 1))
+            continue
+        elif part == "-" or not part.startswith("-"):
+            return (*found, part)
+        else:
+            at = next((at for at, letter in enumerate(part) if letter in "cmWX"), len(part))
+            value_of, joined = part[at : at + 1], part[at + 1 :]
+            found.append(part[: at + 1] + (_value(value_of, joined) if joined else ""))
+            if not joined:
+                continue
+        if value_of in ("c", "m"):
+            return tuple(found)
+        value_of = ""
+    return tuple(found)
+
+
+def _value(flag: str, text: str) -> str:
+    """Give what may be kept of the value of one of Python's own flags."""
+    if flag != "c":
+        name, equals, _ = text.partition("=")
+        return f"{name}={HIDDEN}" if equals else text
+    if _STARTS.fullmatch(text):
+        return text
+    started = _STARTED.match(text)
+    return started[1] if started else HIDDEN
+
+
+def _argument(text: str, at: int) -> str:
+    """Give what may be kept of an argument of a program."""
+    name, equals, _ = text.partition("=")
+    if _OPTION.fullmatch(name):
+        return f"{name}={HIDDEN}" if equals else name
+    if not text or text == "--" or _FLAGS.fullmatch(text):
+        return text
+    if at < 4 and _LAUNCHER.fullmatch(os.path.basename(text)):
+        return text
+    return text[:2] + HIDDEN if _FLAGS.match(text) else HIDDEN
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    """Give the command of a process without secrets. Those of two processes are equal only if they
+    were with them: what is forked has its parent's, and a script started once more has not."""
+    whole = tuple(read(pid, "cmdline").rstrip("\0").split("\0"))
+    kept = without_secrets(whole)
+    if len(_alike) >= _MOST_ALIKE:
+        _alike.clear()
+    known = _alike.setdefault(kept, [])
+    if (mark := hash(whole)) not in known:
+        known.append(mark)
+    number = known.index(mark)
+    return (*kept, f"({number + 1})") if number else kept
+
+
+def _stat(text: str) -> list[str]:
+    """Give the fields that follow the name, which may hold anything."""
+    return text.rpartition(") ")[2].split() if text else []
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    lines = (line.partition(":") for line in text.splitlines())
+    return [(name, value.strip()) for name, _, value in lines]
+
+
+def _number(table: dict[str, str], name: str) -> int:
+    first = table.get(name, "0").split()
+    return int(first[0]) if first and first[0].isdigit() else 0
+
+
+def _kb(table: dict[str, str], name: str) -> int:
+    return _number(table, name) * _KB
+
+
+def threads(pid: int) -> list[int]:
+    """Give the numbers of a process's threads; none if it has ended."""
+    try:
+        return sorted(int(each) for each in os.listdir(PROC / str(pid) / "task"))
+    except OSError:
+        return []
+
+
+def _threads(pid: int, parent: int) -> tuple[Thread, ...]:
+    maps = held.Maps(pid)
+    return tuple(
+        found for tid in threads(pid) if (found := _thread(pid, tid, parent, maps)) is not None
+    )
+
+
+def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
+    at = "task", str(tid)
+    stat = _stat(read(pid, *at, "stat"))
+    if not stat:
+        return None
+    status = dict(_pairs(read(pid, *at, "status")))
+    asked = read(pid, *at, "syscall")
+    call = _call(asked)
+    return Thread(
+        tid=tid,
+        name=read(pid, *at, "comm").strip(),
+        state=stat[0],
+        waits_in="" if (place := read(pid, *at, "wchan").strip()) == "0" else place,
+        call=call,
+        cpu_s=(int(stat[11]) + int(stat[12])) / _TICKS,
+        gave_way=_number(status, "voluntary_ctxt_switches"),
+        lock=held.words(pid, call),
+        lock_in_parent=held.words(parent, call),
+        lock_file=held.file_of(maps, call),
+        library=maps.library(asked),
+        sleeps_s=held.sleeps_s(pid, call),
+    )
+
+
+def _call(text: str) -> tuple[int, ...]:
+    """Read the number and the arguments of a system call; nothing while none is under way, and on
+    processors whose numbers are others: 73 is flock on one and ppoll on another."""
+    parts = text.split()
+    if os.uname().machine != _NUMBERED or len(parts) < 7 or not parts[0].lstrip("-").isdigit():
+        return ()
+    return (int(parts[0]), *(int(each, 16) for each in parts[1:7]))
+
+
+def _descriptor_numbers(pid: int) -> list[int]:
+    try:
+        return sorted(int(each) for each in os.listdir(PROC / str(pid) / "fd"))
+    except OSError:
+        return []
+
+
+def _descriptors(pid: int, numbers: list[int], sockets: Sockets) -> tuple[Descriptor, ...]:
+    found = []
+    for number in numbers[:MOST_DESCRIPTORS]:
+        try:
+            target = os.readlink(PROC / str(pid) / "fd" / str(number))
+        except OSError:
+            continue
+        flags = dict(_pairs(read(pid, "fdinfo", str(number)))).get("flags", "0")
+        found.append(Descriptor(number, sockets.name(target), int(flags, 8)))
+    return tuple(found)
+
+
+def _settings(pid: int) -> dict[str, str]:
+    pairs = (each.partition("=") for each in read(pid, "environ").split("\0"))
+    return {name: value for name, _, value in pairs if name in KEPT}
+
+
+def _cores(pid: int) -> int:
+    try:
+        return len(os.sched_getaffinity(pid))
+    except OSError:
+        return 0
+
+
+def owner_of_thread(number: int) -> int:
+    """Give the process of a thread; a process is its own."""
+    return _number(dict(_pairs(read(number, "status"))), "Tgid") or number
+
+
+def inner_number(pid: int, tid: int) -> int:
+    """Give the number that a thread has in the innermost container that it is in."""
+    numbers = dict(_pairs(read(pid, "task", str(tid), "status"))).get("NSpid", "").split()
+    return int(numbers[-1]) if numbers else tid
+
+
+def sleeps_in(pid: int) -> str:
+    """Give the kernel's function that a process sleeps in."""
+    return read(pid, "wchan").strip()
+
+
+def written(pid: int) -> int:
+    """Give how many bytes a process has written."""
+    return _number(dict(_pairs(read(pid, "io"))), "wchar")
+
+
+def group(pid: int) -> int:
+    """Give the process group of a process; 0 if there is none."""
+    stat = _stat(read(pid, "stat"))
+    return int(stat[2]) if stat else 0
+
+
+def runs_python(pid: int) -> bool:
+    """Tell by what it has loaded whether a process runs Python: it may have changed its title."""
+    try:
+        program = os.readlink(PROC / str(pid) / "exe")
+    except OSError:
+        return False  # another user's: none of the program
+    return "python" in os.path.basename(program) or "libpython" in read(pid, "maps")

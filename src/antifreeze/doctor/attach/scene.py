@@ -1,0 +1,500 @@
+"""A case understood: who is who, who works, who waits for what. Pure; what shapes look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from .facts import Case, Frame, Machine, Process, Thread
+from .family import WORKER, is_launcher, is_python
+
+IDLE_SHARE = 0.02  # of a core: who uses less does nothing but wait
+BUSY_SHARE = 0.5
+_LOADER = "torch/utils/data/dataloader.py"
+
+
+class Role(Enum):
+    """What a process is to the program."""
+
+    MAIN = "main"  # the script, or one rank of it
+    WORKER = "worker"  # of torch's loader
+    OUR_WORKER = "antifreeze's worker"
+    OUR_NURSERY = "antifreeze's nursery"
+    LAUNCHER = "launcher"
+    HELPER = "helper"  # of multiprocessing: its tracker, its fork server
+    CHILD = "child"  # a program that one of them has started
+
+
+@dataclass(frozen=True)
+class Strand:
+    """One thread over both looks."""
+
+    process: Process
+    before: Thread | None
+    thread: Thread
+    seconds: float
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Give Python's frames, the innermost first."""
+        return tuple(each for each in self.thread.frames if not each.native)
+
+    @property
+    def native(self) -> tuple[Frame, ...]:
+        """Give the C code below the innermost line of Python."""
+        found = []
+        for each in self.thread.frames:
+            if not each.native:
+                break
+            found.append(each)
+        return tuple(found)
+
+    @property
+    def share(self) -> float:
+        """Say how much of a core it has used between the looks."""
+        if self.before is None or self.seconds <= 0:
+            return 0.0
+        return (self.thread.cpu_s - self.before.cpu_s) / self.seconds
+
+    @property
+    def moved(self) -> bool:
+        """Say whether it was at another line the second time, or went to sleep anew meanwhile."""
+        if self.before is None:
+            return True
+        then = tuple(each for each in self.before.frames if not each.native)
+        return then != self.frames or self.before.gave_way != self.thread.gave_way
+
+    @property
+    def stuck(self) -> bool:
+        """Say that it has done nothing at all between the looks."""
+        return not self.moved and self.share < IDLE_SHARE
+
+    @property
+    def at(self) -> Frame | None:
+        """Give the innermost line of Python."""
+        return self.frames[0] if self.frames else None
+
+    @property
+    def own_frames(self) -> tuple[Frame, ...]:
+        """Give Python's frames without those of the process that has forked this one."""
+        first = next((at for at, each in enumerate(self.frames) if _begins(each)), None)
+        return self.frames[:first]
+
+    @property
+    def own_line(self) -> Frame | None:
+        """Give the innermost line that is neither Python's own nor torch's."""
+        return next((each for each in self.own_frames if not is_library(each)), None)
+
+    def calls(self, name: str, file: str = "") -> Frame | None:
+        """Give the frame of a function that is under way, by its name or the end of it, and the end
+        of its file's path."""
+        for each in self.frames:
+            last = each.name.rpartition(".")[2]
+            if (each.name == name or last == name) and is_file(each, file):
+                return each
+        return None
+
+    def in_native(self, *parts: str) -> Frame | None:
+        """Give the C function that is under way and whose name has one of these in it."""
+        for each in self.native:
+            if any(part in each.name for part in parts):
+                return each
+        return None
+
+    def descriptor(self) -> str:
+        """Give what its system call reads from or writes to; nothing if it is no such call."""
+        call = self.thread.call
+        if not call or call[0] not in READ_OR_WRITE:
+            return ""
+        return next((d.target for d in self.process.descriptors if d.number == call[1]), "")
+
+
+# Numbers of calls whose first argument is a descriptor, on x86-64 (and on 64-bit ARM: 63 to 67,
+# 206 to 212, which stand for others there and are left out).
+READ_OR_WRITE = frozenset({0, 1, 17, 18, 19, 20, 42, 43, 44, 45, 46, 47, 73, 288, 295, 296})
+FUTEX = 202
+# How torch and its libraries call the threads of a process group.
+GROUP_THREADS = ("gloo_tcp", "pt_gloo", "pt_nccl")
+# Where a forked process begins; what follows in its stack is that of whoever forked it.
+_FORKED = ("antifreeze/_worker/main.py", "antifreeze/_backends/temp")
+_PROCESS = "multiprocessing/process.py"
+_FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the parent's
+
+
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
+# Where a prompt waits, and where it runs what was typed.
+_PROMPTS = (
+    ("start", "ipykernel/kernelapp.py"),
+    ("mainloop", "IPython/terminal/interactiveshell.py"),
+    ("interactive_console", "_pyrepl/main.py"),
+    ("mainloop", "tkinter/__init__.py"),
+)
+_RUN = (
+    ("run_code", "IPython/core/interactiveshell.py"),
+    ("runcode", "code.py"),
+    ("show", "matplotlib/pyplot.py"),  # a window in the middle of a script
+    ("__call__", "tkinter/__init__.py"),  # what a button does
+)
+
+
+def _begins(frame: Frame) -> bool:
+    """Say that a forked process begins here."""
+    if frame.file == _PROCESS:
+        return frame.name.rpartition(".")[2] in _FIRST
+    return frame.file.startswith(_FORKED) or frame.name == "_worker_loop"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """One process over both looks."""
+
+    process: Process
+    before: Process | None
+    role: Role
+    seconds: float
+    number: int = 0  # of a worker, as they were started; of a rank
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @cached_property
+    def strands(self) -> tuple[Strand, ...]:
+        then = {each.tid: each for each in self.before.threads} if self.before else {}
+        return tuple(
+            Strand(self.process, then.get(each.tid), each, self.seconds)
+            for each in self.process.threads
+        )
+
+    @property
+    def main(self) -> Strand | None:
+        return next((each for each in self.strands if each.thread.tid == self.pid), None)
+
+    def named(self, name: str) -> list[Strand]:
+        """Give the threads whose name begins so."""
+        return [each for each in self.strands if each.thread.name.startswith(name)]
+
+    @property
+    def share(self) -> float:
+        """Say how many cores it has used between the looks."""
+        if self.before is None or self.seconds <= 0:
+            return 0.0
+        return (self.process.cpu_s - self.before.cpu_s) / self.seconds
+
+    @property
+    def stopped(self) -> bool:
+        return self.process.state in "Tt"
+
+    @property
+    def dead(self) -> bool:
+        return self.process.state in "ZX"
+
+    @property
+    def label(self) -> str:
+        match self.role:
+            case Role.WORKER | Role.OUR_WORKER:
+                return f"worker {self.number} (pid {self.pid})"
+            case Role.MAIN:
+                return f"the main process (pid {self.pid})"
+            case Role.CHILD:
+                return f"its child {self.process.name!r} (pid {self.pid})"
+            case _:
+                return f"{self.role.value} (pid {self.pid})"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One program: a main process (one rank) with its workers, and what it shares with others."""
+
+    case: Case
+    main: Actor
+    workers: tuple[Actor, ...]
+    others: tuple[Actor, ...]  # helpers, children, our nursery
+    launcher: Actor | None = None
+    ranks: tuple[Actor, ...] = ()  # the main processes of all ranks, this one included
+    missing: tuple[int, ...] = ()  # workers that were there at the first look, and are not any more
+
+    @property
+    def machine(self) -> Machine:
+        return self.case.looks[-1].machine
+
+    @property
+    def machine_before(self) -> Machine:
+        return self.case.looks[0].machine
+
+    @property
+    def seconds(self) -> float:
+        return self.case.looks[-1].at - self.case.looks[0].at
+
+    @property
+    def all(self) -> tuple[Actor, ...]:
+        return (self.main, *self.workers, *self.others)
+
+    @property
+    def seen(self) -> bool:
+        """Say whether there are stacks of the main process."""
+        return bool(self.main.main and self.main.main.thread.frames)
+
+    @property
+    def ours(self) -> bool:
+        """Say whether its loader is ours."""
+        strand = self.main.main
+        by_worker = any(each.role is Role.OUR_WORKER for each in self.workers)
+        return by_worker or bool(strand and any("antifreeze/" in f.file for f in strand.frames))
+
+    @cached_property
+    def loop(self) -> Strand | None:
+        """Give the thread that iterates over torch's loader, where it is in it; else the main one.
+        Notebooks, servers and prefetchers iterate in threads of their own."""
+        inside = [each for each in self.main.strands if each.calls("_next_data", _LOADER)]
+        return next(
+            (each for each in inside if each is self.main.main), (*inside, self.main.main)[0]
+        )
+
+    @cached_property
+    def waits_for_batch(self) -> Frame | None:
+        """Give the line of the user's at which the loop waits for torch's workers."""
+        strand = self.loop
+        if strand is None or not strand.calls("_next_data", _LOADER):
+            return None
+        if strand.calls("_next_index", "torch/utils/data/dataloader.py"):
+            return None  # it asks the sampler, and waits for nobody else
+        return strand.own_line or strand.at
+
+    @cached_property
+    def at_prompt(self) -> bool:
+        """Say that the main process stands at a prompt, Python's, IPython's or a notebook's, and
+        runs nothing of the user's."""
+        strand = self.main.main
+        if strand is None or self.main.process.blind:
+            return False
+        if not strand.frames:  # Python's own prompt is no Python code (until 3.13)
+            typed = next((d.target for d in self.main.process.descriptors if d.number == 0), "")
+            polls = "poll" in strand.thread.waits_in or "select" in strand.thread.waits_in
+            return strand.thread.call[:2] == (0, 0) or (polls and typed.startswith(_TERMINALS))
+        if any(strand.calls(*each) for each in _RUN):
+            return False
+        return any(strand.calls(*each) for each in _PROMPTS)
+
+    @property
+    def living(self) -> tuple[Actor, ...]:
+        return tuple(each for each in self.workers if not each.dead)
+
+    @cached_property
+    def starting(self) -> tuple[Actor, ...]:
+        """Give the processes of multiprocessing that have not come to their own code yet: they
+        import, and may become workers."""
+        helpers = {each.pid for each in self.others if each.role is Role.HELPER}
+        workers = tuple(each for each in self.living if is_starting(each.process))
+        return workers + tuple(
+            each
+            for each in self.others
+            if each.role is Role.CHILD
+            and not each.dead
+            and (
+                "multiprocessing.spawn" in " ".join(each.process.command)
+                or each.process.parent in helpers
+            )
+            and not (each.main and each.main.calls("run", _PROCESS))
+        )
+
+    def idle(self, worker: Actor) -> bool:
+        """Say that a worker waits for something to do."""
+        strand = worker.main
+        if worker.role is Role.OUR_WORKER:
+            return strand is not None and strand.calls("_read", "_worker/channel.py") is not None
+        if strand is None or not strand.calls("_worker_loop", "torch/utils/data/_utils/worker.py"):
+            return False
+        asks = strand.calls("get", "multiprocessing/queues.py")
+        return bool(asks) and strand.calls("fetch", "torch/utils/data/_utils/fetch.py") is None
+
+
+def is_file(frame: Frame, end: str) -> bool:
+    """Say whether a frame's path ends so, in whole names: "pdb.py" is not the end of "my_pdb.py".
+    An end that begins with a dot is one of the name."""
+    if not end or frame.file == end:
+        return True
+    return frame.file.endswith(end if end.startswith(".") else f"/{end}")
+
+
+def is_library(frame: Frame) -> bool:
+    """Say whether a line is the interpreter's, torch's or ours, and not the user's."""
+    file = frame.file
+    if file.startswith(("<frozen", "torch/", "antifreeze/", "multiprocessing/", "concurrent/")):
+        return True
+    return not file.startswith(("/", "<", ".")) and "/" not in file  # a file of the library itself
+
+
+def scenes(case: Case) -> list[Scene]:
+    """Give one scene a main process."""
+    last, first = case.looks[-1], case.looks[0]
+    seconds = last.at - first.at
+    # By their begin too: the number of one that has ended is given to another.
+    then = {(each.pid, each.started_at): each for each in first.processes}
+    still = {(each.pid, each.started_at) for each in last.processes}
+    now = {each.pid: each for each in last.processes}
+    roles = {pid: _role(each, now) for pid, each in now.items()}
+    actors = {
+        pid: Actor(
+            each, then.get((pid, each.started_at)), roles[pid], seconds, _number(each, now, roles)
+        )
+        for pid, each in now.items()
+    }
+    mains = [each for each in actors.values() if each.role is Role.MAIN]
+    ranks = {each.pid for each in mains}
+    if not mains:
+        return _of_orphans(case, actors)
+    launcher = next((each for each in actors.values() if each.role is Role.LAUNCHER), None)
+    made = []
+    for main in sorted(mains, key=lambda each: (each.number, each.pid)):
+        below = _below(main.pid, now, ranks)
+        mine = [actors[pid] for pid in below]
+        workers = [each for each in mine if each.role in (Role.WORKER, Role.OUR_WORKER)]
+        left = [each for key, each in then.items() if key not in still]
+        gone = [each.pid for each in left if each.parent == main.pid]
+        made.append(
+            Scene(
+                case,
+                main,
+                tuple(sorted(workers, key=lambda each: each.number)),
+                tuple(each for each in mine if each not in workers),
+                launcher,
+                tuple(mains),
+                tuple(gone),
+            )
+        )
+    return made
+
+
+def _role(process: Process, now: dict[int, Process]) -> Role:
+    command = process.command
+    if process.name.startswith("af_worker"):
+        return Role.OUR_WORKER
+    if process.name.startswith("af_"):
+        return Role.OUR_NURSERY
+    if process.name == WORKER:
+        return Role.WORKER
+    joined = " ".join(command)
+    if is_starting(process) and _feeds_workers(process, now):
+        return Role.WORKER
+    if "multiprocessing.resource_tracker" in joined or "multiprocessing.forkserver" in joined:
+        return Role.HELPER
+    parent = now.get(process.parent)
+    frames = [frame for thread in process.threads for frame in thread.frames]
+    if any(f.name == "_worker_loop" and f.file.startswith("torch/") for f in frames):
+        return Role.WORKER
+    if parent is not None and _forked_by_loader(frames):
+        return Role.WORKER
+    below = [each for each in now.values() if each.parent == process.pid]
+    if parent is None or is_launcher(parent.command):
+        starts_ranks = any(_is_spawned_rank(each) for each in below)
+        launches = starts_ranks or (is_launcher(command) and bool(below))
+        return Role.LAUNCHER if launches else Role.MAIN
+    if _is_spawned_rank(process) or _has_a_rank_of_its_own(process, parent):
+        return Role.MAIN
+    if not is_python(command):
+        return Role.CHILD
+    if "multiprocessing.spawn" in joined or command == parent.command:
+        named = any(each.name == WORKER for each in now.values())
+        return Role.CHILD if named or not _may_be_worker(process, parent) else Role.WORKER
+    return Role.CHILD
+
+
+def _forked_by_loader(frames: list[Frame]) -> bool:
+    """Say that it is a copy of a process that was starting torch's workers: one of those, which has
+    not come to its own code yet."""
+    begins = [at for at, each in enumerate(frames) if each.name.endswith("_bootstrap")]
+    after = frames[begins[0] :] if begins else []
+    return any(f.file == _LOADER and f.name.endswith("__init__") for f in after)
+
+
+def _may_be_worker(process: Process, parent: Process) -> bool:
+    """Where torch does not name its workers (it does since 2.7), and without stacks: one that has
+    ended, or that is forked, is most often a worker."""
+    if any(thread.frames for thread in process.threads):
+        return False
+    return process.state in "ZX" or not any(thread.frames for thread in parent.threads)
+
+
+def is_starting(process: Process) -> bool:
+    """Say that multiprocessing has started a process anew, which has not come to its own code: it
+    imports the script and what that imports, which takes seconds."""
+    names = {(f.name, f.file) for thread in process.threads for f in thread.frames}
+    begun = ("BaseProcess._bootstrap", "multiprocessing/process.py") in names
+    anew = {
+        ("spawn_main", "multiprocessing/spawn.py"),
+        ("_serve_one", "multiprocessing/forkserver.py"),
+    }
+    return bool(anew & names) and not begun
+
+
+def _feeds_workers(process: Process, now: dict[int, Process]) -> bool:
+    """Say that one of those above it has a loader with workers, or makes one."""
+    above = now.get(process.parent)
+    if above is not None and "multiprocessing.forkserver" in " ".join(above.command):
+        above = now.get(above.parent)
+    frames = [f for thread in above.threads for f in thread.frames] if above is not None else []
+    return any(f.name in ("Queue._feed", "_MultiProcessingDataLoaderIter.__init__") for f in frames)
+
+
+def _is_spawned_rank(process: Process) -> bool:
+    """Say that a process is a rank that a script has started itself, with multiprocessing: torch's
+    `spawn`, or one that has a process group, or workers of its own, beside others like it."""
+    frames = [frame for thread in process.threads for frame in thread.frames]
+    if any(f.name == "_worker_loop" for f in frames) or process.name == WORKER:
+        return False
+    if any(f.name == "_wrap" and f.file == "torch/multiprocessing/spawn.py" for f in frames):
+        return True
+    started = any(f.file == "multiprocessing/process.py" for f in frames)
+    return started and any(thread.name.startswith(GROUP_THREADS) for thread in process.threads)
+
+
+def _has_a_rank_of_its_own(process: Process, parent: Process) -> bool:
+    """Say that a script was started once more, as another rank, by the first one."""
+    if not is_python(process.command) or process.name == WORKER:
+        return False
+    names = [name for name in ("RANK", "LOCAL_RANK") if name in process.settings]
+    return any(process.settings[name] != parent.settings.get(name) for name in names)
+
+
+def _number(process: Process, now: dict[int, Process], roles: dict[int, Role]) -> int:
+    if roles[process.pid] is Role.OUR_WORKER and process.name.rpartition("_")[2].isdigit():
+        return int(process.name.rpartition("_")[2])
+    if roles[process.pid] is Role.MAIN:
+        above = now.get(process.parent)
+        rank = process.settings.get("RANK", "")
+        if rank.isdigit() and (above is None or above.settings.get("RANK") != rank):
+            return int(rank)
+        if above is None or roles[above.pid] is not Role.LAUNCHER:
+            local = process.settings.get("LOCAL_RANK", "")
+            return int(local) if local.isdigit() else 0
+    alike = [
+        each
+        for each in now.values()
+        if roles[each.pid] is roles[process.pid] and each.parent == process.parent
+    ]
+    ordered = sorted(alike, key=lambda each: (each.started_at, each.pid))
+    return ordered.index(process)
+
+
+def _below(top: int, now: dict[int, Process], ranks: set[int]) -> list[int]:
+    """Give the processes that descend from one, without those of other ranks."""
+    found: list[int] = []
+    todo = [top]
+    while todo:
+        parent = todo.pop(0)
+        children = [pid for pid, each in now.items() if each.parent == parent and pid not in ranks]
+        found += children
+        todo += children
+    return found
+
+
+def _of_orphans(case: Case, actors: dict[int, Actor]) -> list[Scene]:
+    """Give a scene of workers whose main process is gone: the one that was asked about stands for
+    it, and the others are beside it."""
+    orphans = [each for each in actors.values() if each.role is Role.WORKER]
+    if not orphans:
+        return []
+    asked = next((each for each in orphans if each.pid == case.asked), orphans[0])
+    return [Scene(case, asked, (), tuple(each for each in actors.values() if each is not asked))]

@@ -1,0 +1,126 @@
+"""The loop itself has work to do, and the workers wait for it: the loader is well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..locks import Wait, wait_of
+from ..scene import IDLE_SHARE, Scene, Strand
+from ..torch_loader import CONNECTION, QUEUES, still
+from ..waits import at_line, sleeps
+from .base import LIKELY, Shape
+from .child_program import awaited
+
+NAME = "loop-busy"
+_LOADER = "torch/utils/data/dataloader.py"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    strand = scene.main.main
+    if (
+        strand is None
+        or strand.before is None
+        or not scene.seen
+        or scene.main.stopped
+        or scene.at_prompt
+    ):
+        return
+    waits = waits_for(scene, strand)
+    if any(map(_in_loader, scene.main.strands)) or (not waits and not _goes_on(scene, strand)):
+        return
+    idle = [each for each in scene.living if scene.idle(each)]
+    if len(idle) < len(scene.living):
+        return
+    count = len(idle)
+    others = (
+        f"its {count} workers have nothing to do and wait for it"
+        if count > 1
+        else "its worker has nothing to do and waits for it"
+        if count
+        else "no workers are there at the moment (between two epochs, or none are used)"
+    )
+    doing = waits or "is at work itself"
+    well = "nothing is stuck in the loader" if waits else "nothing is stuck, the loader is fine"
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"{well}: the loop {doing}, {at_line(strand)}, and {others}",
+        evidence=(
+            f"{scene.main.label}: {scene.main.share:.0%} of a core, {at_line(strand)}, not waiting"
+            " for a batch in either look",
+            *(f"{each.label}: waits for an order" for each in idle[:3]),
+        ),
+        get_out=(
+            "nothing is to be done for the loader: whatever this line waits for decides when it"
+            " goes on"
+            if waits
+            else "nothing is to be done; more workers would not make it faster",
+        ),
+        prevent=(
+            "a time limit, if the wait should never be long (join, get, result and wait take one)"
+            if waits
+            else "to make it faster, make this line faster: the data is there before it is asked",
+        ),
+        pids=(scene.main.pid,),
+        harmless=True,
+    )
+
+
+def _in_loader(strand: Strand) -> bool:
+    """Say whether a thread was in the loader at one of the looks."""
+    before = strand.before.frames if strand.before is not None else ()
+    return any(
+        each.file.startswith((_LOADER, "torch/distributed/"))
+        or (each.file.startswith("antifreeze/") and not each.file.startswith("antifreeze/cli/"))
+        for each in (*before, *strand.frames)
+    )
+
+
+def waits_for(scene: Scene, strand: Strand) -> str:
+    """Say what the loop waits for that is not the loader's; nothing if it does not wait."""
+    if sleeps(strand) and strand.stuck:
+        return "sleeps on purpose"
+    if not still(strand):
+        return ""
+    if (child := awaited(scene, scene.main, strand)) is not None:
+        return f"waits for a program that it has started, {child.process.name!r} (pid {child.pid})"
+    wait = wait_of(strand)
+    if strand.calls("get", "queue.py"):
+        return "waits for something to be put into a queue"
+    if strand.calls("get", QUEUES) or strand.calls("recv", CONNECTION):
+        return "waits for a message of another process"
+    if wait in (Wait.THREAD, Wait.RESULT):
+        return f"waits for {wait.value}"
+    if wait is Wait.NOTICE:
+        return f"waits for {wait.value}"
+    if strand.calls("select", "selectors.py") or "listening" in strand.descriptor():
+        return "waits for something from outside (a request, an event)"
+    return ""
+
+
+def _goes_on(scene: Scene, strand: Strand) -> bool:
+    """Say that it does something: one that has not moved may be stuck in its own code."""
+    return strand.moved or scene.main.share > 5 * IDLE_SHARE or sleeps(strand)
+
+
+SHAPE = Shape(
+    name=NAME,
+    title="The loop is at work, and the loader waits for it",
+    what=(
+        "Between two batches the program belongs to the script: the training step, a validation, a"
+        " checkpoint, a plot. While that lasts the workers fill their queue and then wait. Nothing"
+        " is stuck."
+    ),
+    tell=(
+        "In both looks the main process is in the script's own code and not in the loader; it"
+        " moves, computes or sleeps, or waits for something else (a thread, a queue, a program, a"
+        " request); and every worker waits for an order."
+    ),
+    get_out="Nothing is to be done.",
+    prevent=(
+        "If it is slow, this line is what is slow. More workers do not help; antifreeze's"
+        " `explain()` says how much of an epoch is spent in it."
+    ),
+    find=find,
+)

@@ -1,0 +1,92 @@
+"""Somebody reads a named pipe that nobody writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import Actor, Scene, Strand
+from ..waits import READS, at_line, in_sample, loop_waits
+from .base import CERTAIN, LIKELY, Shape, are, kill_worker, people
+from .waits_for_a_person import asks as asks_a_person
+
+NAME = "pipe-without-writer"
+_OPENING = ("wait_for_partner", "fifo_open")
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    waits = loop_waits(scene)
+    asked = [each for each in scene.living if waits and (in_sample(scene, each) or not scene.seen)]
+    if not waits:
+        asked = [scene.main]
+    stuck = [
+        (a, s)
+        for a in asked
+        if (s := a.main) is not None and s.stuck and _reads(s) and asks_a_person(s) is None
+    ]
+    for opens in (True, False):
+        if some := [(actor, strand) for actor, strand in stuck if _opens(strand) is opens]:
+            yield _finding(scene, some)
+
+
+def _finding(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Finding:
+    actors = [actor for actor, _ in stuck]
+    _, first = stuck[0]
+    opening = _opens(first)
+    what = (
+        "waits until somebody opens the other end of a named pipe (FIFO)"
+        if opening
+        else f"reads the named pipe {first.descriptor()}, and nobody writes to it"
+    )
+    main = scene.main in actors
+    pids = " ".join(str(each.pid) for each in actors)
+    return Finding(
+        NAME,
+        CERTAIN if opening else LIKELY,
+        f"{people(actors)} {what if len(actors) == 1 else what.replace('waits', 'wait', 1)},"
+        f" {at_line(first)}" + ("" if main else ", and the loop waits for it"),
+        evidence=tuple(
+            f"{actor.label}: no CPU, in the kernel's {strand.thread.waits_in},"
+            f" {strand.descriptor() or 'opening it'}"
+            for actor, strand in stuck[:4]
+        ),
+        get_out=(
+            f"see which file it is: ls -l /proc/{actors[0].pid}/fd; stat -c '%F %n' <the file of"
+            " that line>; then write to it, or remove it and put the data there",
+            f"kill -INT {pids}" if main else kill_worker(actors),
+        ),
+        prevent=(
+            "a named pipe is no file: it can be read once, by one reader, while somebody writes."
+            f" {are(actors, 'This sample', 'These samples')} should be a file; check with"
+            " stat.S_ISFIFO when the list of files is made",
+        ),
+        pids=tuple(actor.pid for actor in actors),
+    )
+
+
+def _opens(strand: Strand) -> bool:
+    return any(each in strand.thread.waits_in for each in _OPENING)
+
+
+def _reads(strand: Strand) -> bool:
+    if _opens(strand):
+        return True
+    call = strand.thread.call
+    if not call or call[0] not in READS or "pipe_read" not in strand.thread.waits_in:
+        return False
+    return strand.descriptor().startswith("/") and call[1] != 0
+
+
+SHAPE = Shape(
+    name=NAME,
+    title="A named pipe that nobody writes to",
+    what=(
+        "To open a named pipe (FIFO) for reading waits until somebody opens it for writing, and to"
+        " read it waits until somebody writes. A pipe that a program has left among the data stops"
+        " the worker that comes to it."
+    ),
+    tell="The kernel says in which function the thread sleeps: that which opens or reads a pipe.",
+    get_out="Write to the pipe, or end the worker: the loop then raises an error.",
+    prevent="Leave out what is no regular file when the list of files is made.",
+    find=find,
+)

@@ -1,0 +1,109 @@
+"""A forked worker waits for a thread that only the main process has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Confidence, Finding
+from ..locks import Wait, at_line, for_ever, forked, is_service, others, same_line, wait_of
+from ..scene import Actor, Scene, Strand
+from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
+
+NAME = "threads-after-fork"
+_POOL = "concurrent/futures/"
+_LOOP = "asyncio/base_events.py"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    stuck = [
+        (worker, strand)
+        for worker in scene.living
+        if (strand := worker.main) is not None
+        and not scene.idle(worker)
+        and wait_of(strand) in (Wait.RESULT, Wait.NOTICE)
+        and (for_ever(strand) or same_line(strand))
+        and not [each for each in others(worker, strand) if each.frames]
+        and not _pool(worker)
+        and forked(scene, worker)
+    ]
+    if not stuck:
+        return
+    workers = [worker for worker, _ in stuck]
+    _, first = stuck[0]
+    pool = _pool(scene.main)
+    threads = pool or [
+        each for each in others(scene.main) if each is not scene.main.main and each.frames
+    ]
+    what = "a result of" if wait_of(first) is Wait.RESULT else "a word from"
+    seen = "was not copied by fork" if threads else "does not exist there: fork copies no threads"
+    yield Finding(
+        NAME,
+        _confidence(first, workers[0], pool, threads),
+        f"{people(workers)} {are(workers, 'waits', 'wait')} for {what} another thread,"
+        f" {at_line(first)}, and there is none in {are(workers, 'it', 'them')}: the thread pool or"
+        f" event loop was started in the main process, and {seen}",
+        evidence=(
+            f"{people(workers)}: no CPU, at the same line in both looks: {first.at}",
+            f"{are(workers, 'it has', 'they have')} no other thread that could answer",
+            *(
+                f"thread {each.thread.name!r} of the main process: {each.frames[0]}"
+                for each in threads[:3]
+            ),
+        ),
+        get_out=(kill_worker(workers),),
+        prevent=(
+            "make the pool, event loop or client in the worker: on first use in `__getitem__`, or"
+            " in worker_init_fn",
+            "multiprocessing_context='forkserver', where the dataset makes it anew when unpickled",
+        ),
+        pids=tuple(worker.pid for worker in workers),
+    )
+
+
+def _pool(actor: Actor) -> list[Strand]:
+    """Give the threads of a process that work for others: of a pool, or of an event loop."""
+    return [
+        each
+        for each in actor.strands
+        if each is not actor.main
+        and any(
+            frame.file == _LOOP
+            or (frame.file.startswith(_POOL) and frame.name.endswith(("_worker", "run")))
+            for frame in each.frames
+        )
+    ]
+
+
+def _confidence(
+    strand: Strand, worker: Actor, pool: list[Strand], threads: list[Strand]
+) -> Confidence:
+    """A result comes from a thread, and threads of C may give one too: so there must be none."""
+    unknown = [each for each in worker.strands if not each.frames and is_service(each)]
+    if wait_of(strand) is Wait.RESULT and pool and for_ever(strand) and not unknown:
+        return CERTAIN
+    return LIKELY if pool or threads or wait_of(strand) is Wait.RESULT else POSSIBLE
+
+
+SHAPE = Shape(
+    name=NAME,
+    title="A worker waits for a thread that only the main process has",
+    what=(
+        "`fork` copies the objects of a thread pool, an event loop or a client that uses one"
+        " (fsspec, s3fs, gRPC, an SDK), but not their threads. The worker's copy believes that its"
+        " threads are there, hands work to them, and waits for the result for ever."
+    ),
+    tell=(
+        "A forked worker waits in `Future.result`, a condition, an event or a queue, at the same"
+        " line in two looks, and has no other thread that could answer. It is certain where it"
+        " waits for a future and the main process has the pool or the event loop."
+    ),
+    get_out=(
+        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
+        " the script can save what it has."
+    ),
+    prevent=(
+        "Make pools, loops and clients in the worker (on first use, or in `worker_init_fn`), not in"
+        " the dataset's `__init__` or at import."
+    ),
+    find=find,
+)

@@ -1,0 +1,185 @@
+"""torch's loader, seen from outside: which thread waits for what, and what is under way. Pure."""
+
+from __future__ import annotations
+
+import signal
+
+from .facts import Process
+from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
+
+LOADER = "torch/utils/data/dataloader.py"
+QUEUES = "multiprocessing/queues.py"
+CONNECTION = "multiprocessing/connection.py"
+# Loop and workers wake up every five seconds to see whether the others live: that is no work.
+WAKES = 3
+_ACCESS = 3  # the bits of a descriptor's flags that say how it was opened: 0 to read, 1 to write
+
+
+def loop(scene: Scene) -> Strand | None:
+    """Give the thread of the main process that waits for a batch: most often its first."""
+    return next((each for each in scene.main.strands if each.calls("_get_data", LOADER)), None)
+
+
+def pin_threads(scene: Scene) -> list[Strand]:
+    """Give the threads of the main process that copy batches to pinned memory."""
+    return [
+        each
+        for each in scene.main.strands
+        if each.calls("_pin_memory_loop") or each.thread.name.startswith("pt_data_pin")
+    ]
+
+
+def waits_for_pinned(scene: Scene) -> bool:
+    """Say that the loop waits for a thread of its own process, which pins memory."""
+    strand = loop(scene)
+    return strand is not None and strand.calls("get", "queue.py") is not None
+
+
+def reader(scene: Scene) -> Strand | None:
+    """Give the thread that takes batches from the workers: the loop's, or the one that pins."""
+    if waits_for_pinned(scene):
+        return next(iter(pin_threads(scene)), None)
+    return loop(scene)
+
+
+def awaits_message(strand: Strand) -> bool:
+    """Say that it waits for a message to begin, and has none."""
+    return strand.calls("poll", CONNECTION) is not None and still(strand)
+
+
+def in_message(strand: Strand) -> bool:
+    """Say that it has the beginning of a message and waits for the rest."""
+    if strand.calls("_recv_bytes", CONNECTION) is None or not still(strand):
+        return False
+    return "pipe_read" in strand.thread.waits_in or strand.descriptor().startswith("pipe:")
+
+
+def feeders(actor: Actor) -> list[Strand]:
+    """Give the threads that send what was put into queues."""
+    return [each for each in actor.strands if each.calls("_feed", QUEUES)]
+
+
+def has_nothing_to_send(feeder: Strand) -> bool:
+    return feeder.calls("wait", "threading.py") is not None and still(feeder)
+
+
+def writes_in_vain(feeder: Strand) -> bool:
+    """Say that it is in the middle of a write into a pipe that is full."""
+    if feeder.calls("_send", CONNECTION) is None or not feeder.stuck:
+        return False
+    return "pipe_write" in feeder.thread.waits_in or feeder.descriptor().startswith("pipe:")
+
+
+def waits_for_turn(feeder: Strand) -> bool:
+    """Say that it waits until another worker has written."""
+    at = feeder.at
+    return feeder.stuck and at is not None and at.name.rpartition(".")[2] == "_feed"
+
+
+def still(strand: Strand) -> bool:
+    """Say that it waits as it did: at the same line, and it did not wake up but to look round."""
+    if strand.before is None or strand.share >= IDLE_SHARE:
+        return False
+    then = tuple(each for each in strand.before.frames if not each.native)
+    woken = strand.thread.gave_way - strand.before.gave_way
+    return then == strand.frames and woken <= WAKES
+
+
+def workers(scene: Scene) -> list[Actor]:
+    """Give torch's workers that live."""
+    return [each for each in scene.living if each.role is Role.WORKER]
+
+
+def nothing_under_way(scene: Scene) -> bool:
+    """Say that every worker waits for indices, and that nobody sends any, nor a batch."""
+    if scene.starting:
+        return False
+    return all(
+        not each.stopped
+        and scene.idle(each)
+        and each.main is not None
+        and still(each.main)
+        and all(has_nothing_to_send(feeder) for feeder in feeders(each))
+        for each in workers(scene)
+    ) and all(has_nothing_to_send(each) for each in feeders(scene.main))
+
+
+def killed(scene: Scene) -> list[Actor]:
+    """Give torch's workers that died of something, and that nobody has buried since the first look.
+
+    One that ended by itself (its part of an IterableDataset is over) lies so until the epoch's end.
+    """
+    return [
+        each
+        for each in scene.workers
+        if each.role is Role.WORKER
+        and each.dead
+        and each.process.exit_status
+        and each.before is not None
+        and each.before.state in "ZX"
+    ]
+
+
+def buried(scene: Scene) -> int:
+    """Count workers that are gone without a trace but two: the main process has a thread that feeds
+    each worker, and the pipe whose other end a worker holds as long as it lives."""
+    if scene.starting:
+        return 0
+    there = [each for each in scene.workers if each.role is Role.WORKER]
+    fed = len(feeders(scene.main)) - len(there)
+    return max(0, min(fed, _ends_without_other(scene) - sum(each.dead for each in there)))
+
+
+def _ends_without_other(scene: Scene) -> int:
+    """Count the children of multiprocessing that are dead: of the two pipes that it makes for each,
+    the main process has one end, and nobody has the other."""
+    mine = scene.main.process
+    of_all = [each.process for each in scene.all]
+    read, written = _ends(of_all, 0), _ends(of_all, 1)
+    to_read = _ends([mine], 0) - written
+    to_write = _ends([mine], 1) - read
+    return min(len(to_read), len(to_write))
+
+
+def _ends(processes: list[Process], access: int) -> set[str]:
+    return {
+        each.target
+        for process in processes
+        for each in process.descriptors
+        if each.number > 2 and each.target.startswith("pipe:") and each.flags & _ACCESS == access
+    }
+
+
+def how_it_died(process: Process) -> str:
+    """Say what a dead process died of."""
+    status = process.exit_status
+    if not status & 0x7F:
+        return f"ended with exit code {status >> 8}"
+    number = status & 0x7F
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return f"killed by {name}"
+
+
+def died_of(process: Process, number: signal.Signals) -> bool:
+    return process.exit_status & 0x7F == number
+
+
+def out_of_memory(scene: Scene) -> list[str]:
+    """Say what hints at the kernel having killed it for want of memory."""
+    kills = scene.machine.group.kills
+    return [f"the kernel has killed {kills} processes of this container for want of memory"] * (
+        kills > 0
+    )
+
+
+def ends(main: Strand) -> bool:
+    """Say that the main thread ends the program, or a loader."""
+    return bool(
+        main.calls("_exit_function", "multiprocessing/util.py")
+        or main.calls("_shutdown_workers", LOADER)
+        or main.calls("_shutdown", "threading.py")
+        or main.calls("join", "multiprocessing/process.py")
+    )

@@ -1,0 +1,1 @@
+"""`antifreeze check`: rules over files, and what is told of it."""

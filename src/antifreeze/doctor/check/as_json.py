@@ -1,0 +1,40 @@
+"""Findings as JSON: one object, with a version that changes when a field changes its meaning."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .found import Found, Result
+
+VERSION = 1
+
+
+def as_json(result: Result) -> str:
+    return json.dumps(
+        {
+            "version": VERSION,
+            "files": result.files,
+            "findings": [_one(each) for each in result.found],
+            "failures": list(result.failures),
+        },
+        indent=2,
+    )
+
+
+def _one(found: Found) -> dict[str, Any]:
+    return {
+        "path": str(found.path),
+        "cell": found.cell,
+        "line": found.cell_line or found.span.line,
+        "column": found.span.column + 1,
+        "end_line": (found.cell_line or found.span.line) + found.span.end_line - found.span.line,
+        "end_column": found.span.end_column + 1,
+        "code": found.code,
+        "name": found.name,
+        "severity": found.severity.value,
+        "confidence": found.confidence.value,
+        "words": found.words,
+        "source": found.source,
+        "fix": found.fix.title if found.fix is not None else None,
+    }

@@ -1,0 +1,171 @@
+"""Fixes, applied to source with its formatting kept. Needs libcst (the extra `check`).
+
+Fixes are applied one after the other, those further down first, so that places stay right; a fix
+that overlaps one that was applied waits for the next round.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .found import Found, PlainEdit, Span
+
+if TYPE_CHECKING:
+    import libcst
+
+
+class CannotFix(Exception):
+    """libcst is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A text after its fixes."""
+
+    text: str
+    applied: tuple[Found, ...]
+
+
+def fix_text(text: str, found: Iterable[Found]) -> Fixed:
+    """Apply the fixes of findings to the text they were found in. Raises CannotFix."""
+    try:
+        import libcst
+    except ImportError:
+        raise CannotFix("--fix needs libcst: pip install 'antifreeze[check]'") from None
+    applied: list[Found] = []
+    taken: list[Span] = []
+    edits: list[PlainEdit] = []
+    for each in found:
+        if each.fix is None or each.cell is not None:
+            continue  # cells of a notebook are left alone: their outputs belong to their source
+        spans = [edit.span for edit in each.fix.edits if edit.kind != "add-import"]
+        if any(_overlap(one, other) for one in spans for other in taken):
+            continue
+        taken += spans
+        applied.append(each)
+        edits += each.fix.edits
+    if not edits:
+        return Fixed(text, ())
+    try:
+        new = _apply(text, edits)
+    except libcst.ParserSyntaxError:
+        return Fixed(text, ())
+    return Fixed(new, tuple(applied))
+
+
+def as_diff(path: str, before: str, after: str) -> str:
+    """Give what a fix changes, as a unified diff."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        fromfile=f"{path} (before)",
+        tofile=f"{path} (after)",
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    start, end = (one.line, one.column), (one.end_line, one.end_column)
+    return start < (other.end_line, other.end_column) and (other.line, other.column) < end
+
+
+def _apply(text: str, edits: list[PlainEdit]) -> str:
+    import libcst as cst
+    from libcst.metadata import MetadataWrapper, PositionProvider
+
+    by_place: dict[tuple[int, int, int, int], list[PlainEdit]] = {}
+    for each in edits:
+        if each.kind != "add-import":
+            span = each.span
+            place = (span.line, span.column, span.end_line, span.end_column)
+            by_place.setdefault(place, []).append(each)
+
+    class Changes(cst.CSTTransformer):  # type: ignore[misc]
+        METADATA_DEPENDENCIES = (PositionProvider,)
+
+        def on_leave(
+            self, original_node: cst.CSTNode, updated_node: cst.CSTNode
+        ) -> cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNode]:
+            updated = super().on_leave(original_node, updated_node)
+            if not isinstance(original_node, (cst.BaseExpression, cst.BaseSmallStatement)):
+                return updated
+            where = self.get_metadata(PositionProvider, original_node)
+            place = (where.start.line, where.start.column, where.end.line, where.end.column)
+            for edit in by_place.get(place, ()):
+                updated = _changed(updated, edit)
+            return updated
+
+    wrapper = MetadataWrapper(cst.parse_module(text))
+    tree = wrapper.visit(Changes())
+    for edit in edits:
+        if edit.kind == "add-import":
+            tree = _import(tree, edit.code, edit.name)
+    return str(tree.code)
+
+
+def _changed(node: libcst.CSTNode, edit: PlainEdit) -> libcst.CSTNode:
+    import libcst as cst
+
+    if edit.kind == "replace":
+        return cst.parse_expression(edit.code) if isinstance(node, cst.BaseExpression) else node
+    if edit.kind == "replace-statement":
+        if not isinstance(node, cst.BaseSmallStatement):
+            return node
+        statement = cst.parse_statement(edit.code)
+        assert isinstance(statement, cst.SimpleStatementLine)
+        return statement.body[0]
+    if not isinstance(node, cst.Call):
+        return node
+    others = [each for each in node.args if each.keyword is None or each.keyword.value != edit.name]
+    if edit.kind == "drop-argument":
+        if others and len(others) < len(node.args):
+            last = others[-1].with_changes(comma=node.args[-1].comma)
+            others[-1] = last
+        return node.with_changes(args=others)
+    value = cst.parse_expression(edit.code)
+    changed = [each.with_changes(value=value) if each not in others else each for each in node.args]
+    if len(others) == len(node.args):
+        changed = _with_one_more(list(node.args), edit.name, value)
+    return node.with_changes(args=changed)
+
+
+def _with_one_more(
+    arguments: list[libcst.Arg], name: str, value: libcst.BaseExpression
+) -> list[libcst.Arg]:
+    """Add a keyword argument the way the last one is written: on its own line, or not."""
+    import libcst as cst
+
+    equal = cst.AssignEqual(
+        whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
+    )
+    new = cst.Arg(value, keyword=cst.Name(name), equal=equal)
+    if not arguments:
+        return [new]
+    last = arguments[-1]
+    between: libcst.Comma | libcst.MaybeSentinel = cst.Comma(
+        whitespace_after=cst.SimpleWhitespace(" ")
+    )
+    if len(arguments) > 1 and isinstance(arguments[-2].comma, cst.Comma):
+        between = _without_comment(arguments[-2].comma)
+    return [*arguments[:-1], last.with_changes(comma=between), new.with_changes(comma=last.comma)]
+
+
+def _without_comment(comma: libcst.Comma) -> libcst.Comma:
+    import libcst as cst
+
+    after = comma.whitespace_after
+    if isinstance(after, cst.ParenthesizedWhitespace):
+        after = after.with_changes(first_line=cst.TrailingWhitespace(), empty_lines=[])
+    return comma.with_changes(whitespace_after=after)
+
+
+def _import(tree: libcst.Module, module: str, name: str) -> libcst.Module:
+    from libcst.codemod import CodemodContext
+    from libcst.codemod.visitors import AddImportsVisitor
+
+    context = CodemodContext()
+    AddImportsVisitor.add_needed_import(context, module, name or None)
+    return AddImportsVisitor(context).transform_module(tree)

@@ -1,0 +1,28 @@
+"""The rules of `antifreeze check`: one file each, with its page inside."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from .base import Rule
+
+__all__ = ["Rule", "all_rules", "find_rule"]
+
+
+@functools.cache
+def all_rules() -> tuple[Rule, ...]:
+    """Give all rules, by code."""
+    names = (each.name for each in pkgutil.iter_modules(__path__) if each.name.startswith("af"))
+    found: list[Rule] = [importlib.import_module(f"{__name__}.{name}").RULE for name in names]
+    return tuple(sorted(found, key=lambda each: each.code))
+
+
+def find_rule(word: str) -> Rule | None:
+    """Give the rule of a code or a name, in any case."""
+    wanted = word.strip().lower()
+    for each in all_rules():
+        if wanted in (each.code.lower(), each.name):
+            return each
+    return None

@@ -1,0 +1,330 @@
+"""A lambda, or what is defined inside a function, cannot be sent to workers that are not forked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..findings import Confidence
+from ..source.definitions import PICKLING, Dataset
+from ..source.loaders import Loader
+from ..source.summary import Workers
+from ..source.view import View
+from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
+
+_DEEPEST = 5  # Compose([Lambda(...)]) in a list in a partial
+_SENT = ("collate_fn", "worker_init_fn")
+# Arguments that datasets of other packages keep as they are.
+_KEPT_BY_DATASETS = ("transform", "target_transform", "transforms", "loader", "pre_transform")
+# What keeps its arguments as they are, and so cannot be pickled if one of them cannot.
+_KEEPERS = ("torchvision.transforms.", "albumentations.", "monai.transforms.", "torchaudio.")
+_KEEP = frozenset({"functools.partial", "collections.defaultdict", "list", "dict", "tuple"})
+
+
+def find(view: View) -> Iterator[Hit]:
+    for loader in view.loaders:
+        if loader.workers.any and not loader.ours and loader.start_method != "fork":
+            yield from _of_loader(loader, view)
+            yield from _of_notebook(loader, view)
+    for dataset in view.datasets:
+        if dataset.sends_itself or dataset.only_ours or dataset.is_forked:
+            continue
+        if dataset.workers is None or dataset.workers.any:
+            yield from _of_dataset(dataset, view)
+
+
+def _of_notebook(loader: Loader, view: View) -> Iterator[Hit]:
+    """Find what a notebook defines itself: new processes cannot import a notebook."""
+    if not view.module.is_notebook or loader.start_method not in PICKLING:
+        return
+    named = [("dataset", loader.dataset), ("collate_fn", loader.collate)]
+    for name, found in (*named, ("worker_init_fn", loader.worker_init)):
+        if found is not None and found.module is view.module and found.name != "<lambda>":
+            words = (
+                f"`{name}` is `{found.name}` of this notebook, which a worker started by"
+                f" {loader.start_method} cannot import: move it to a file"
+            )
+            yield Hit(loader.node, words, LIKELY)
+
+
+def _of_loader(loader: Loader, view: View) -> Iterator[Hit]:
+    confidence: Confidence = POSSIBLE
+    if loader.start_method in PICKLING:
+        confidence = CERTAIN if loader.workers is Workers.SOME else LIKELY
+    for name in _SENT:
+        argument = loader[name].node
+        if argument is None:
+            continue
+        for node, what in _local(argument, view):
+            words = f"`{name}` is {what}, {_cannot(loader.start_method)}"
+            yield Hit(view.here(node, argument), words, confidence)
+    made = loader.dataset_expression
+    if isinstance(made, ast.Call) and loader.dataset is None:  # torchvision's, say
+        for keyword in made.keywords:
+            if keyword.arg not in _KEPT_BY_DATASETS:
+                continue
+            for node, what in _local(keyword.value, view):
+                words = f"the dataset's `{keyword.arg}` is {what}, {_cannot(loader.start_method)}"
+                yield Hit(view.here(node, made), words, min(confidence, LIKELY, key=_doubt))
+
+
+def _doubt(confidence: Confidence) -> int:
+    return -confidence.rank
+
+
+def _of_dataset(dataset: Dataset, view: View) -> Iterator[Hit]:
+    method = view.sent_by(dataset)
+    confidence = LIKELY if method else POSSIBLE
+    around = dataset.module.function_around(dataset.node)
+    if around is not None:
+        words = f"dataset `{dataset.name}` is defined inside `{around.name}`, {_cannot(method)}"
+        yield Hit(dataset.node, words, confidence)
+    prepared = {function.node for function in dataset.preparing}
+    for attribute, places in dataset.attributes.items():
+        for place in places:
+            if place.value is None or place.method not in prepared:
+                continue
+            for node, what in _local(place.value, view):
+                words = f"`self.{attribute}` of `{dataset.name}` is {what}, {_cannot(method)}"
+                yield Hit(view.here(node, view.here(place.node, dataset.node)), words, confidence)
+
+
+def _cannot(method: str) -> str:
+    started = f"started by {method}" if method else "that are not forked"
+    return f"which cannot be pickled: workers {started} cannot be given it"
+
+
+def _local(node: ast.expr, view: View, depth: int = 0) -> Iterator[tuple[ast.AST, str]]:
+    """Give what pickle finds no name for, in an expression: each with words for it."""
+    if depth > _DEEPEST:
+        return
+    named = view.function_of(node) if isinstance(node, ast.Name) else None
+    if named is not None and not isinstance(named.node, ast.Lambda):
+        around = named.module.function_around(named.node)
+        if around is not None:
+            yield node, f"`{named.name}`, defined inside `{around.name}`"
+    for value in view.origins(node):
+        match value:
+            case ast.Lambda():
+                yield value, "a lambda"
+            case ast.List() | ast.Tuple():
+                for each in value.elts:
+                    yield from _local(each, view, depth + 1)
+            case ast.Dict():
+                for each in value.values:
+                    yield from _local(each, view, depth + 1)
+            case ast.Call():
+                yield from _of_call(value, view, depth)
+            case _:
+                pass
+
+
+def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, str]]:
+    name = view.resolve(call.func) or ""
+    if name in _KEEP or name.startswith(_KEEPERS):
+        for each in (*call.args, *(keyword.value for keyword in call.keywords)):
+            yield from _local(each, view, depth + 1)
+        return
+    owner = view.class_of(call.func)
+    if owner is not None:
+        around = owner.module.function_around(owner.node)
+        if around is not None and not any(map(owner.method, ("__reduce__", "__reduce_ex__"))):
+            yield call, f"made of `{owner.name}`, a class defined inside `{around.name}`"
+        return
+    function = view.function_of(call.func)
+    if function is not None and function.owner is None:  # a function that makes one
+        for value in function.returns:
+            inside = isinstance(value, ast.Name) and any(
+                isinstance(each.node, ast.FunctionDef)
+                and function.module.function_around(each.node) is function.node
+                for each in function.module.bindings(value)
+            )
+            if inside or isinstance(value, ast.Lambda):
+                what = ast.unparse(value) if isinstance(value, ast.Name) else "lambda"
+                yield call, f"the `{what}` inside `{function.name}`"
+
+
+RULE = Rule(
+    code="AF102",
+    name="lambda-for-workers",
+    severity=CRASH,
+    confidence=LIKELY,
+    title="A lambda, or a local function or class, cannot be sent to workers",
+    what="""
+    A lambda, or a function or class that is defined inside a function, as `collate_fn`,
+    `worker_init_fn` or the dataset, or kept in an attribute of the dataset, in a program whose
+    workers are started by spawn or forkserver.
+    """,
+    why="""
+    Such workers get all of this by pickle, which stores functions and classes by name; a lambda
+    or a local one has none to be found by. The first `iter(loader)` raises `Can't pickle local
+    object 'main.<locals>.<lambda>'`. With fork the same program works, so it breaks when it comes
+    to macOS, Windows, or Python 3.14, where forkserver is the default on Linux
+    ([pytorch#167387](https://github.com/pytorch/pytorch/pull/167387)).
+    """,
+    instead="""
+    Define it at the top of a module; `functools.partial` of such a function takes what a lambda
+    would capture. Or load with `antifreeze.DataLoader`, which sends lambdas and local classes.
+    """,
+    not_flagged="""
+    Programs that say nothing about how workers start are shown with `--confidence possible`.
+    Loaders without workers, or with `multiprocessing_context="fork"`. Datasets with
+    `__getstate__` or `__reduce__`. antifreeze's loader.
+    """,
+    bad="""
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self, count):
+        self.count = count
+        self.transform = lambda x: x * 2
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.transform(torch.tensor(index))
+
+
+def load():
+    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
+""",
+    good="""
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+def double(x):
+    return x * 2
+
+
+class Numbers(Dataset):
+    def __init__(self, count):
+        self.count = count
+        self.transform = double
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.transform(torch.tensor(index))
+
+
+def load():
+    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
+""",
+    also_bad=(
+        """
+import argparse
+
+import torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+
+
+def make_collate(pad):
+    def collate(samples):
+        return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True, padding_value=pad)
+
+    return collate
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=4)
+    args = parser.parse_args()
+    mp.set_start_method("spawn")
+    sentences = [torch.arange(n) for n in range(3, 40)]
+    loader = DataLoader(
+        sentences, batch_size=4, num_workers=args.workers, collate_fn=make_collate(0)
+    )
+    for batch in loader:
+        print(batch.shape)
+
+
+if __name__ == "__main__":
+    main()
+""",
+        """
+import multiprocessing
+
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+
+def load(root):
+    transform = transforms.Compose(
+        [transforms.ToTensor(), transforms.Lambda(lambda x: x.repeat(3, 1, 1))]
+    )
+    pictures = datasets.MNIST(root, train=True, transform=transform)
+    context = multiprocessing.get_context("forkserver")
+    return DataLoader(pictures, batch_size=64, num_workers=8, multiprocessing_context=context)
+""",
+        """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+def train(count):
+    class Squares(Dataset):
+        def __len__(self):
+            return count
+
+        def __getitem__(self, index):
+            return torch.tensor(index**2)
+
+    for batch in DataLoader(Squares(), num_workers=2, multiprocessing_context="spawn"):
+        print(batch)
+""",
+    ),
+    also_good=(
+        """
+import functools
+
+import torch
+from torch.utils.data import DataLoader
+
+
+def collate(samples, pad):
+    return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True, padding_value=pad)
+
+
+def load(sentences):
+    lengths = sorted(sentences, key=lambda each: len(each))
+    return DataLoader(
+        lengths,
+        batch_size=4,
+        num_workers=4,
+        collate_fn=functools.partial(collate, pad=0),
+        multiprocessing_context="spawn",
+    )
+""",
+        """
+from collections import defaultdict
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Words(Dataset):
+    def __init__(self, lines):
+        counts = defaultdict(lambda: 0)
+        for line in lines:
+            counts[line] += 1
+        self.lines = sorted(counts)
+
+    def __len__(self):
+        return len(self.lines)
+
+    def __getitem__(self, index):
+        return torch.tensor(len(self.lines[index]))
+
+
+def load(lines):
+    return DataLoader(Words(lines), num_workers=2, multiprocessing_context="spawn")
+""",
+    ),
+    find=find,
+)

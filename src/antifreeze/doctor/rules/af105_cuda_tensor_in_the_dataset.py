@@ -1,0 +1,228 @@
+"""A dataset that keeps its tensors on a GPU, and workers that read them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source.definitions import PICKLING, Dataset
+from ..source.loaders import Loader
+from ..source.view import View
+from .base import CRASH, LIKELY, Hit, Rule
+from .devices import puts_on_cuda
+
+_TENSORS = "torch.utils.data.TensorDataset"
+_DEEPEST = 6
+
+
+def find(view: View) -> Iterator[Hit]:
+    for dataset in view.datasets:
+        workers = dataset.workers
+        if workers is None or not workers.any or dataset.only_ours or view.sent_by(dataset):
+            continue
+        yield from _kept(dataset, view)
+    for loader in view.loaders:
+        if loader.workers.any and not loader.ours and loader.start_method not in PICKLING:
+            yield from _given(loader, view)
+
+
+def _kept(dataset: Dataset, view: View) -> Iterator[Hit]:
+    prepared = {function.node for function in dataset.preparing}
+    for attribute, places in dataset.attributes.items():
+        for place in places:
+            if place.value is None or place.method not in prepared or not dataset.uses(attribute):
+                continue
+            if _on_cuda(place.value, view):
+                words = f"`self.{attribute}` is put on the GPU in `{place.method.name}`"
+                yield Hit(view.here(place.node, dataset.node), f"{words} {_AND}")
+    for function in dataset.preparing:
+        for call in function.calls():  # self.model.cuda()
+            match call.func:
+                case ast.Attribute(attr="cuda" | "to", value=ast.Attribute(attr=attribute) as kept):
+                    moved = function.module.class_of_self(kept.value) and dataset.uses(attribute)
+                    parent = function.module.scopes.parents.get(call)
+                    if moved and isinstance(parent, ast.Expr) and puts_on_cuda(call, view):
+                        words = f"`self.{attribute}` is put on the GPU in `{function.name}`"
+                        yield Hit(view.here(call, dataset.node), f"{words} {_AND}")
+                case _:
+                    pass
+
+
+_AND = "and used by every worker: a forked one cannot use CUDA"
+
+
+def _given(loader: Loader, view: View) -> Iterator[Hit]:
+    made = loader.dataset_expression
+    if not isinstance(made, ast.Call) or view.resolve(made.func) != _TENSORS:
+        return
+    for each in made.args:
+        if _on_cuda(each, view):
+            words = f"`{ast.unparse(each)[:40]}` is on the GPU, and this loader's workers read it"
+            yield Hit(loader.node, f"{words}: a forked one cannot use CUDA")
+            return
+
+
+def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
+    """Say whether what an expression makes is, or has parts, on a GPU."""
+    if depth > _DEEPEST:
+        return False
+    for value in view.origins(node):
+        match value:
+            case ast.Call() if puts_on_cuda(value, view):
+                return True
+            case ast.Call(func=ast.Attribute(attr="cpu" | "numpy" | "tolist" | "item" | "to")):
+                return False
+            case ast.Call(func=ast.Attribute(value=before)) if isinstance(before, ast.Call):
+                if _on_cuda(before, view, depth + 1):
+                    return True
+            case ast.List() | ast.Tuple():
+                if any(_on_cuda(each, view, depth + 1) for each in value.elts):
+                    return True
+            case ast.ListComp():
+                if _on_cuda(value.elt, view, depth + 1):
+                    return True
+            case ast.Dict():
+                if any(_on_cuda(each, view, depth + 1) for each in value.values):
+                    return True
+            case _:
+                pass
+    return False
+
+
+RULE = Rule(
+    code="AF105",
+    name="cuda-tensor-in-the-dataset",
+    severity=CRASH,
+    confidence=LIKELY,
+    title="The dataset is on the GPU, and workers read it",
+    what="""
+    A dataset that puts tensors (or a model) on the GPU in `__init__` and uses them while loading,
+    or a `TensorDataset` of such tensors, in a loader with workers.
+    """,
+    why="""
+    Forked workers cannot use CUDA: the first sample fails with `Cannot re-initialize CUDA in forked
+    subprocess` ([pytorch#40403](https://github.com/pytorch/pytorch/issues/40403)). And there is
+    nothing for workers to do: the data is loaded already.
+    """,
+    instead="""
+    With the data on the GPU: `num_workers=0`, which is fastest then. Else keep it on the CPU and
+    move each batch in the loop, with `pin_memory=True` and `non_blocking=True`.
+    """,
+    not_flagged="""
+    Loaders without workers; workers started by spawn or forkserver; what is brought back with
+    `.cpu()` or `.numpy()`.
+    """,
+    bad="""
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.data = torch.randn(1000, 3).to("cuda")
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+
+def load():
+    return DataLoader(Numbers(), batch_size=10, num_workers=2)
+""",
+    good="""
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.data = torch.randn(1000, 3).to("cuda")
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+
+def load():
+    return DataLoader(Numbers(), batch_size=10)
+""",
+    also_bad=(
+        """
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def main(args):
+    x = torch.from_numpy(np.load(args.x)).float().to(device)
+    y = torch.from_numpy(np.load(args.y)).long().to(device)
+    train_set = TensorDataset(x, y)
+    loader = DataLoader(train_set, batch_size=args.batch_size, num_workers=args.workers)
+    for inputs, labels in loader:
+        print(inputs.mean(), labels)
+""",
+        """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Encoded(Dataset):
+    def __init__(self, cfg, texts, encoder):
+        self.texts = texts
+        self.encoder = encoder
+        self.encoder.cuda()
+
+    def __len__(self):
+        return len(self.texts)
+
+    @torch.no_grad()
+    def __getitem__(self, index):
+        return self.encoder(self.texts[index]).cpu()
+
+
+def load(cfg, texts, encoder):
+    dataset = Encoded(cfg, texts, encoder)
+    return DataLoader(dataset, batch_size=cfg.batch_size, num_workers=cfg.num_workers)
+""",
+    ),
+    also_good=(
+        """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Encoded(Dataset):
+    def __init__(self, texts, encoder):
+        encoder = encoder.cuda()
+        self.codes = [encoder(each).detach().cpu() for each in texts]
+
+    def __len__(self):
+        return len(self.codes)
+
+    def __getitem__(self, index):
+        return self.codes[index]
+
+
+def load(texts, encoder):
+    return DataLoader(Encoded(texts, encoder), batch_size=8, num_workers=4)
+""",
+        """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def load(x, y, device):
+    on_device = TensorDataset(x.to(device), y.to(device))
+    train = DataLoader(on_device, batch_size=64, shuffle=True)
+    test = DataLoader(TensorDataset(x.to("cpu"), y), batch_size=64, num_workers=2)
+    return train, test
+""",
+    ),
+    find=find,
+)

@@ -1,0 +1,420 @@
+"""Threads of the main process that forked workers wait for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source.definitions import Dataset, Function
+from ..source.view import View
+from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+
+_POOLS = frozenset(
+    {"concurrent.futures.ThreadPoolExecutor", "concurrent.futures.thread.ThreadPoolExecutor"}
+)
+# Their threads start at once, not with the first task.
+_AT_ONCE = {
+    "multiprocessing.pool.ThreadPool": "its threads are not in a forked worker",
+    "multiprocessing.dummy.Pool": "its threads are not in a forked worker",
+    "s3fs.S3FileSystem": "its thread is not in a forked worker, where it is not fork-safe",
+    "s3fs.core.S3FileSystem": "its thread is not in a forked worker, where it is not fork-safe",
+    "gcsfs.GCSFileSystem": "its thread is not in a forked worker, where it is not fork-safe",
+    "adlfs.AzureBlobFileSystem": "its thread is not in a forked worker, where it is not fork-safe",
+    "fsspec.filesystem": "its thread is not in a forked worker, where it is not fork-safe",
+    "grpc.insecure_channel": "its threads are not in a forked worker",
+    "grpc.secure_channel": "its threads are not in a forked worker",
+}
+_ASYNC = frozenset({"s3", "s3a", "gs", "gcs", "http", "https", "abfs", "az", "adl", "abfss"})
+# What a worker waits at, for a thread to do something.
+_WAITED_FOR = frozenset(
+    {"queue.Queue", "queue.SimpleQueue", "queue.LifoQueue", "queue.PriorityQueue"}
+    | {"threading.Event", "threading.Condition", "asyncio.new_event_loop", "asyncio.Queue"}
+)
+
+
+def find(view: View) -> Iterator[Hit]:
+    for dataset in view.datasets:
+        if dataset.only_ours or view.sent_by(dataset):
+            continue
+        if dataset.workers is None or dataset.workers.any:
+            for node, words in (*_kept(dataset, view), *_started(dataset, view)):
+                place = view.here(node, dataset.node)
+                yield Hit(place, words, LIKELY if dataset.workers is not None else POSSIBLE)
+    yield from _of_the_module(view)
+
+
+def _kept(dataset: Dataset, view: View) -> Iterator[tuple[ast.AST, str]]:
+    prepared = {function.node for function in dataset.preparing}
+    for attribute, places in dataset.attributes.items():
+        if not dataset.uses(attribute) or dataset.sets_anew(attribute):
+            continue
+        for place in places:
+            if place.value is None or place.method not in prepared:
+                continue
+            for value in view.origins(place.value):
+                why = _threads(value, view)
+                if not why and _is_pool(value, view):
+                    if _is_used(attribute, dataset):
+                        why = "`__init__` has started its threads, which are not in a forked worker"
+                    elif (line := _sample_taken(dataset, view)) is not None:
+                        why = f"line {line} has started its threads, which no forked worker has"
+                if why:
+                    yield (
+                        place.node,
+                        f"`self.{attribute}` is made in `{place.method.name}` and used by every"
+                        f" worker, but {why}",
+                    )
+
+
+def _threads(value: ast.expr, view: View) -> str:
+    if not isinstance(value, ast.Call):
+        return ""
+    name = view.resolve(value.func) or ""
+    if name == "fsspec.filesystem":
+        kind = view.constant(value.args[0]) if value.args else ""
+        return _AT_ONCE[name] if kind in _ASYNC else ""
+    return _AT_ONCE.get(name, "")
+
+
+def _is_pool(value: ast.expr, view: View) -> bool:
+    return isinstance(value, ast.Call) and view.resolve(value.func) in _POOLS
+
+
+def _is_used(attribute: str, dataset: Dataset) -> bool:
+    """Say whether `__init__` gives a pool something to do: only then are there threads."""
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("submit", "map")
+        and ast.unparse(call.func.value) == f"self.{attribute}"
+        for function in dataset.preparing
+        for call in function.calls()
+    )
+
+
+def _sample_taken(dataset: Dataset, view: View) -> int | None:
+    """Give the line where the main process itself takes a sample: `dataset[0]`."""
+    for node in view.module.nodes(ast.Subscript):
+        if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
+            continue
+        if not isinstance(node.slice, ast.Constant) or view.function_around(node) in {
+            each.node for each in dataset.loading
+        }:
+            continue
+        if any(
+            isinstance(value, ast.Call)
+            and (owner := view.class_of(value.func)) is not None
+            and owner.node is dataset.node
+            for value in view.origins(node.value)
+        ):
+            return node.lineno
+    return None
+
+
+def _started(dataset: Dataset, view: View) -> Iterator[tuple[ast.AST, str]]:
+    """Give the threads that `__init__` starts, and that loading waits for."""
+    waits = {
+        name
+        for name, places in dataset.attributes.items()
+        if dataset.uses(name)
+        and not dataset.sets_anew(name)
+        and any(each.value and view.type_of(each.value) in _WAITED_FOR for each in places)
+    }
+    for function in dataset.preparing:
+        starts = any(
+            isinstance(call.func, ast.Attribute) and call.func.attr == "start"
+            for call in function.calls()
+        )
+        for call in function.calls() if starts else ():
+            if view.resolve(call.func) != "threading.Thread":
+                continue
+            shared = sorted(waits & _touched(call, function, dataset))
+            if shared:
+                yield (
+                    call,
+                    f"a thread is started in `{function.name}`, and every worker waits for it at"
+                    f" `self.{shared[0]}`: a forked worker does not have that thread",
+                )
+
+
+def _touched(thread: ast.Call, function: Function, dataset: Dataset) -> set[str]:
+    """Give the attributes of `self` that a thread has to do with: in its target, or passed."""
+    names: set[str] = set()
+    for node in ast.walk(thread):
+        if isinstance(node, ast.Attribute) and function.module.class_of_self(node.value):
+            names.add(node.attr)
+            for each in dataset.reached(node.attr):
+                names.update(
+                    inside.attr for inside in each.nodes() if isinstance(inside, ast.Attribute)
+                )
+    return names
+
+
+def _of_the_module(view: View) -> Iterator[Hit]:
+    seen = set[ast.expr]()
+    for code in view.worker_code:
+        if code.only_ours or code.workers is None or _is_sent(code.dataset, view):
+            continue
+        for node in code.function.nodes():
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            for binding in view.module.scopes.top.names.get(node.id, []):
+                value = binding.value
+                if value is None or value in seen or binding not in view.module.bindings(node):
+                    continue
+                why = _threads(value, view)
+                if why and view.runs_on_import(value):
+                    seen.add(value)
+                    words = (
+                        f"`{node.id}` is made when the file is imported and used by every worker"
+                    )
+                    yield Hit(value, f"{words}, but {why}")
+
+
+def _is_sent(dataset: Dataset | None, view: View) -> bool:
+    return dataset is not None and bool(view.sent_by(dataset))
+
+
+RULE = Rule(
+    code="AF106",
+    name="threads-before-fork",
+    severity=FREEZE,
+    confidence=LIKELY,
+    title="Workers wait for threads that they do not have",
+    what="""
+    A dataset whose `__init__` (or the module) starts threads that loading waits for: a thread that
+    fills a queue, an event loop run by a thread, a thread pool that has been used, a file system of
+    s3fs, gcsfs or fsspec, a gRPC channel.
+    """,
+    why="""
+    Fork copies memory, but no threads. The queue, pool or event loop is there in the worker, and
+    nobody fills or runs it: it waits for ever. Measured with torch 2.13: a queue that a thread
+    fills, an event loop of a thread, and a `ThreadPoolExecutor` after its first task all hang; one
+    that had no task yet works. fsspec hung
+    ([s3fs#369](https://github.com/fsspec/s3fs/issues/369),
+    [gcsfs#379](https://github.com/fsspec/gcsfs/issues/379)), and now raises `This class is not
+    fork-safe` ([filesystem_spec#835](https://github.com/fsspec/filesystem_spec/issues/835)).
+    """,
+    instead="""
+    Make it in the worker, at first use: `self.fs = None` in `__init__`, and in `__getitem__` `if
+    self.fs is None: self.fs = s3fs.S3FileSystem()`; or `antifreeze.per_worker(s3fs.S3FileSystem)`.
+    """,
+    not_flagged="""
+    What is made in the worker; a `ThreadPoolExecutor` that the main process does not use, whose
+    threads start with the first task; workers started by spawn or forkserver; loaders without
+    workers, and antifreeze's, whose workers come from a process without threads.
+    """,
+    bad="""
+import queue
+import threading
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.ready = queue.Queue(maxsize=10)
+        threading.Thread(target=self.fill, daemon=True).start()
+
+    def fill(self):
+        for number in range(100):
+            self.ready.put(number)
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return self.ready.get()
+
+
+def load():
+    return DataLoader(Numbers(), num_workers=2)
+""",
+    good="""
+import queue
+import threading
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.ready = None
+
+    def start(self):
+        self.ready = queue.Queue(maxsize=10)
+        threading.Thread(target=self.fill, daemon=True).start()
+
+    def fill(self):
+        for number in range(100):
+            self.ready.put(number)
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        if self.ready is None:
+            self.start()
+        return self.ready.get()
+
+
+def load():
+    return DataLoader(Numbers(), num_workers=2)
+""",
+    also_bad=(
+        """
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Stereo(Dataset):
+    def __init__(self, root, count):
+        self.root, self.count = root, count
+        self.pool = ThreadPoolExecutor(max_workers=2)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        left = self.pool.submit(cv2.imread, f"{self.root}/left/{index}.png")
+        right = self.pool.submit(cv2.imread, f"{self.root}/right/{index}.png")
+        return torch.from_numpy(left.result()), torch.from_numpy(right.result())
+
+
+def main():
+    dataset = Stereo("kitti", 200)
+    print(dataset[0][0].shape)
+    for left, right in DataLoader(dataset, batch_size=4, num_workers=4):
+        print(left.shape, right.shape)
+""",
+        """
+import io
+
+import s3fs
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Bucket(Dataset):
+    def __init__(self, cfg):
+        self.cfg = cfg
+        self.fs = s3fs.S3FileSystem(anon=cfg.anonymous)
+        self.keys = sorted(self.fs.ls(cfg.bucket))
+
+    def __len__(self):
+        return len(self.keys)
+
+    def __getitem__(self, index):
+        with self.fs.open(self.keys[index], "rb") as file:
+            return torch.load(io.BytesIO(file.read()))
+
+
+def train_dataloader(cfg):
+    return DataLoader(Bucket(cfg), batch_size=cfg.batch_size, num_workers=cfg.num_workers)
+""",
+        """
+from concurrent.futures import ThreadPoolExecutor
+
+from torch.utils.data import DataLoader, Dataset
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Clips(Dataset):
+    def __init__(self, clips, threads=8):
+        self.clips = clips
+        self.pool = ThreadPoolExecutor(max_workers=threads)
+        self.sizes = [len(data) for data in self.pool.map(read, clips)]
+
+    def __len__(self):
+        return len(self.clips)
+
+    def __getitem__(self, index):
+        return [len(each) for each in self.pool.map(read, self.clips[index])]
+
+
+def main(args, clips):
+    for batch in DataLoader(Clips(clips), batch_size=2, num_workers=args.workers):
+        print(batch)
+""",
+        """
+import fsspec
+from torch.utils.data import DataLoader, Dataset
+
+fs = fsspec.filesystem("gs", token="anon")
+
+
+class Bucket(Dataset):
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __len__(self):
+        return len(self.keys)
+
+    def __getitem__(self, index):
+        return len(fs.cat_file(self.keys[index]))
+
+
+def load(keys):
+    return DataLoader(Bucket(keys), batch_size=8, num_workers=4)
+""",
+    ),
+    also_good=(
+        """
+from concurrent.futures import ThreadPoolExecutor
+
+from torch.utils.data import DataLoader, Dataset
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Clips(Dataset):
+    def __init__(self, clips):
+        self.clips = clips
+        self.pool = ThreadPoolExecutor(max_workers=8)
+        with ThreadPoolExecutor() as pool:
+            self.sizes = list(pool.map(len, clips))
+
+    def __len__(self):
+        return len(self.clips)
+
+    def __getitem__(self, index):
+        return [len(each) for each in self.pool.map(read, self.clips[index])]
+
+
+def load(clips):
+    return DataLoader(Clips(clips), batch_size=2, num_workers=4)
+""",
+        """
+import fsspec
+from antifreeze import per_worker
+from torch.utils.data import DataLoader, Dataset
+
+
+class Bucket(Dataset):
+    def __init__(self, keys):
+        self.keys = keys
+        self.local = fsspec.filesystem("file")
+        self.fs = per_worker(lambda: fsspec.filesystem("s3"))
+
+    def __len__(self):
+        return len(self.keys)
+
+    def __getitem__(self, index):
+        return len(self.fs.cat_file(self.keys[index])), self.local.exists(self.keys[index])
+
+
+def load(keys):
+    return DataLoader(Bucket(keys), batch_size=8, num_workers=4)
+""",
+    ),
+    find=find,
+)

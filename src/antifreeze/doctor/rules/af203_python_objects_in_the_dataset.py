@@ -1,0 +1,494 @@
+"""A large list or dict of Python objects, of which every worker makes a copy by reading it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ..findings import Confidence
+from ..source.definitions import Dataset
+from ..source.module import Given
+from ..source.summary import Workers
+from ..source.view import View
+from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
+
+LARGE = 1_000_000  # objects: some 100 MB, which each worker takes a copy of
+# Functions that give many Python objects, of a size that is not known.
+_BULK = frozenset(
+    {"json.load", "json.loads", "orjson.loads", "ujson.load", "yaml.safe_load", "yaml.load"}
+)
+_BULK_METHODS = frozenset({"readlines", "splitlines", "to_dict", "to_pylist", "tolist"})
+_ROWS = frozenset({"csv.reader", "csv.DictReader", "jsonlines.open", "open"})
+_ROW_METHODS = frozenset({"iterrows", "itertuples"})
+_LISTINGS = frozenset(
+    {"pickle.load", "joblib.load", "os.listdir", "os.walk", "os.scandir", "glob.glob", "glob.iglob"}
+)
+_LISTING_METHODS = frozenset({"rglob", "glob", "iterdir"})
+# Entries that are plain text, or may be.
+_TEXTS = frozenset({"a file's lines", ".readlines()", ".splitlines()", "json.load", "json.loads"})
+_OPENS = re.compile(r"(open|load|read\w*|imread|decode\w*|Reader|Video\w*)$", re.IGNORECASE)
+_AROUND = frozenset({"sorted", "list", "tuple", "set", "dict", "enumerate", "tqdm.tqdm", "zip"})
+Amount = tuple[str, Confidence]
+
+
+def find(view: View) -> Iterator[Hit]:
+    for dataset in view.datasets:
+        if dataset.workers is Workers.NONE:
+            continue
+        for attribute, places in dataset.attributes.items():
+            if not _read_while_loading(dataset, attribute):
+                continue
+            for place, (what, confidence) in _large(dataset, attribute, places, view):
+                unsure = dataset.workers is None or not _has_a_sample_each(dataset, attribute)
+                if unsure or (what in _TEXTS and _are_paths(dataset, attribute)):
+                    confidence = POSSIBLE
+                yield Hit(
+                    view.here(place, dataset.node),
+                    f"`self.{attribute}` holds a Python object for each entry ({what}): to read one"
+                    " changes its reference count, so each worker comes to have its own copy of all"
+                    " of them",
+                    confidence,
+                )
+
+
+def _are_paths(dataset: Dataset, attribute: str) -> bool:
+    """Say whether the entries are names of files that loading opens: there are as many files as
+    entries, so that they are seldom millions, and a path is small beside what is read."""
+    entries: set[str] = set()
+    for function in dataset.loading:
+        for node in function.nodes():
+            match node:
+                case ast.Assign(targets=[target], value=value) if _is_entry(value, attribute):
+                    names = target.elts if isinstance(target, ast.Tuple) else [target]
+                    entries |= {each.id for each in names if isinstance(each, ast.Name)}
+                case ast.Call(func=ast.Attribute() as called, args=arguments) if dataset.owns(
+                    called.value, function.module
+                ):
+                    method = dataset.method(called.attr)
+                    names_of = method.parameters[1:] if method is not None else []
+                    for name, value in zip(names_of, arguments, strict=False):
+                        named = isinstance(value, ast.Name) and value.id in entries
+                        if named or _is_entry(value, attribute):
+                            entries.add(name)
+                case _:
+                    pass
+    return any(
+        _OPENS.search(ast.unparse(call.func))
+        and any(
+            _is_entry(node, attribute) or (isinstance(node, ast.Name) and node.id in entries)
+            for argument in call.args
+            for node in _whole(argument)
+        )
+        for function in dataset.loading
+        for call in function.calls()
+    )
+
+
+def _is_entry(node: ast.AST, attribute: str) -> bool:
+    match node:
+        case ast.Subscript(value=ast.Attribute(attr=name)):
+            return name == attribute
+        case _:
+            return False
+
+
+def _whole(node: ast.AST) -> Iterator[ast.AST]:
+    """Give a node and its parts, but not what a subscript takes from a part: `row["path"]`."""
+    yield node
+    if not isinstance(node, ast.Subscript):
+        for each in ast.iter_child_nodes(node):
+            yield from _whole(each)
+
+
+def _read_while_loading(dataset: Dataset, attribute: str) -> bool:
+    for use in dataset.uses(attribute):
+        parents = [m.scopes.parents.get(use) for m in {each.module for each in dataset.lineage}]
+        if not any(
+            isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "len"
+            for each in parents
+        ):
+            return not dataset.sets_anew(attribute)
+    return False
+
+
+def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
+    """Say whether an attribute is as long as the dataset, not a table of its twenty classes: it is
+    in `__len__`, indexed with a parameter, or gone through."""
+    length = dataset.method("__len__")
+    if length is not None and any(
+        isinstance(each, ast.Attribute) and each.attr == attribute for each in length.nodes()
+    ):
+        return True
+    for function in dataset.loading:
+        for node in function.nodes():
+            match node:
+                case ast.Subscript(value=ast.Attribute(attr=name), slice=ast.Name(id=index)):
+                    if name == attribute and index in function.parameters:
+                        return True
+                case ast.For(iter=ast.Attribute(attr=name)) if name == attribute:
+                    return True
+                case _:
+                    pass
+    return False
+
+
+def _large(
+    dataset: Dataset, attribute: str, places: list[Given], view: View
+) -> Iterator[tuple[ast.AST, Amount]]:
+    prepared = {function.node for function in dataset.preparing}
+    if any(each.value is not None and _is_array(each.value, view) for each in places):
+        return  # made into one later
+    for place in places:
+        if place.value is None or place.method not in prepared:
+            continue
+        for value in view.origins(place.value):
+            amount = _amount(value, view)
+            if amount is None and isinstance(value, (ast.List, ast.Dict)):
+                amount = _appended(dataset, attribute, view)
+            if amount is not None:
+                yield place.node, amount
+                break
+
+
+def _is_array(value: ast.expr, view: View) -> bool:
+    return isinstance(value, ast.Call) and (view.resolve(value.func) or "").startswith(
+        ("numpy.", "torch.", "pyarrow.", "pandas.")
+    )
+
+
+def _amount(value: ast.expr, view: View, depth: int = 0) -> Amount | None:
+    """Say what makes a value many Python objects, and how sure that is."""
+    if depth > 6:
+        return None
+    match value:
+        case ast.Subscript(slice=ast.Constant(value=str())):  # json.load(f)["images"]
+            return _amount(value.value, view, depth + 1)
+        case ast.ListComp() | ast.DictComp() | ast.SetComp() | ast.GeneratorExp():
+            return _rows(value.generators[0].iter, view, depth + 1)
+        case ast.Call(func=ast.Attribute(attr="get" | "values" | "items" | "keys", value=inner)):
+            return _amount_of_name(inner, view, depth)
+        case ast.Call():
+            return _called(value, view, depth)
+        case ast.Name() | ast.Attribute():
+            return _amount_of_name(value, view, depth)
+        case _:
+            return None
+
+
+def _amount_of_name(node: ast.expr, view: View, depth: int) -> Amount | None:
+    origins = view.origins(node)
+    return _amount(origins[0], view, depth + 1) if len(origins) == 1 else None
+
+
+def _called(call: ast.Call, view: View, depth: int) -> Amount | None:
+    name = view.resolve(call.func)
+    if name in _BULK:
+        return f"{name}", LIKELY
+    if name in _LISTINGS:
+        return f"{name}", POSSIBLE
+    if name in _AROUND and call.args:
+        return _rows(call.args[0], view, depth + 1)
+    if name is None and isinstance(call.func, ast.Attribute):
+        method = call.func.attr
+        if method in _BULK_METHODS:
+            return f".{method}()", POSSIBLE if method == "tolist" else LIKELY
+        if method == "split" and any(_is_line_end(each) for each in call.args):
+            return "a file's lines", LIKELY
+        if method in _LISTING_METHODS:
+            return f".{method}()", POSSIBLE
+    return None
+
+
+def _is_line_end(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "\n"
+
+
+def _rows(iterable: ast.expr, view: View, depth: int = 0) -> Amount | None:
+    """Say the same of a loop: what it goes over."""
+    origins = view.origins(iterable)
+    value = origins[0] if len(origins) == 1 else iterable
+    if isinstance(value, ast.Call):
+        name = view.resolve(value.func)
+        if name == "range" and value.args:
+            number = view.constant(value.args[1 if len(value.args) > 1 else 0])
+            if isinstance(number, int) and number >= LARGE:
+                return f"{number:,} of them", LIKELY
+            return None
+        if name in _ROWS:
+            return "a file's lines", LIKELY
+        if isinstance(value.func, ast.Attribute) and value.func.attr in _ROW_METHODS:
+            return f".{value.func.attr}()", LIKELY
+    return _amount(value, view, depth + 1)
+
+
+def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
+    """Say the same of a list that `__init__` fills in a loop."""
+    for function in dataset.preparing:
+        for node in function.nodes():
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="append" | "extend" | "add", value=ast.Attribute() as o)
+                ) if o.attr == attribute:
+                    pass
+                case ast.Subscript(value=ast.Attribute() as o, ctx=ast.Store()) if (
+                    o.attr == attribute
+                ):
+                    pass
+                case _:
+                    continue
+            loop = view.loop_around(node)
+            while loop is not None and not isinstance(loop, ast.While):
+                amount = _rows(loop.iter, view)
+                if amount is not None:
+                    return amount
+                loop = view.loop_around(loop)
+    return None
+
+
+RULE = Rule(
+    code="AF203",
+    name="python-objects-in-the-dataset",
+    severity=SLOW,
+    confidence=LIKELY,
+    title="Every worker makes its own copy of a large Python list",
+    what="""
+    A dataset with workers that keeps many Python objects (all lines of a file, a JSON file,
+    `df.to_dict("records")`, a list of a million numbers or more) and reads them in `__getitem__`.
+    """,
+    why="""
+    Forked workers share the memory of the main process until somebody writes to it, and reading a
+    Python object writes its reference count. Page by page each worker comes to have a copy: memory
+    grows through the epoch to (workers + 1) times the dataset, which looks like a leak and may end
+    with a worker that is killed. The reference thread, since 2018, is
+    [pytorch#13246](https://github.com/pytorch/pytorch/issues/13246). Under spawn and forkserver
+    every worker has a copy from the start.
+    """,
+    instead="""
+    Keep few, large objects: `np.array(lines)` for strings and numbers, one `bytes` with an array of
+    offsets, a pyarrow table or a memory-mapped file. If the file is small (some ten thousand
+    entries), allow it: nothing happens.
+    """,
+    not_flagged="""
+    numpy arrays, tensors, data frames. Attributes that only `__len__` reads. Lists of file names
+    (from a folder, or lines of a file that loading opens), tables that have no entry for each
+    sample, and datasets without a loader in sight are shown only with `--confidence possible`.
+    Loaders without workers.
+    """,
+    bad="""
+import json
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Captions(Dataset):
+    def __init__(self, path):
+        with open(path) as file:
+            self.records = [json.loads(line) for line in file]
+
+    def __len__(self):
+        return len(self.records)
+
+    def __getitem__(self, index):
+        return self.records[index]["caption"]
+
+
+def load(path):
+    return DataLoader(Captions(path), batch_size=64, num_workers=8)
+""",
+    good="""
+import json
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Captions(Dataset):
+    def __init__(self, path):
+        with open(path) as file:
+            self.captions = np.array([json.loads(line)["caption"] for line in file])
+
+    def __len__(self):
+        return len(self.captions)
+
+    def __getitem__(self, index):
+        return str(self.captions[index])
+
+
+def load(path):
+    return DataLoader(Captions(path), batch_size=64, num_workers=8)
+""",
+    also_bad=(
+        """
+import pandas as pd
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Clicks(Dataset):
+    def __init__(self, config):
+        frame = pd.read_csv(config.path)
+        self.rows = frame.to_dict("records")
+        self.columns = config.columns
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        return torch.tensor([row[name] for name in self.columns])
+
+
+def train(config):
+    dataset = Clicks(config)
+    loader = DataLoader(dataset, batch_size=config.batch_size, num_workers=config.workers)
+    for batch in loader:
+        print(batch.mean())
+""",
+        """
+from torch.utils.data import DataLoader, Dataset
+
+N = 10_000_000
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.data = [x for x in range(N)]
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, idx):
+        return self.data[idx]
+
+
+if __name__ == "__main__":
+    for batch in DataLoader(Numbers(), batch_size=300, num_workers=18):
+        pass
+""",
+        """
+import torch.utils.data as data
+
+
+class Text(data.Dataset):
+    def __init__(self, path):
+        self.samples = []
+        self._read(path)
+
+    def _read(self, path):
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                text, label = line.rstrip().split("|")
+                self.samples.append((text, int(label)))
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, i):
+        return self.samples[i]
+
+
+def loaders(path, n):
+    return data.DataLoader(Text(path), batch_size=32, num_workers=n)
+""",
+    ),
+    also_good=(
+        """
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms.functional import to_tensor
+
+
+class Listed(Dataset):
+    def __init__(self, path):
+        with open(path) as file:
+            self.names = [line.strip() for line in file]
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return self.read(self.names[index])
+
+    def read(self, name):
+        return to_tensor(Image.open(name).convert("RGB").resize((64, 64)))
+
+
+def load(path):
+    return DataLoader(Listed(path), batch_size=8, num_workers=8)
+""",
+        """
+import json
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Named(Dataset):
+    def __init__(self, labels, path):
+        self.labels = labels
+        with open(path) as file:
+            self.names = json.load(file)
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return self.names[str(self.labels[index])]
+
+
+def load(labels):
+    return DataLoader(Named(labels, "classes.json"), batch_size=8, num_workers=8)
+""",
+        """
+import json
+import os
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Pictures(Dataset):
+    def __init__(self, folder):
+        self.folder = folder
+        self.names = sorted(os.listdir(folder))
+        with open(os.path.join(folder, "index.json")) as file:
+            self.count = len(json.load(file))
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        with open(os.path.join(self.folder, self.names[index]), "rb") as file:
+            return file.read()
+
+
+def load(folder):
+    return DataLoader(Pictures(folder), batch_size=8, num_workers=8)
+""",
+        """
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self, path):
+        with open(path) as file:
+            values = file.readlines()
+        self.values = torch.tensor([float(each) for each in values])
+        self.order = list(range(1000))
+        self.squares = np.arange(10_000_000) ** 2
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        place = self.order[index % 1000]
+        return self.values[place] + self.squares[index]
+
+
+def load(path):
+    return DataLoader(Numbers(path), batch_size=8, num_workers=8)
+""",
+    ),
+    find=find,
+)

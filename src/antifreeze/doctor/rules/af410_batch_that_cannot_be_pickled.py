@@ -1,0 +1,290 @@
+"""A batch with something in it that cannot be sent between processes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..findings import Confidence
+from ..source.definitions import Function
+from ..source.view import View
+from ..source.worker_code import WorkerCode
+from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+
+# What makes something that cannot be pickled, and what it is.
+MAKERS = {
+    "open": "an open file",
+    "io.open": "an open file",
+    "gzip.open": "an open file",
+    "h5py.File": "an open file",
+    "zipfile.ZipFile": "an open file",
+    "threading.Lock": "a lock",
+    "threading.RLock": "a lock",
+    "socket.socket": "a socket",
+    "sqlite3.connect": "a connection",
+}
+_VIEWS = {"keys": "dict_keys", "values": "dict_values", "items": "dict_items"}
+
+
+def find(view: View) -> Iterator[Hit]:
+    for code in view.worker_code:
+        if (
+            code.called
+            or code.role in ("init", "transform")
+            or (code.role == "sample" and not _is_last(code))
+        ):
+            continue
+        for value in _given(code.function):
+            for part, path in _parts(value, view, "", 0):
+                what = _what(part, view)
+                if what and view.module.holds(part):
+                    yield Hit(part, _words(code, path, what), _confidence(code))
+
+
+def _is_last(code: WorkerCode) -> bool:
+    """Say whether what a function returns is the sample: it is `__getitem__` or `__iter__`."""
+    return code.function.name in ("__getitem__", "__getitems__", "__iter__", "__next__")
+
+
+def _confidence(code: WorkerCode) -> Confidence:
+    if code.role == "collate":
+        return LIKELY
+    found = code.dataset.loaders if code.dataset is not None else ()
+    return LIKELY if found and not any(each.has_collate for each in found) else POSSIBLE
+
+
+def _words(code: WorkerCode, path: str, what: str) -> str:
+    where = (
+        f"`{path}` of what `{code.function.name}` returns"
+        if path
+        else (f"what `{code.function.name}` returns")
+    )
+    if code.role == "sample":
+        return f"{where} is {what}: it cannot be made part of a batch, nor sent from a worker"
+    if code.only_ours:
+        return f"{where} is {what}, which cannot be sent from a worker: it is an error"
+    return (
+        f"{where} is {what}, which cannot be pickled: the worker prints a traceback and drops the"
+        " batch, and the loop waits for it for ever"
+    )
+
+
+def _given(function: Function) -> Iterator[ast.expr]:
+    if function.is_generator:
+        for node in function.nodes():
+            if isinstance(node, ast.Yield) and node.value is not None:
+                yield node.value
+    elif function.name != "__iter__":
+        yield from (each for each in function.returns if each is not None)
+
+
+def _parts(node: ast.expr, view: View, path: str, depth: int) -> Iterator[tuple[ast.expr, str]]:
+    """Give an expression and what is in it, each with its place: `["later"]`."""
+    values = view.values(node) if isinstance(node, ast.Name) else (node,)
+    for value in values if depth < 4 else ():
+        match value:
+            case ast.Dict():
+                for key, each in zip(value.keys, value.values, strict=True):
+                    name = f"[{ast.unparse(key)}]" if key is not None else ""
+                    yield from _parts(each, view, path + name, depth + 1)
+            case ast.Tuple() | ast.List():
+                for place, each in enumerate(value.elts):
+                    yield from _parts(each, view, f"{path}[{place}]", depth + 1)
+            case ast.ListComp(elt=each) | ast.DictComp(value=each):
+                yield from _parts(each, view, f"{path}[...]", depth + 1)
+            case ast.Call(func=ast.Name(id="dict")):
+                for keyword in value.keywords:
+                    if keyword.arg is not None:
+                        yield from _parts(
+                            keyword.value, view, f"{path}['{keyword.arg}']", depth + 1
+                        )
+            case _:
+                yield value, path
+
+
+def _what(node: ast.expr, view: View) -> str:
+    match node:
+        case ast.Lambda():
+            return "a lambda"
+        case ast.GeneratorExp():
+            return "a generator"
+        case ast.Call(func=ast.Attribute(attr=name, value=ast.expr() as owner), args=[]) if (
+            name in _VIEWS and not node.keywords
+        ):
+            held = view.values(owner)
+            return _VIEWS[name] if held and all(isinstance(e, ast.Dict) for e in held) else ""
+        case ast.Call():
+            called = view.resolve(node.func)
+            if called in MAKERS:
+                return MAKERS[called]
+            function = view.function_of(node.func)
+            if function is not None and function.is_generator and _is_plain(function):
+                return "a generator"
+            return ""
+        case _:
+            return ""
+
+
+def _is_plain(function: Function) -> bool:
+    return isinstance(function.node, ast.FunctionDef) and not function.node.decorator_list
+
+
+RULE = Rule(
+    code="AF410",
+    name="batch-that-cannot-be-pickled",
+    severity=FREEZE,
+    confidence=LIKELY,
+    title="A batch holds what cannot be sent from a worker",
+    what="""
+    A collate function returns a generator, a lambda, an open file, a lock or the like, itself or
+    inside a tuple, list or dictionary; or `__getitem__` does so, and the default collate function
+    gets it.
+    """,
+    why="""
+    A worker pickles its batch in a background thread. When that fails the thread prints a traceback
+    from `QueueFeederThread`, drops the batch, and goes on. The main process waits for it for ever:
+    measured with torch 2.13, and reported in
+    [pytorch#142884](https://github.com/pytorch/pytorch/issues/142884) and
+    [pytorch_geometric#3143](https://github.com/pyg-team/pytorch_geometric/issues/3143). The default
+    collate function refuses such samples with a TypeError.
+    """,
+    instead="""
+    Return data: a list for the generator (`list(...)`), bytes or a path for the file, the name of
+    a function for the lambda. antifreeze's loader makes an error of it that names the place in the
+    batch.
+    """,
+    not_flagged="""
+    Loaders without workers. Samples that a collate function of your own may make data of (shown
+    with `--confidence possible`). `map`, `filter`, `zip` and `range`, which can be pickled.
+    """,
+    bad="""
+import torch
+from torch.utils.data import DataLoader
+
+
+def collate(samples):
+    images = torch.stack([each["image"] for each in samples])
+    return {"images": images, "names": (each["name"] for each in samples)}
+
+
+def load(dataset):
+    return DataLoader(dataset, batch_size=8, num_workers=4, collate_fn=collate)
+""",
+    good="""
+import torch
+from torch.utils.data import DataLoader
+
+
+def collate(samples):
+    images = torch.stack([each["image"] for each in samples])
+    return {"images": images, "names": [each["name"] for each in samples]}
+
+
+def load(dataset):
+    return DataLoader(dataset, batch_size=8, num_workers=4, collate_fn=collate)
+""",
+    also_bad=(
+        """
+from torch.utils.data import DataLoader
+
+
+def collate(samples):
+    return [(each["name"], (word for word in each["words"])) for each in samples]
+
+
+def load(samples):
+    return DataLoader(samples, batch_size=2, num_workers=2, collate_fn=collate)
+""",
+        """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Signals(Dataset):
+    def __init__(self, signals, mean):
+        self.signals = signals
+        self.mean = mean
+
+    def __len__(self):
+        return len(self.signals)
+
+    def __getitem__(self, index):
+        undo = lambda x: x + self.mean
+        return {"x": self.signals[index] - self.mean, "undo": undo}
+
+
+def load(signals, cfg):
+    train = DataLoader(Signals(signals, signals.mean()), cfg.batch, num_workers=cfg.workers)
+    for batch in train:
+        print(torch.as_tensor(batch["x"]))
+""",
+        """
+from torch.utils import data
+
+
+class Collate:
+    def __init__(self, pad):
+        self.pad = pad
+
+    def __call__(self, samples):
+        lengths = {each["key"]: len(each["x"]) for each in samples}
+        groups = {"long": [], "short": []}
+        for each in samples:
+            groups["long" if lengths[each["key"]] > self.pad else "short"].append(each)
+        return self.batches(samples)
+
+    def batches(self, samples):
+        for each in samples:
+            yield each["x"]
+
+
+def make(dataset, opts):
+    return data.DataLoader(dataset, collate_fn=Collate(8), num_workers=2, **opts)
+""",
+    ),
+    also_good=(
+        """
+import torch
+from torch.utils.data import DataLoader
+
+
+def columns(samples):
+    return zip(*samples)
+
+
+def collate(samples):
+    xs, ys = columns(samples)
+    return torch.stack(xs), torch.tensor(ys)
+
+
+def load(samples):
+    return DataLoader(samples, batch_size=2, num_workers=2, collate_fn=collate)
+""",
+        """
+import torch
+from torch.utils.data import DataLoader
+
+
+def collate(samples):
+    lengths = max(len(each) for each in samples)
+    pairs = zip(samples, range(lengths))
+    return torch.stack(samples), lengths, pairs
+
+
+def load(dataset):
+    return DataLoader(dataset, batch_size=8, num_workers=4, collate_fn=collate)
+""",
+        """
+from torch.utils.data import DataLoader
+
+
+def collate(samples):
+    return (each for each in samples)
+
+
+def load(dataset):
+    return DataLoader(dataset, batch_size=8, collate_fn=collate)
+""",
+    ),
+    find=find,
+)

@@ -1,0 +1,132 @@
+"""A loader that is made, or started, again and again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source.loaders import Loader
+from ..source.view import View
+from .base import LIKELY, SLOW, Hit, Rule
+
+
+def find(view: View) -> Iterator[Hit]:
+    for loader in view.loaders:
+        if loader.workers.any and _needlessly(loader, view):
+            yield Hit(
+                loader.node,
+                "this loader is made anew in every round of the loop: its workers are started and"
+                " ended each time",
+            )
+    for call in view.calls("next"):
+        hit = _first_batch_again(call, view)
+        if hit is not None:
+            yield hit
+
+
+def _needlessly(loader: Loader, view: View) -> bool:
+    """Say whether every round makes the same loader: nothing in it comes from the loop."""
+    loop = loader.in_loop
+    if loop is None or not any(each.loader is loader for each in view.loops):
+        return False
+    changing = {
+        node.id
+        for each in ast.walk(loop)
+        if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.NamedExpr))
+        for target in (each.targets if isinstance(each, ast.Assign) else [each.target])
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name)
+    }
+    used = {each.id for each in ast.walk(loader.node) if isinstance(each, ast.Name)}
+    calls = [each for each in ast.walk(loader.node) if isinstance(each, ast.Call)]
+    return changing.isdisjoint(used) and len(calls) == 1
+
+
+def _first_batch_again(call: ast.Call, view: View) -> Hit | None:
+    match call.args:
+        case [ast.Call(func=ast.Name(id="iter"), args=[ast.expr() as inside]), *_]:
+            loader = view.loader_of(inside)
+        case _:
+            return None
+    if loader is None or not loader.workers.any or loader.in_loop is not None:
+        return None
+    if view.loop_around(call) is None:
+        return None
+    return Hit(
+        call,
+        "`next(iter(loader))` in a loop starts all workers, takes one batch and ends them again,"
+        " in every round; without shuffling it is always the same batch",
+    )
+
+
+RULE = Rule(
+    code="AF501",
+    name="loader-made-in-the-loop",
+    severity=SLOW,
+    confidence=LIKELY,
+    title="Workers are started anew in every round of a loop",
+    what="""
+    A loader with workers that is made, from the same things, inside the loop over epochs; or
+    `next(iter(loader))` inside a loop.
+    """,
+    why="""
+    Starting workers takes from a tenth of a second (fork) to several seconds each (spawn: they
+    import everything anew), and nothing is loaded ahead meanwhile: 50 s for 16 workers in
+    [pytorch#153594](https://github.com/pytorch/pytorch/issues/153594), 3 minutes an epoch in
+    [mmpose#923](https://github.com/open-mmlab/mmpose/issues/923).
+    """,
+    instead="""
+    Make the loader once, before the loop, with `persistent_workers=True`. For batches one by one,
+    keep the iterator: `batches = iter(loader)` before the loop, `next(batches)` in it.
+    """,
+    not_flagged="""
+    Loaders that depend on the loop: another fold, dataset, batch size or sampler in each round.
+    Loaders without workers.
+    """,
+    bad="""
+from torch.utils.data import DataLoader
+
+
+def train(dataset, step):
+    for epoch in range(10):
+        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=4)
+        for batch in loader:
+            step(batch)
+""",
+    good="""
+from torch.utils.data import DataLoader
+
+
+def train(dataset, step):
+    loader = DataLoader(
+        dataset, batch_size=32, shuffle=True, num_workers=4, persistent_workers=True
+    )
+    for epoch in range(10):
+        for batch in loader:
+            step(batch)
+""",
+    also_bad=(
+        """
+from torch.utils.data import DataLoader
+
+
+def train(dataset, step):
+    loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=4)
+    for number in range(10_000):
+        step(next(iter(loader)))
+""",
+    ),
+    also_good=(
+        """
+from torch.utils.data import DataLoader, Subset
+
+
+def cross_validate(dataset, folds, step):
+    for fold in folds:
+        loader = DataLoader(Subset(dataset, fold), batch_size=32, num_workers=4)
+        for batch in loader:
+            step(batch)
+""",
+    ),
+    find=find,
+)

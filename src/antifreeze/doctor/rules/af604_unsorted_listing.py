@@ -1,0 +1,390 @@
+"""Samples in the order of the file system, which is another one on another machine."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source.definitions import Dataset, Function
+from ..source.view import View
+from .base import LIKELY, POSSIBLE, WRONG_DATA, Fix, Hit, Replace, Rule
+
+_LISTS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
+_OF_PATHS = ("iterdir", "rglob", "glob")
+# What keeps the order of what it is given.
+_SAME_ORDER = frozenset(
+    {"list", "tuple", "enumerate", "filter", "map", "zip", "dict", "numpy.array", "numpy.asarray"}
+    | {"tqdm.tqdm", "reversed"}
+)
+# What also programs on one machine have, where a folder has one order for all ranks.
+_MAYBE_ONE = ("Accelerator", "Trainer", "Fabric", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_DEEPEST = 6
+_MOST = 200  # values looked at for one attribute: functions that return each other's are a maze
+
+
+def find(view: View) -> Iterator[Hit]:
+    ranked = view.distributed and not view.distributed.startswith(_MAYBE_ONE)
+    confidence = LIKELY if ranked else POSSIBLE
+    for dataset in view.datasets:
+        if dataset.module is not view.module:
+            continue
+        for attribute, function, node in _kept(dataset, view):
+            listing = _listing(node, view)
+            if listing is None or not dataset.uses(attribute):
+                continue
+            if _is_sorted(attribute, dataset) or _sorts_variables(node, function, view):
+                continue
+            yield Hit(
+                view.here(listing, dataset.node),
+                f"`{_short(listing)}` gives names in no certain order, and `self.{attribute}` keeps"
+                f" it: the same index may be another sample on another machine{_ranks(view)}",
+                confidence,
+                _fix(listing, view),
+            )
+
+
+def _ranks(view: View) -> str:
+    return f", and this program has ranks ({view.distributed})" if view.distributed else ""
+
+
+def _short(call: ast.Call) -> str:
+    text = ast.unparse(call)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _fix(listing: ast.Call, view: View) -> Fix | None:
+    if view.resolve(listing.func) == "os.scandir":
+        return None  # its entries cannot be sorted
+    return Fix("sort the listing", (Replace(listing, f"sorted({ast.unparse(listing)})"),))
+
+
+def _kept(dataset: Dataset, view: View) -> Iterator[tuple[str, Function, ast.expr]]:
+    """Give what `__init__` keeps in an attribute, at once or one by one in a loop."""
+    functions = {each.node: each for each in dataset.preparing}
+    for attribute, places in dataset.attributes.items():
+        for place in places:
+            if place.value is not None and place.method in functions:
+                yield attribute, functions[place.method], place.value
+    for function in dataset.preparing:
+        for loop in function.nodes():
+            if not isinstance(loop, ast.For):
+                continue
+            for node in ast.walk(loop):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(
+                            attr="append" | "extend", value=ast.Attribute(attr=name) as kept
+                        )
+                    ) if function.module.class_of_self(kept.value) is not None:
+                        yield name, function, loop.iter
+                    case _:
+                        pass
+
+
+def _listing(
+    node: ast.expr, view: View, depth: int = 0, seen: set[ast.AST] | None = None
+) -> ast.Call | None:
+    """Give the call that lists a folder, if its order is that of the value. Each value is looked at
+    once."""
+    seen = set() if seen is None else seen
+    if depth > _DEEPEST or len(seen) > _MOST:
+        return None
+    for value in view.origins(node):
+        if value in seen:
+            continue
+        seen.add(value)
+        inside: ast.expr | None = None
+        match value:
+            case ast.ListComp() | ast.GeneratorExp():
+                inside = value.generators[0].iter
+            case ast.DictComp():
+                inside = value.generators[0].iter
+                if not (isinstance(inside, ast.Call) and view.resolve(inside.func) == "enumerate"):
+                    inside = None  # found by name, not by number
+            case ast.BinOp(left=left):
+                inside = left
+            case ast.Subscript(value=before, slice=ast.Slice()):
+                inside = before
+            case ast.Call():
+                name = view.resolve(value.func)
+                if name in _LISTS or _lists_a_path(value, name):
+                    return value
+                if name in _SAME_ORDER and value.args:
+                    inside = value.args[-1] if name in ("filter", "map") else value.args[0]
+                elif (found := _returned(value, view, depth, seen)) is not None:
+                    return found
+            case _:
+                pass
+        found = _listing(inside, view, depth + 1, seen) if inside is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def _returned(call: ast.Call, view: View, depth: int, seen: set[ast.AST]) -> ast.Call | None:
+    """Give the listing that a function of the project returns."""
+    function = view.function_of(call.func)
+    for value in function.returns if function is not None else ():
+        if value is not None and function is not None:
+            found = _listing(value, view, depth + 1, seen)
+            if found is not None and not _sorts_variables(value, function, view):
+                return found
+    return None
+
+
+def _lists_a_path(call: ast.Call, name: str | None) -> bool:
+    if name is not None or not isinstance(call.func, ast.Attribute):
+        return False
+    remote = ast.unparse(call.func.value).lower().endswith(("fs", "filesystem"))  # fsspec's: sorted
+    return call.func.attr in _OF_PATHS and not remote
+
+
+def _is_sorted(attribute: str, dataset: Dataset) -> bool:
+    """Say whether the class sorts `self.attribute` anywhere."""
+    mention = f"self.{attribute}"
+    return any(
+        "sort" in ast.unparse(node.func) and mention in ast.unparse(node)
+        for each in dataset.lineage
+        for node in ast.walk(each.node)
+        if isinstance(node, ast.Call)
+    )
+
+
+def _sorts_variables(node: ast.expr, function: Function, view: View) -> bool:
+    """Say whether the function sorts a variable that the value comes from: `files.sort()`."""
+    names = {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and _listing(each, view, _DEEPEST - 2) is not None
+    }
+    return any(
+        "sort" in ast.unparse(call.func)
+        and any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(call))
+        for call in function.calls()
+    )
+
+
+RULE = Rule(
+    code="AF604",
+    name="unsorted-listing",
+    severity=WRONG_DATA,
+    confidence=LIKELY,
+    title="The order of the samples is that of a folder",
+    what="""
+    A dataset that keeps what `os.listdir`, `os.scandir`, `glob` or `Path.iterdir` give, and takes
+    its samples (or the numbers of its classes) from it by position, in a program with several
+    ranks.
+    """,
+    why="""
+    A listing has [no order](https://docs.python.org/3/library/os.html#os.listdir) but that of the
+    file system: two machines, or two copies of a folder, need not have the same. A
+    `DistributedSampler` parts indices, not files: where rank 0 and rank 1 mean different files by
+    index 7, some samples come twice and others never. A split by `random_split` with a fixed seed
+    is another one on each machine, and test samples get into training.
+    """,
+    instead="""
+    `sorted(os.listdir(folder))`.
+    """,
+    not_flagged="""
+    Listings that are sorted, at once or later, or only counted; dictionaries by file name. Programs
+    that show no ranks, or may well have all of them on one machine (`Accelerator`, `Trainer`), are
+    shown with `--confidence possible`.
+    """,
+    bad="""
+import os
+
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Features(Dataset):
+    def __init__(self, folder):
+        self.folder = folder
+        self.names = os.listdir(folder)
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return torch.load(os.path.join(self.folder, self.names[index]))
+
+
+def load(folder, epoch):
+    dataset = Features(folder)
+    sampler = DistributedSampler(dataset)
+    sampler.set_epoch(epoch)
+    return DataLoader(dataset, sampler=sampler, num_workers=4)
+""",
+    good="""
+import os
+
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Features(Dataset):
+    def __init__(self, folder):
+        self.folder = folder
+        self.names = sorted(os.listdir(folder))
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return torch.load(os.path.join(self.folder, self.names[index]))
+
+
+def load(folder, epoch):
+    dataset = Features(folder)
+    sampler = DistributedSampler(dataset)
+    sampler.set_epoch(epoch)
+    return DataLoader(dataset, sampler=sampler, num_workers=4)
+""",
+    also_bad=(
+        """
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from PIL import Image
+from torch.utils.data import Dataset
+
+
+class Pictures(Dataset):
+    def __init__(self, cfg, transform=None):
+        root = Path(cfg.data.root) / "train"
+        self.classes = [each.name for each in root.iterdir() if each.is_dir()]
+        self.samples = []
+        for path in sorted(root.rglob("*.jpg")):
+            self.samples.append((path, path.parent.name))
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        path, name = self.samples[index]
+        picture = Image.open(path).convert("RGB")
+        return self.transform(picture), torch.tensor(self.classes.index(name))
+
+
+def start(args):
+    dist.init_process_group("nccl", rank=args.rank, world_size=args.world_size)
+""",
+        """
+import glob
+import os
+
+import torch
+from torch.utils.data import Dataset
+
+rank = int(os.environ["RANK"])
+
+
+class Waves(Dataset):
+    def __init__(self, hparams):
+        super().__init__()
+        self.files = []
+        for speaker in hparams.speakers:
+            for path in glob.glob(os.path.join(hparams.root, speaker, "*.pt")):
+                self.files.append(path)
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, i):
+        return torch.load(self.files[i])
+""",
+        """
+import os
+
+import torch
+from torch.utils.data import Dataset
+
+world_size = int(os.environ.get("WORLD_SIZE", 1))
+
+
+class Masks(Dataset):
+    def __init__(self, root):
+        self.root = root
+        self.paths = self.find(root)
+
+    @staticmethod
+    def find(root):
+        return [os.path.join(root, name) for name in os.listdir(root) if name.endswith(".pt")]
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return torch.load(self.paths[index])
+""",
+    ),
+    also_good=(
+        """
+import os
+
+from accelerate import Accelerator
+from torch.utils.data import Dataset
+
+accelerator = Accelerator()
+
+
+class Names(Dataset):
+    def __init__(self, folder):
+        self.names = os.listdir(folder)
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return self.names[index]
+""",
+        """
+import os
+
+import torch
+from torch.utils.data import Dataset
+
+rank = int(os.environ["RANK"])
+
+
+class Features(Dataset):
+    def __init__(self, folder):
+        names = os.listdir(folder)
+        names.sort(key=len)
+        self.paths = [os.path.join(folder, name) for name in names]
+        self.count = len(os.listdir(folder))
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.load(self.paths[index])
+""",
+        """
+import os
+from pathlib import Path
+
+import torch
+from torch.utils.data import Dataset
+
+rank = int(os.environ["RANK"])
+
+
+class Features(Dataset):
+    def __init__(self, folder, names):
+        self.names = names
+        self.by_name = {each.stem: each for each in Path(folder).glob("*.pt")}
+        self.paths = [path for path in Path(folder).rglob("*.pt")]
+        self.paths = sorted(self.paths)
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return torch.load(self.by_name[self.names[index]]), self.paths[index].stem
+""",
+    ),
+    find=find,
+)

@@ -1,0 +1,166 @@
+"""set_epoch when the order of the epoch is drawn already."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source.loops import LoaderLoop
+from ..source.view import View
+from .base import LIKELY, WRONG_DATA, Hit, Rule
+
+
+def find(view: View) -> Iterator[Hit]:
+    for call in view.method_calls("set_epoch"):
+        if any(_is_of_samples(loop, call, view) for loop in view.loops):
+            yield Hit(
+                call,
+                "`set_epoch` in the loop over batches: the order of this epoch was drawn when the"
+                " loop began",
+            )
+        elif _after_the_loop(call, view):
+            yield Hit(
+                call,
+                f"`set_epoch({ast.unparse(call.args[0])})` after the loop is for the next epoch:"
+                " the first two have the same order",
+            )
+
+
+def _is_of_samples(loop: LoaderLoop, call: ast.Call, view: View) -> bool:
+    """Say whether a call is in the body of a loop over batches, for that loop's own sampler."""
+    if view.loop_around(call) is not loop.node or isinstance(loop.node, ast.comprehension):
+        return False
+    assert isinstance(call.func, ast.Attribute)
+    receiver = ast.unparse(call.func.value)
+    targets = {each.id for each in ast.walk(loop.node.target) if isinstance(each, ast.Name)}
+    if receiver.partition(".")[0] in targets:  # for loader in (train_loader, test_loader)
+        return False
+    starts_again = any(
+        isinstance(each, ast.Call) and view.resolve(each.func) == "iter"
+        for statement in loop.body
+        for each in ast.walk(statement)
+    )
+    return "sampler" in receiver.lower() and not starts_again
+
+
+def _after_the_loop(call: ast.Call, view: View) -> bool:
+    """Say whether a round of epochs has its loop over batches first, then `set_epoch(epoch)`."""
+    epochs = view.loop_around(call)
+    if not isinstance(epochs, ast.For) or not isinstance(epochs.target, ast.Name):
+        return False
+    match call.args:
+        case [ast.Name(id=name)] if name == epochs.target.id:
+            pass
+        case _:
+            return False
+    places = {id(each): place for place, each in enumerate(epochs.body)}
+    here = next(
+        (places[id(each)] for each in view.module.ancestors(call) if id(each) in places), None
+    )
+    loops = [places[id(loop.node)] for loop in view.loops if id(loop.node) in places]
+    if here is None or not loops or max(loops) >= here:
+        return False
+    return not any(
+        isinstance(each, ast.Attribute) and each.attr == "set_epoch"
+        for statement in epochs.body[:here]
+        for each in ast.walk(statement)
+    )
+
+
+RULE = Rule(
+    code="AF608",
+    name="set-epoch-too-late",
+    severity=WRONG_DATA,
+    confidence=LIKELY,
+    title="`set_epoch` comes when the order is drawn already",
+    what="""
+    `sampler.set_epoch(...)` inside the loop over the batches, or `set_epoch(epoch)` after it.
+    """,
+    why="""
+    A `DistributedSampler` draws its order when the loop begins, from `seed + epoch`. What
+    `set_epoch` says later counts for the next epoch only: the second one is drawn with the number
+    of the first, and has its order. Inside the loop it is the same, once a batch.
+    """,
+    instead="""
+    Call `sampler.set_epoch(epoch)` first in the loop over epochs, before `for batch in loader`.
+    """,
+    not_flagged="""
+    `set_epoch(epoch + 1)` after the loop, which is right. Loops over several loaders.
+    """,
+    bad="""
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def train(dataset, step):
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
+    for epoch in range(10):
+        for batch in loader:
+            step(batch)
+        sampler.set_epoch(epoch)
+""",
+    good="""
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def train(dataset, step):
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
+    for epoch in range(10):
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            step(batch)
+""",
+    also_bad=(
+        """
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+from tqdm import tqdm
+
+
+class Trainer:
+    def __init__(self, cfg, dataset, model):
+        self.cfg, self.model = cfg, model
+        self.train_sampler = DistributedSampler(dataset, shuffle=True)
+        self.train_loader = DataLoader(
+            dataset, cfg.batch_size, sampler=self.train_sampler, num_workers=cfg.num_workers
+        )
+
+    def fit(self):
+        for epoch in range(self.cfg.epochs):
+            for step, batch in enumerate(tqdm(self.train_loader)):
+                self.train_sampler.set_epoch(epoch)
+                self.model(batch).backward()
+""",
+        """
+def train(args, model, train_loader, optimizer):
+    for epoch in range(args.start_epoch, args.epochs):
+        model.train()
+        for data, target in train_loader:
+            optimizer.zero_grad()
+            model(data, target).backward()
+            optimizer.step()
+        if args.distributed:
+            train_loader.sampler.set_epoch(epoch)
+""",
+    ),
+    also_good=(
+        """
+def train(args, model, train_loader, sampler):
+    sampler.set_epoch(0)
+    for epoch in range(args.epochs):
+        for data, target in train_loader:
+            model(data, target).backward()
+        sampler.set_epoch(epoch + 1)
+""",
+        """
+def start(epoch, train_loader, test_loader):
+    for loader in (train_loader, test_loader):
+        loader.sampler.set_epoch(epoch)
+    for batch in train_loader:
+        print(batch)
+""",
+    ),
+    find=find,
+)

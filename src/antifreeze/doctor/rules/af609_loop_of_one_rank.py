@@ -1,0 +1,306 @@
+"""A loop that one rank runs, with steps in which all ranks must take part."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ..source.loops import LoaderLoop
+from ..source.view import View
+from .base import FREEZE, LIKELY, Hit, Rule
+
+_TOGETHER = frozenset(
+    f"torch.distributed.{name}"
+    for name in (
+        *("all_reduce", "all_gather", "all_gather_object", "all_gather_into_tensor", "barrier"),
+        *("broadcast", "broadcast_object_list", "reduce", "gather", "gather_object", "scatter"),
+        *("reduce_scatter", "all_to_all", "monitored_barrier"),
+    )
+)
+_OF_ACCELERATE = ("gather", "gather_for_metrics", "reduce", "wait_for_everyone", "backward")
+_DDP = "torch.nn.parallel.DistributedDataParallel"
+_FIRST = frozenset(
+    {"is_main_process", "is_local_main_process", "is_rank_zero", "is_rank_0", "is_master"}
+    | {"is_global_zero", "main_process", "is_main"}
+)
+
+_RANKS = re.compile(r"rank|main|master|zero|primary|world", re.IGNORECASE)
+
+
+def find(view: View) -> Iterator[Hit]:
+    for branch in view.module.nodes(ast.If):
+        if not _is_first_rank(branch.test) or _has_together(branch.orelse, view):
+            continue
+        inside = {id(node) for statement in branch.body for node in ast.walk(statement)}
+        inside |= _called(branch, view)
+        steps = [_together(loop, view) for loop in view.loops if id(loop.node) in inside]
+        if not any(steps) and not _others_come(branch, view):
+            steps = [
+                call
+                for call in view.module.nodes(ast.Call)
+                if id(call) in inside and view.resolve(call.func) in _TOGETHER
+                if _is_together(call, view)
+            ]
+        for step in steps:
+            if step is not None:
+                yield Hit(
+                    step,
+                    f"`{ast.unparse(step.func)}` waits for all ranks, and only the one of line"
+                    f" {branch.lineno} (`{ast.unparse(branch.test)}`) comes here",
+                )
+
+
+def _others_come(branch: ast.If, view: View) -> bool:
+    """Say whether the other ranks may wait elsewhere: before, under `if rank != 0:`, or after this
+    one has left the function."""
+    function = view.function_around(branch)
+    if any(isinstance(node, ast.Return) for s in branch.body for node in ast.walk(s)):
+        return True
+    return any(
+        other is not branch
+        and view.function_around(other) is function
+        and not _is_first_rank(other.test)
+        and _RANKS.search(ast.unparse(other.test))
+        and _has_together([*other.body, *other.orelse], view)
+        for other in view.module.nodes(ast.If)
+    )
+
+
+def _is_first_rank(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=0)]):
+            name = ast.unparse(left).lower()
+            return name.removesuffix("()").endswith("rank")
+        case ast.Call(func=func):
+            return ast.unparse(func).rpartition(".")[2] in _FIRST
+        case ast.Name() | ast.Attribute():
+            return ast.unparse(test).rpartition(".")[2] in _FIRST
+        case ast.BoolOp(op=ast.And()):
+            return any(_is_first_rank(each) for each in test.values)
+        case _:
+            return False
+
+
+def _called(branch: ast.If, view: View) -> set[int]:
+    """Give the nodes of the functions of this file that are called in a branch, and only there."""
+    nodes: set[int] = set()
+    calls = [each for s in branch.body for each in ast.walk(s) if isinstance(each, ast.Call)]
+    for call in calls:
+        function = view.function_of(call.func) if isinstance(call.func, ast.Name) else None
+        if function is None or function.module is not view.module:
+            continue
+        if isinstance(function.node, ast.Lambda):
+            continue
+        if all(other in calls for other in view.calls_of(function.node)):
+            nodes |= {id(node) for node in function.nodes()}
+    return nodes
+
+
+def _has_together(statements: list[ast.stmt], view: View) -> bool:
+    return any(
+        _is_together(node, view)
+        for statement in statements
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+    )
+
+
+def _together(loop: LoaderLoop, view: View) -> ast.Call | None:
+    for statement in loop.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and _is_together(node, view):
+                return node
+    return None
+
+
+def _is_together(call: ast.Call, view: View) -> bool:
+    """Say whether a call needs all ranks. One with a group of its own may not."""
+    if view.resolve(call.func) in _TOGETHER:
+        return not any(keyword.arg == "group" for keyword in call.keywords)
+    match call.func:
+        case ast.Attribute(attr=name, value=owner) if name in _OF_ACCELERATE and (
+            ast.unparse(owner).lower().endswith("accelerator")
+        ):
+            return True
+        case ast.Attribute(attr="backward"):
+            return bool(view.calls(_DDP)) and not call.keywords
+        case _:
+            return False
+
+
+RULE = Rule(
+    code="AF609",
+    name="loop-of-one-rank",
+    severity=FREEZE,
+    confidence=LIKELY,
+    title="One rank waits for the others, which do not come",
+    what="""
+    A step in which all ranks take part (`all_reduce`, `all_gather`, `barrier`, `broadcast`) under
+    `if rank == 0:` (or `is_main_process`), or in a function that is only called there. In a loop
+    over a loader also accelerate's `gather`, and `backward` in a file with
+    `DistributedDataParallel`.
+    """,
+    why="""
+    Such a step returns when every rank has come to it. The others never come: the first rank waits
+    for ever, or until the time limit of the process group (10 minutes with NCCL, 30 with Gloo),
+    and the others wait for it at their own next step. It looks like a loader that hangs.
+    """,
+    instead="""
+    Let every rank run the loop, each over its part, and only print or save under `if rank == 0:`.
+    Or run it on one rank without such steps: with `model.module` in place of the
+    `DistributedDataParallel` around it.
+    """,
+    not_flagged="""
+    Loops without such steps; calls with a `group` of their own; an `else`, or an `if rank != 0:`
+    elsewhere in the function, in which the other ranks take part.
+    """,
+    bad="""
+import torch
+import torch.distributed as dist
+
+
+def evaluate(model, loader):
+    if dist.get_rank() == 0:
+        for batch in loader:
+            loss = model(batch).mean()
+            dist.all_reduce(loss)
+            print(loss)
+""",
+    good="""
+import torch
+import torch.distributed as dist
+
+
+def evaluate(model, loader):
+    for batch in loader:
+        loss = model(batch).mean()
+        dist.all_reduce(loss)
+        if dist.get_rank() == 0:
+            print(loss)
+""",
+    also_bad=(
+        """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+from torchvision.datasets import CIFAR10
+
+
+def load():
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    if rank == 0:
+        CIFAR10("data", download=True)
+        dist.barrier()
+    dataset = CIFAR10("data")
+    sampler = DistributedSampler(dataset, shuffle=False)
+    return DataLoader(dataset, 128, sampler=sampler, num_workers=2)
+""",
+        """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+
+def validate(model, loader):
+    correct = torch.zeros(1).cuda()
+    for x, y in loader:
+        correct += (model(x.cuda()).argmax(1) == y.cuda()).sum()
+    dist.all_reduce(correct)
+    return correct.item()
+
+
+def after_an_epoch(model, dataset):
+    loader = DataLoader(dataset, 32, num_workers=2)
+    if dist.get_rank() == 0:
+        print(validate(model.module, loader))
+""",
+        """
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+
+def main(args, dataset, model, metric):
+    accelerator = Accelerator()
+    eval_loader = DataLoader(dataset, batch_size=args.batch_size, num_workers=args.workers)
+    model, eval_loader = accelerator.prepare(model, eval_loader)
+    if accelerator.is_main_process:
+        for batch in eval_loader:
+            predictions = model(**batch).argmax(-1)
+            metric.update(accelerator.gather_for_metrics(predictions))
+    return metric
+""",
+        """
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+
+def warm_up(model, loader):
+    for batch in loader:
+        model(batch).mean().backward()
+
+
+def main(rank, args, dataset, model):
+    model = DistributedDataParallel(model.to(rank), device_ids=[rank])
+    loader = DataLoader(dataset, batch_size=args.batch_size, num_workers=args.workers)
+    if rank == 0 and args.warm_up:
+        warm_up(model, loader)
+    distributed.barrier()
+""",
+    ),
+    also_good=(
+        """
+import torch.distributed as dist
+from torchvision.datasets import CIFAR10
+
+
+def prepare(local_rank):
+    if local_rank not in (-1, 0):
+        dist.barrier()
+    dataset = CIFAR10("data", download=True)
+    if local_rank == 0:
+        dist.barrier()
+    return dataset
+""",
+        """
+import torch.distributed as dist
+from torchvision.datasets import CIFAR10
+
+
+def prepare(rank):
+    if rank == 0:
+        CIFAR10("data", download=True)
+    dist.barrier()
+    return CIFAR10("data")
+""",
+        """
+import torch
+import torch.distributed as dist
+
+
+def evaluate(model, loader, rank):
+    if rank == 0:
+        total = 0.0
+        for batch in loader:
+            total += model.module(batch).mean().item()
+        print(total)
+    dist.barrier()
+""",
+        """
+import torch.distributed as dist
+
+
+def share(loader, tensor):
+    if dist.get_rank() == 0:
+        for batch in loader:
+            tensor.copy_(batch)
+            dist.broadcast(tensor, src=0)
+    else:
+        for _ in range(len(loader)):
+            dist.broadcast(tensor, src=0)
+""",
+    ),
+    find=find,
+)

@@ -1,0 +1,228 @@
+"""Datasets, samplers and collate objects that are made with the wrong arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source import known
+from ..source.definitions import Class
+from ..source.view import View
+from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
+from .made import is_closed, is_dataclass, is_defined_twice
+
+_BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
+
+_GIVE_TENSORS = (
+    *("torch.stack", "torch.cat", "torch.tensor", "torch.utils.data.default_collate"),
+    *("torch.nn.utils.rnn.", "numpy.", "torch.from_numpy", "torch.as_tensor", "torch.manual_seed"),
+)
+
+
+def find(view: View) -> Iterator[Hit]:
+    yield from _called_not_given(view)
+    used = frozenset(each.qualified for each in _used_by_loaders(view))
+    for owner, calls in view.constructions(_BASES, used):
+        if not _is_plain(owner):
+            continue
+        for call in calls:
+            words = view.misfit(call)
+            if words:
+                who = "`{}`" if words.startswith("takes") else "this call of `{}`"
+                place = _place(owner, view)
+                yield Hit(call, f"{who.format(owner.name)} {words}{place}: a TypeError")
+
+
+def _called_not_given(view: View) -> Iterator[Hit]:
+    """Find functions that are called where they should be given: `collate_fn=collate(batch)`."""
+    for loader in view.loaders:
+        for name in ("collate_fn", "worker_init_fn"):
+            call = loader[name].node
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            function = view.function_of(call.func)
+            if function is None or function.owner is not None or function.is_generator:
+                continue
+            if isinstance(function.node, ast.Lambda) or function.node.decorator_list:
+                continue
+            if all(_is_no_function(each, view) for each in function.returns):
+                words = (
+                    f"`{name}` is what `{function.name}` returns, which is no function: without"
+                    " the parentheses it is given to the loader"
+                )
+                yield Hit(call, words, LIKELY)
+
+
+def _is_no_function(value: ast.expr | None, view: View) -> bool:
+    match value:
+        case None | ast.Tuple() | ast.List() | ast.Dict() | ast.ListComp() | ast.DictComp():
+            return True
+        case ast.Constant():
+            return True
+        case ast.Call():
+            return (view.resolve(value.func) or "").startswith(_GIVE_TENSORS)
+        case _:
+            return False
+
+
+def _used_by_loaders(view: View) -> Iterator[Class]:
+    """Give the classes whose objects this file's loaders load, or collate with."""
+    for loader in view.loaders:
+        if loader.dataset is not None:
+            yield loader.dataset
+        for function in (loader.collate, loader.worker_init):
+            if function is not None and function.owner is not None:
+                yield function.owner
+
+
+def _is_plain(owner: Class) -> bool:
+    """Say whether its `__init__` is the one we see, as we see it."""
+    if owner.node.keywords or owner.node.decorator_list or is_defined_twice(owner):
+        return False
+    if any("__new__" in each.methods for each in owner.lineage):
+        return False
+    own = owner.methods.get("__init__")
+    if own is None:
+        if not is_closed(owner) or is_dataclass(owner):
+            return False
+        own = owner.method("__init__")
+    return own is None or not (isinstance(own.node, ast.Lambda) or own.node.decorator_list)
+
+
+def _place(owner: Class, view: View) -> str:
+    function = owner.method("__init__")
+    if function is None:
+        return ", since it has no `__init__`"
+    elsewhere = "" if function.module is view.module else f" of {function.module.path.name}"
+    return f" (`__init__` is at line {function.node.lineno}{elsewhere})"
+
+
+RULE = Rule(
+    code="AF703",
+    name="constructor-does-not-fit",
+    severity=CRASH,
+    confidence=CERTAIN,
+    title="A dataset, sampler or collate object is made with arguments it does not take",
+    what="""
+    A class of the project that is a dataset, a sampler, a data module, or used by a loader,
+    called with arguments that its `__init__` does not take, or without one that it needs.
+    """,
+    why="It is a `TypeError` where the object is made: the program cannot start.",
+    instead="Pass what `__init__` takes, or give the class an `__init__` that takes it.",
+    not_flagged="""
+    Calls with `*args` or `**kwargs`; classes with decorators, a metaclass or `__new__`, and
+    those whose `__init__` may come from a base that was not found.
+    """,
+    bad="""
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return index
+
+
+def loader():
+    return DataLoader(Numbers(10_000), batch_size=4)
+""",
+    good="""
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return index
+
+
+def loader():
+    return DataLoader(Numbers(10_000), batch_size=4)
+""",
+    also_bad=(
+        """
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+
+def pad(samples):
+    return pad_sequence(samples, batch_first=True)
+
+
+def load(samples):
+    return DataLoader(samples, batch_size=2, collate_fn=pad(samples), num_workers=2)
+""",
+        """
+from torch.utils.data import DataLoader
+
+
+class Pad:
+    def __init__(self, length, *, value=0):
+        self.length, self.value = length, value
+
+    def __call__(self, samples):
+        return samples
+
+
+def loader(dataset):
+    return DataLoader(dataset, collate_fn=Pad(value=1))
+""",
+    ),
+    also_good=(
+        """
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+
+class Pad:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, samples):
+        return pad_sequence(samples, batch_first=True, padding_value=self.value)
+
+
+def padding(value):
+    return Pad(value)
+
+
+def load(samples):
+    return DataLoader(samples, batch_size=2, collate_fn=padding(0), num_workers=2)
+""",
+        """
+import dataclasses
+
+from torch.utils.data import DataLoader, Dataset
+from elsewhere import Table
+
+
+@dataclasses.dataclass
+class Rows(Dataset):
+    count: int
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return index
+
+
+class Mixed(Table, Rows):
+    pass
+
+
+def loaders(options):
+    yield DataLoader(Rows(3))
+    yield DataLoader(Mixed("a", "b"))
+    yield DataLoader(Rows(**options))
+""",
+    ),
+    find=find,
+)

@@ -1,0 +1,335 @@
+"""Arguments of a loader that do not go together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source import known
+from ..source.arguments import Argument
+from ..source.loaders import Loader
+from ..source.summary import Workers
+from ..source.values import UNKNOWN
+from ..source.view import View
+from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
+from .made import made
+
+_KINDS = (known.DATALOADER, known.OURS, "torchdata.stateful_dataloader.StatefulDataLoader")
+_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+_OF_TRAINER = {
+    "dataloader_prefetch_factor": "TrainingArguments refuses it",
+    "dataloader_persistent_workers": "the loader that the Trainer makes refuses it",
+}
+
+
+def find(view: View) -> Iterator[Hit]:
+    for loader in view.loaders:
+        if loader.kind in _KINDS:
+            yield from _without_workers(loader)
+            yield from _without_workers_as_made(loader, view)
+            yield from _stream(loader, view)
+            yield from _samplers(loader, view)
+            yield from _out_of_range(loader)
+    for call in view.training_arguments:
+        arguments = view.call_arguments(call, ("output_dir",))
+        workers = arguments["dataloader_num_workers"]
+        if workers.absent or workers.is_(0):
+            for name, words in _OF_TRAINER.items():
+                if _is_set(arguments[name]):
+                    yield _useless(call, name, f"`{name}` needs `dataloader_num_workers`: {words}")
+
+
+def _without_workers(loader: Loader) -> Iterator[Hit]:
+    if loader.workers is not Workers.NONE:
+        return
+    for name in _NEED_WORKERS:
+        argument = loader[name]
+        made_here = name == "multiprocessing_context" and isinstance(argument.node, ast.Call)
+        if made_here or _is_set(argument):
+            words = f"`{name}` needs workers, and this loader has none: it is refused"
+            yield _useless(loader.node, name, words)
+
+
+def _without_workers_as_made(loader: Loader, view: View) -> Iterator[Hit]:
+    """Find the same where the number is a parameter, and all that this file passes for it is 0."""
+    number = loader["num_workers"]
+    if number.node is None or number.value is not UNKNOWN:
+        return
+    passed = view.origins(number.node)
+    if not passed or not all(isinstance(e, ast.Constant) and e.value == 0 for e in passed):
+        return
+    if not any(each in passed for each in _defaults_used(view)):
+        return  # a default that nobody is seen to use
+    for name in _NEED_WORKERS:
+        if _is_set(loader[name]):
+            words = f"`{name}` needs workers, and `num_workers` is 0 here: it is refused"
+            yield Hit(loader.node, words, LIKELY)
+
+
+def _defaults_used(view: View) -> Iterator[ast.expr]:
+    """Give the defaults of functions and classes of this file that it calls itself."""
+    for function in view.module.nodes(ast.FunctionDef):
+        if view.calls_of(function):
+            arguments = function.args
+            yield from arguments.defaults
+            yield from (each for each in arguments.kw_defaults if each is not None)
+
+
+def _useless(call: ast.Call, name: str, words: str) -> Hit:
+    """Give the hit, at the argument and with the fix if it is written in this very call."""
+    for each in call.keywords:
+        if each.arg == name:
+            return Hit(each, words, fix=Fix(f"drop {name}", (DropArgument(call, name),)))
+    return Hit(call, words)
+
+
+def _stream(loader: Loader, view: View) -> Iterator[Hit]:
+    """Find what an iterable dataset is refused with."""
+    node = loader["dataset"].node
+    found = list(made(node, view)) if node is not None else []
+    streams = [each for each in found if each.is_iterable and not each.inside]
+    if not streams or len(streams) < len(found):
+        return
+    name = streams[0].owner.name
+    if streams[0].owner.descends_from("torch.utils.data.IterDataPipe"):
+        return  # it is shuffled by the loader
+    words = f"`{name}` is an IterableDataset: the loader cannot shuffle it"
+    if _is_set(loader["shuffle"]):
+        yield Hit(loader.node, words)
+    elif _may_shuffle(loader["shuffle"], view):
+        yield Hit(loader.node, f"{words}, as it does in some runs", LIKELY)
+    for other in ("sampler", "batch_sampler"):
+        if _is_object(loader[other], view) is True:
+            yield Hit(loader.node, f"`{name}` is an IterableDataset, which takes no `{other}`")
+
+
+def _may_shuffle(argument: Argument, view: View) -> bool:
+    """Say whether True is among what is passed for `shuffle`, and no condition is about streams."""
+    if argument.node is None or argument.value is not UNKNOWN:
+        return False
+    asks = "isinstance" in ast.unparse(argument.node) or "iter" in ast.unparse(argument.node)
+    passed = view.origins(argument.node)
+    return not asks and any(isinstance(e, ast.Constant) and e.value is True for e in passed)
+
+
+def _samplers(loader: Loader, view: View) -> Iterator[Hit]:
+    sampler = _is_object(loader["sampler"], view)
+    batches = _is_object(loader["batch_sampler"], view)
+    shuffles = _is_set(loader["shuffle"])
+    if batches is not False:
+        with_it = [name for name in ("shuffle", "drop_last") if _is_set(loader[name])]
+        size = loader["batch_size"]
+        if size.given and size.value is not UNKNOWN and size.value != 1:
+            with_it.insert(0, "batch_size")
+        if sampler is True:
+            with_it.append("sampler")
+        if with_it:
+            others = " and ".join(f"`{each}`" for each in with_it)
+            words = f"`batch_sampler` decides what a batch is: it is refused with {others}"
+            yield Hit(loader.node, words, CERTAIN if batches else POSSIBLE)
+    if sampler is not False and shuffles and not batches:
+        words = "the order is the sampler's: `sampler` is refused with `shuffle=True`"
+        yield Hit(loader.node, words, CERTAIN if sampler else POSSIBLE)
+
+
+def _out_of_range(loader: Loader) -> Iterator[Hit]:
+    size = loader["batch_size"]
+    if size.is_(None) and _is_set(loader["drop_last"]):
+        yield Hit(loader.node, "`batch_size=None` makes no batches: it is refused with `drop_last`")
+    whole = type(size.value) is int and size.value >= 1
+    if size.given and not whole and size.value not in (UNKNOWN, None):
+        words = f"`batch_size` must be a whole number above 0, not {size.value!r}"
+        yield Hit(loader.node, words)
+    for name in ("num_workers", "timeout", "prefetch_factor"):
+        value = loader[name].value
+        if isinstance(value, (int, float)) and value < 0:
+            yield Hit(loader.node, f"`{name}` must not be negative")
+
+
+def _is_set(argument: Argument) -> bool:
+    """Say whether it is certainly given, and not what stands for nothing: 0, False, None."""
+    return argument.given and bool(argument.value)
+
+
+def _is_object(argument: Argument, view: View) -> bool | None:
+    """Say whether a sampler is given; None: perhaps, in some runs."""
+    if argument.node is None or argument.is_(None):
+        return False
+    values = view.values(argument.node)
+    empty = [isinstance(each, ast.Constant) and each.value is None for each in values]
+    if not values or not any(isinstance(each, (ast.Call, ast.List)) for each in values):
+        return False  # we cannot see
+    return None if any(empty) else True
+
+
+RULE = Rule(
+    code="AF704",
+    name="arguments-that-exclude-each-other",
+    severity=CRASH,
+    confidence=CERTAIN,
+    title="Arguments of a loader that do not go together",
+    what="""
+    What `DataLoader` itself refuses:
+
+    - `prefetch_factor`, `persistent_workers`, `timeout`, `multiprocessing_context` without workers;
+    - `sampler` with `shuffle=True`;
+    - `batch_sampler` with `batch_size`, `shuffle`, `sampler` or `drop_last`;
+    - an `IterableDataset` with `shuffle=True`, `sampler` or `batch_sampler`;
+    - `batch_size=None` with `drop_last`; numbers that make no sense.
+
+    The same for `TrainingArguments`: `dataloader_prefetch_factor` and
+    `dataloader_persistent_workers` without `dataloader_num_workers`.
+    """,
+    why="""
+    It is a `ValueError` where the loader is made; `timeout` without workers is an
+    `AssertionError` where it is iterated (torch 2.13).
+    """,
+    instead="""
+    Drop one of them. `--fix` drops those that need workers where there are none: without them
+    the loader does what it was going to do.
+    """,
+    not_flagged="""
+    Values that only the running program knows. A sampler that may be None with `shuffle=True`
+    is shown with `--confidence possible`: `shuffle=sampler is None` is the way to write it.
+    """,
+    bad="""
+from torch.utils.data import DataLoader
+
+
+def loader(dataset):
+    return DataLoader(dataset, batch_size=4, persistent_workers=True)
+""",
+    good="""
+from torch.utils.data import DataLoader
+
+
+def loader(dataset):
+    return DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+""",
+    also_bad=(
+        """
+import lightning as L
+from torch.utils.data import DataLoader
+from torchvision.datasets import MNIST
+
+
+class Digits(L.LightningDataModule):
+    def __init__(self, root="data", num_workers=0):
+        super().__init__()
+        self.root = root
+        self.num_workers = num_workers
+
+    def train_dataloader(self):
+        return DataLoader(
+            MNIST(self.root),
+            batch_size=64,
+            num_workers=self.num_workers,
+            persistent_workers=True,
+        )
+
+
+def main():
+    L.Trainer(max_epochs=1).fit(L.LightningModule(), datamodule=Digits())
+""",
+        """
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+
+class Numbers(IterableDataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        worker = get_worker_info()
+        yield from range(worker.id, self.count, worker.num_workers)
+
+
+def load(count, train):
+    return DataLoader(Numbers(count), batch_size=4, shuffle=train, num_workers=2)
+
+
+def main():
+    for batch in load(100, train=True):
+        print(batch)
+""",
+        """
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+
+def loader(dataset, weights):
+    sampler = WeightedRandomSampler(weights, 100)
+    return DataLoader(dataset, batch_size=4, sampler=sampler, shuffle=True)
+""",
+        """
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+
+def loader(dataset):
+    batches = BatchSampler(SequentialSampler(dataset), 4, False)
+    return DataLoader(dataset, batch_size=4, batch_sampler=batches)
+""",
+        """
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Lines(IterableDataset):
+    def __iter__(self):
+        return iter("abc")
+
+
+def loader():
+    return DataLoader(Lines(), shuffle=True)
+""",
+        """
+from transformers import TrainingArguments
+
+arguments = TrainingArguments("out", dataloader_prefetch_factor=4)
+""",
+        """
+from torch.utils.data import DataLoader
+
+
+def loader(dataset):
+    return DataLoader(dataset, batch_size=0)
+""",
+    ),
+    also_good=(
+        """
+import lightning as L
+from torch.utils.data import DataLoader
+from torchvision.datasets import MNIST
+
+
+class Digits(L.LightningDataModule):
+    def __init__(self, root="data", num_workers=0):
+        super().__init__()
+        self.root = root
+        self.num_workers = num_workers
+
+    def train_dataloader(self):
+        return DataLoader(
+            MNIST(self.root),
+            batch_size=64,
+            num_workers=self.num_workers,
+            persistent_workers=True,
+        )
+
+
+def main():
+    L.Trainer(max_epochs=1).fit(L.LightningModule(), datamodule=Digits(num_workers=4))
+""",
+        """
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+
+def loader(dataset, weights, workers, again):
+    sampler = WeightedRandomSampler(weights, 100) if weights else None
+    persistent = workers > 0
+    yield DataLoader(dataset, sampler=sampler, shuffle=sampler is None)
+    yield DataLoader(dataset, num_workers=workers, persistent_workers=persistent)
+    yield DataLoader(dataset, batch_sampler=again, batch_size=1, shuffle=False, drop_last=False)
+    yield DataLoader(dataset, prefetch_factor=None, timeout=0, persistent_workers=False)
+""",
+    ),
+    find=find,
+)

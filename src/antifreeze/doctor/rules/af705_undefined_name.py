@@ -1,0 +1,192 @@
+"""Names in loading code that nothing gives a value."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source import known
+from ..source.view import View
+from .base import CERTAIN, CRASH, Hit, Rule
+
+_BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
+_MAKE_NAMES = ("exec", "globals", "locals", "vars", "importlib.reload")
+
+
+def find(view: View) -> Iterator[Hit]:
+    module = view.module
+    if not module.is_whole or view.calls(*_MAKE_NAMES):
+        return  # names may come from what cannot be seen
+    seen: set[tuple[ast.AST | None, str]] = set()
+    for root, where in _loading(view):
+        for name in module.undefined(root):
+            function = module.function_around(name)
+            if (function, name.id) in seen or not _is_evaluated(name, view):
+                continue
+            seen.add((function, name.id))
+            place = f"`{function.name}`" if function is not None else where
+            yield Hit(
+                name,
+                f"`{name.id}` is not defined anywhere: {place} ends with a NameError when it gets"
+                " here",
+            )
+
+
+def _loading(view: View) -> Iterator[tuple[ast.AST, str]]:
+    """Give the parts of a file that load: classes, functions, loaders, and loops over them."""
+    used = {each.node for each in view.datasets}
+    for owner in view.classes:
+        if owner.node in used or owner.descends_from(*_BASES):
+            yield owner.node, f"`{owner.name}`"
+    for loader in view.loaders:
+        for function in (loader.collate, loader.worker_init):
+            if function is not None and function.module is view.module:
+                yield function.node, f"`{function.name}`"
+        yield loader.node, "this loader"
+    for loop in view.loops:
+        if loop.loader is not None and loop.body:
+            for around in (loop.node, loop.epochs):
+                if isinstance(around, (ast.For, ast.AsyncFor)):
+                    yield around.iter, "this loop"
+            for statement in loop.body:
+                yield statement, "this loop"
+
+
+def _is_evaluated(name: ast.Name, view: View) -> bool:
+    """Say whether a name is looked up when the program runs: not in an annotation that nobody
+    evaluates, and not where a NameError is expected."""
+    inner: ast.AST = name
+    for each in view.module.ancestors(name):
+        match each:
+            case ast.AnnAssign(annotation=annotation) if annotation is inner:
+                return False
+            case ast.arg() if each.annotation is inner:
+                return not _later(view)
+            case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns) if (
+                returns is inner
+            ):
+                return not _later(view)
+            case ast.Try(handlers=handlers) if inner in each.body:
+                if any("NameError" in ast.unparse(h.type) for h in handlers if h.type is not None):
+                    return False
+            case _:
+                pass
+        inner = each
+    return name.id != "_"
+
+
+def _later(view: View) -> bool:
+    """Say whether annotations of functions are not evaluated when these are defined."""
+    python = view.project.python
+    return (python is not None and python >= (3, 14)) or view.imports("__future__.annotations")
+
+
+RULE = Rule(
+    code="AF705",
+    name="undefined-name",
+    severity=CRASH,
+    confidence=CERTAIN,
+    title="Loading code uses a name that does not exist",
+    what="""
+    A name that nothing in the file binds, in a dataset, a sampler, a data module, a collate or
+    worker_init function, in the making of a loader, or in the loop over it. Mostly a missing
+    import.
+    """,
+    why="""
+    It is a `NameError`: in a worker only at the first sample, with the traceback of another
+    process.
+    """,
+    instead="Import or define it.",
+    not_flagged="""
+    Files with `from module import *`, with `exec` or `globals()`, and notebooks that run other
+    files or have cells that cannot be read: names may come from there. All other code: general
+    linters do that.
+    """,
+    bad="""
+from torch.utils.data import DataLoader, Dataset
+
+
+class Files(Dataset):
+    def __init__(self, folder, names):
+        self.folder, self.names = folder, names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        with open(os.path.join(self.folder, self.names[index]), "rb") as file:
+            return file.read()
+
+
+def loader(folder, names):
+    return DataLoader(Files(folder, names), num_workers=2)
+""",
+    good="""
+import os
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Files(Dataset):
+    def __init__(self, folder, names):
+        self.folder, self.names = folder, names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        with open(os.path.join(self.folder, self.names[index]), "rb") as file:
+            return file.read()
+
+
+def loader(folder, names):
+    return DataLoader(Files(folder, names), num_workers=2)
+""",
+    also_bad=(
+        """
+from torch.utils.data import DataLoader
+
+loader = DataLoader(my_dataset, batch_size=4)
+for epoch in range(3):
+    for batch in loader:
+        pass
+""",
+    ),
+    also_good=(
+        """
+from __future__ import annotations
+
+from everything import *
+from torch.utils.data import DataLoader
+
+loader = DataLoader(my_dataset, batch_size=4)
+""",
+        """
+from __future__ import annotations
+
+from torch.utils.data import DataLoader, Dataset
+
+try:
+    import cv2
+except ImportError:
+    pass
+
+
+class Images(Dataset):
+    def __init__(self, names: List[str]) -> Nothing:
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        image: Image = cv2.imread(self.names[index])
+        return [row for row in image if (last := row) is not None], last, __class__, __file__
+
+
+def loader(names):
+    return DataLoader(Images(names))
+""",
+    ),
+    find=find,
+)

@@ -1,0 +1,145 @@
+"""Files, databases and sockets: who opens them, and which values are, hold or come from one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..source.definitions import Class
+from ..source.view import View
+
+_ONE_PLACE = "one position in the file for all workers"
+_ONE_IN_ARCHIVE = "one position in the archive for all workers"
+_ONE_IN_VIDEO = "one position in the video, and one decoder, for all workers"
+_HDF5 = "HDF5's state is copied into each worker, its descriptor is shared"
+_ANSWERS = "workers read each other's answers"
+
+# Who makes a handle, and what goes wrong when forked workers share it.
+HANDLES = {
+    **dict.fromkeys(
+        ("open", "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "os.fdopen"),
+        _ONE_PLACE,
+    ),
+    **dict.fromkeys(
+        ("gzip.GzipFile", "tifffile.TiffFile", "openslide.OpenSlide", "openslide.open_slide"),
+        _ONE_PLACE,
+    ),
+    **dict.fromkeys(("rasterio.open", "pysam.FastaFile", "pysam.AlignmentFile"), _ONE_PLACE),
+    **dict.fromkeys(
+        ("zipfile.ZipFile", "tarfile.open", "tarfile.TarFile", "rarfile.RarFile"), _ONE_IN_ARCHIVE
+    ),
+    **dict.fromkeys(("zarr.ZipStore", "zarr.storage.ZipStore", "numpy.load"), _ONE_IN_ARCHIVE),
+    **dict.fromkeys(("cv2.VideoCapture", "av.open", "decord.VideoReader"), _ONE_IN_VIDEO),
+    **dict.fromkeys(("h5py.File", "tables.open_file", "netCDF4.Dataset"), _HDF5),
+    **dict.fromkeys(
+        ("lmdb.open", "lmdb.Environment"), "LMDB forbids using an environment after a fork"
+    ),
+    "sqlite3.connect": "SQLite forbids using a connection after a fork",
+    "duckdb.connect": "DuckDB forbids using a connection after a fork",
+    **dict.fromkeys(("socket.socket", "socket.create_connection"), _ANSWERS),
+    **dict.fromkeys(
+        ("psycopg2.connect", "psycopg.connect", "pymysql.connect", "MySQLdb.connect"), _ANSWERS
+    ),
+    **dict.fromkeys(("mysql.connector.connect", "sqlalchemy.create_engine"), _ANSWERS),
+    **dict.fromkeys(
+        ("redis.Redis", "redis.StrictRedis", "redis.from_url", "redis.Redis.from_url"), _ANSWERS
+    ),
+    "pymongo.MongoClient": "its threads and locks do not survive a fork",
+    **dict.fromkeys(
+        ("boto3.client", "boto3.resource"),
+        "its connections must not be shared by processes, as boto3's documentation says",
+    ),
+}
+# Tried with pickle, or known to leave their connections behind: these can be sent to a worker.
+MAY_BE_SENT = frozenset(
+    {"redis.Redis", "redis.StrictRedis", "redis.from_url", "redis.Redis.from_url"}
+    | {"pymongo.MongoClient", "zarr.ZipStore", "zarr.storage.ZipStore", "openslide.OpenSlide"}
+)
+# Parts of a handle that are handles, too: `file["x"]`, `connection.cursor()`, `client.db`.
+_WITH_PARTS = frozenset({"h5py.File", "tables.open_file", "netCDF4.Dataset", "pymongo.MongoClient"})
+_GIVE_HANDLES = frozenset({"cursor", "makefile", "open", "Bucket", "Table", "connect", "begin"})
+_DEEPEST = 5
+
+Opened = tuple[str, ast.Call]
+
+
+def opened(node: ast.expr, view: View, depth: int = 0) -> Opened | None:
+    """Give who opened the handle that an expression is, holds or is a part of, and the call."""
+    if depth > _DEEPEST or (isinstance(node, ast.Name) and view.is_closed_after(node)):
+        return None
+    for value in view.origins(node):
+        found = _opened(value, view, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
+    parts: list[ast.expr] = []
+    match value:
+        case ast.Call():
+            return _by_call(value, view, depth)
+        case ast.ListComp(elt=part) | ast.DictComp(value=part):
+            parts = [part]
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            parts = elements
+        case ast.Dict(values=elements):
+            parts = elements
+        case ast.Subscript(value=whole, slice=key) if _is_key(key):
+            return _part_of(whole, view, depth)
+        case ast.Attribute(value=whole):
+            return _part_of(whole, view, depth)
+        case _:
+            pass
+    return next((found for each in parts if (found := opened(each, view, depth))), None)
+
+
+def _by_call(call: ast.Call, view: View, depth: int) -> Opened | None:
+    name = view.resolve(call.func)
+    if name == "numpy.load":
+        return (name, call) if _is_npz(call, view) else None
+    if name in HANDLES:
+        return name, call
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _GIVE_HANDLES:
+        if call.func.attr == "open" and view.type_of(call.func.value) == "pathlib.Path":
+            return "open", call
+        return opened(call.func.value, view, depth)
+    owner = view.class_of(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+    if owner is not None and depth <= 2:
+        return next((found for _, found in kept_by(owner, view, depth)), None)
+    return None
+
+
+def _part_of(whole: ast.expr, view: View, depth: int) -> Opened | None:
+    found = opened(whole, view, depth)
+    return found if found is not None and found[0] in _WITH_PARTS else None
+
+
+def _is_key(node: ast.expr) -> bool:
+    """Say whether a subscript names a part, `file["x"]`; and does not read it, `file["x"][:]`."""
+    match node:
+        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name() | ast.Attribute():
+            return True
+        case _:
+            return False
+
+
+def _is_npz(call: ast.Call, view: View) -> bool:
+    """Say whether numpy.load opens an archive, whose arrays it reads when they are asked for."""
+    if not call.args or any(each.arg == "mmap_mode" for each in call.keywords):
+        return False
+    values = (call.args[0], *view.origins(call.args[0]))
+    return any("npz" in ast.unparse(each) for each in values)
+
+
+def kept_by(owner: Class, view: View, depth: int = 0) -> Iterator[tuple[str, Opened]]:
+    """Give the attributes in which a plain class keeps a handle that it opens when it is made."""
+    prepared = {each.node for each in owner.reached("__init__")}
+    for attribute, places in owner.attributes.items():
+        if any(each.method is None or each.method not in prepared for each in places):
+            continue  # opened anew somewhere, or closed
+        for place in places:
+            found = opened(place.value, view, depth + 1) if place.value is not None else None
+            if found is not None:
+                yield attribute, found
+                break

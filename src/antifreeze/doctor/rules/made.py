@@ -1,0 +1,110 @@
+"""Which classes of the project are certainly made, and what they certainly lack."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..source import known
+from ..source.definitions import Class
+from ..source.module import Module
+from ..source.view import View
+
+_DATACLASS = "dataclasses.dataclass"
+_SUBSET = "torch.utils.data.Subset"
+_ASK_LENGTH = ("torch.utils.data.random_split", "torch.utils.data.ConcatDataset")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """An object that is made with `Class(...)`, exactly that class."""
+
+    owner: Class
+    call: ast.Call
+    inside: str = ""  # what is around it: random_split, ConcatDataset, Subset
+
+    @property
+    def asked_for_length(self) -> bool:
+        return self.inside in _ASK_LENGTH
+
+    @property
+    def is_iterable(self) -> bool:
+        """Say whether torch takes it for an iterable dataset: by its base alone."""
+        return self.owner.descends_from(*known.ITERABLE_DATASETS)
+
+
+def made(node: ast.expr, view: View, inside: str = "", depth: int = 0) -> Iterator[Made]:
+    """Give the objects of the project's classes that an expression may stand for."""
+    if depth > 3:
+        return
+    for value in view.origins(node):
+        if isinstance(value, ast.Subscript):  # random_split(...)[0]
+            yield from made(value.value, view, inside, depth + 1)
+        elif isinstance(value, (ast.List, ast.Tuple)) and inside:
+            for each in value.elts:
+                yield from made(each, view, inside, depth + 1)
+        elif isinstance(value, ast.Call):
+            name = view.resolve(value.func)
+            if name == _SUBSET or name in _ASK_LENGTH:
+                for each in value.args[:1]:
+                    yield from made(each, view, inside or name or "", depth + 1)
+            elif (owner := view.class_of(value.func)) is not None:
+                yield Made(owner, value, inside)
+
+
+def is_closed(owner: Class) -> bool:
+    """Say whether all that a class has is seen: its bases are known, and nothing adds to it."""
+    return (
+        owner.is_known_whole
+        and not is_defined_twice(owner)
+        and not any(_changes_classes(each.module) for each in owner.lineage)
+        and not any(each.node.keywords for each in owner.lineage)
+        and not any(
+            name != _DATACLASS
+            for each in owner.lineage
+            for decorator in each.node.decorator_list
+            for name in [_decorator(decorator, each)]
+        )
+    )
+
+
+@functools.lru_cache(maxsize=8)  # asked for each class of a file
+def _changes_classes(module: Module) -> bool:
+    """Say whether a file gives classes other bases, or objects another class, as it runs."""
+    return any(
+        node.attr in ("__bases__", "__class__") and not isinstance(node.ctx, ast.Load)
+        for node in module.nodes(ast.Attribute)
+    )
+
+
+def is_dataclass(owner: Class) -> bool:
+    return any(
+        _decorator(decorator, each) == _DATACLASS
+        for each in owner.lineage
+        for decorator in each.node.decorator_list
+    )
+
+
+def is_defined_twice(owner: Class) -> bool:
+    """Say whether its name is given again: in a later cell, or under `try` and `except`."""
+    scope = owner.module.scopes.around(owner.node)
+    return len(scope.names.get(owner.name, ())) > 1
+
+
+def has(owner: Class, name: str) -> bool:
+    """Say whether a class or one it descends from has a name in its body, or is given it later."""
+    if any(name in each.module.scopes.of_node[each.node].names for each in owner.lineage):
+        return True
+    return any(
+        target.attr == name
+        for module in {each.module.path: each.module for each in owner.lineage}.values()
+        for node in module.nodes(ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    )
+
+
+def _decorator(node: ast.expr, owner: Class) -> str | None:
+    return owner.module.resolve(node.func if isinstance(node, ast.Call) else node)

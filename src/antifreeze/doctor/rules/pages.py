@@ -1,0 +1,80 @@
+"""The pages of the rules, from their own texts."""
+
+from __future__ import annotations
+
+import textwrap
+
+from . import all_rules
+from .base import GROUPS, Rule
+
+INDEX = "README.md"
+_WIDTH = 120
+
+
+def pages() -> dict[str, str]:
+    """Give the text of each page in docs/rules, by its name."""
+    return {INDEX: _index(), **{file_name(each): page(each) for each in all_rules()}}
+
+
+def file_name(rule: Rule) -> str:
+    return f"{rule.code.lower()}-{rule.name}.md"
+
+
+def page(rule: Rule) -> str:
+    """Give the page of a rule."""
+    opinion = " An opinion: off unless it is selected." if rule.opinion else ""
+    fine = f"\n## What is not flagged\n\n{flow(rule.not_flagged)}\n" if rule.not_flagged else ""
+    return f"""# {rule.code}: {rule.title}
+
+`{rule.name}`: {rule.severity.value}; {rule.confidence.value}. About {rule.group}.{opinion}
+
+{flow(rule.what)}
+
+## Why
+
+{flow(rule.why)}
+
+## Instead
+
+{flow(rule.instead)}
+{fine}
+## Flagged
+
+```python
+{rule.bad.strip()}
+```
+
+## Not flagged
+
+```python
+{rule.good.strip()}
+```
+
+To allow it at one place: `# antifreeze: allow[{rule.name}]`.
+
+[All rules](README.md) · [How to check](../check.md)
+"""
+
+
+def flow(text: str) -> str:
+    """Flow the paragraphs of a text anew; lists keep their lines."""
+    paragraphs = textwrap.dedent(text).strip().split("\n\n")
+    return "\n\n".join(
+        each if each.startswith(("-", "|", "```")) else " ".join(each.split())
+        for each in paragraphs
+    )
+
+
+def _index() -> str:
+    parts = []
+    for digit, title in GROUPS.items():
+        rules = [each for each in all_rules() if each.code[2] == digit]
+        if rules:
+            rows = "\n".join(
+                f"| [{each.code}]({file_name(each)}) | `{each.name}` | {each.severity.value} |"
+                f" {each.title} |"
+                for each in rules
+            )
+            head = f"## AF{digit}xx: {title}\n\n| code | name | severity | what |"
+            parts.append(f"{head}\n| --- | --- | --- | --- |\n{rows}\n")
+    return "# The rules of `antifreeze check`\n\n[How to check](../check.md)\n\n" + "\n".join(parts)

@@ -1,0 +1,334 @@
+"""One parsed file: its tree, its scopes, and what a name or an expression stands for in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from . import known
+from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
+
+DEEPEST = 12  # steps from a name to its value; chains longer than that are loops
+
+_LINE_END = re.compile(r"\r\n|\r|\n")  # not `splitlines`: Python counts no form feeds
+
+_ASSIGNMENTS = frozenset(
+    (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)
+)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Node = TypeVar("Node", bound=ast.AST)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One place where an attribute of `self` (or of the class) is given a value."""
+
+    name: str
+    node: ast.stmt  # the assignment
+    value: ast.expr | None  # None: unpacked, a loop's variable, `+=`
+    method: FunctionNode | None  # None: in the body of the class
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """A file that was parsed. It knows itself alone; `Project` knows the others."""
+
+    path: Path
+    name: str  # dotted, as others import it
+    tree: ast.Module
+    scopes: Scopes
+    lines: list[str]
+    is_notebook: bool = False
+    is_whole: bool = True  # False: parts could not be read, or run other files; names may be there
+    _by_type: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
+    _bodies: dict[ast.AST, tuple[ast.AST, ...]] = field(default_factory=dict)
+    _given: dict[ast.ClassDef, dict[str, list[Given]]] | None = None
+
+    def __repr__(self) -> str:
+        return f"Module({self.name}, {len(self.lines)} lines)"
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    def nodes(self, kind: type[Node]) -> list[Node]:
+        """Give all nodes of a type, in the order of the text."""
+        if not self._by_type:
+            for node in self.scopes.nodes:
+                self._by_type.setdefault(type(node), []).append(node)
+        return self._by_type.get(kind, [])  # type: ignore[return-value]
+
+    def body_of(self, node: FunctionNode | ast.Lambda) -> tuple[ast.AST, ...]:
+        """Give the nodes of a function's body, but not those of functions and classes defined in
+        it. Every rule asks: they are found once."""
+        if node not in self._bodies:
+            body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
+            queue, found = body[::-1], list[ast.AST]()
+            while queue:
+                here = queue.pop()
+                found.append(here)
+                if not isinstance(here, _DEFINITIONS):
+                    queue += reversed(list(ast.iter_child_nodes(here)))
+            self._bodies[node] = tuple(found)
+        return self._bodies[node]
+
+    def holds(self, node: ast.AST) -> bool:
+        return node in self.scopes.parents or node is self.tree
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        return self.scopes.ancestors(node)
+
+    def function_around(self, node: ast.AST) -> FunctionNode | None:
+        """Give the function whose body a node is in, lambdas aside; or None."""
+        inner = node
+        for each in self.scopes.ancestors(node):
+            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner in each.body:
+                return each
+            inner = each
+        return None
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        for each in self.scopes.ancestors(node):
+            if isinstance(each, ast.ClassDef):
+                return each
+        return None
+
+    def class_of_self(self, node: ast.AST) -> ast.ClassDef | None:
+        """Give the class whose `self` a name is, if it is one."""
+        if not isinstance(node, ast.Name):
+            return None
+        found = self.scopes.lookup(node.id, node)
+        if found is None or found[1][0].kind is not Kind.PARAMETER or len(found[1]) != 1:
+            return None
+        function = found[0].node
+        owner = self.scopes.parents.get(function)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        first = [*function.args.posonlyargs, *function.args.args][:1]
+        is_self = bool(first) and first[0].arg == node.id and isinstance(owner, ast.ClassDef)
+        static = any(
+            isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list
+        )
+        return owner if is_self and not static and isinstance(owner, ast.ClassDef) else None
+
+    # ---- attributes of self ----------------------------------------------------------------------
+
+    def given(self, owner: ast.ClassDef) -> dict[str, list[Given]]:
+        """Give every assignment to an attribute of `self` in a class, by the attribute's name."""
+        if self._given is None:
+            self._given = {}
+            for where, each in self._all_given():
+                self._given.setdefault(where, {}).setdefault(each.name, []).append(each)
+        return self._given.get(owner, {})
+
+    def _all_given(self) -> Iterator[tuple[ast.ClassDef, Given]]:
+        for owner in self.nodes(ast.ClassDef):
+            for statement in owner.body:
+                for target, value in _targets(statement):
+                    if isinstance(target, ast.Name):
+                        yield owner, Given(target.id, statement, value, None)
+        for node in self.scopes.nodes:
+            if type(node) not in _ASSIGNMENTS or not isinstance(node, ast.stmt):
+                continue
+            for target, value in _targets(node):
+                if not isinstance(target, ast.Attribute):
+                    continue
+                found = self.class_of_self(target.value)
+                if found is not None and isinstance(target.value, ast.Name):
+                    bound = self.scopes.lookup(target.value.id, target.value)
+                    method = bound[0].node if bound is not None else None
+                    assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+                    yield found, Given(target.attr, node, value, method)
+
+    # ---- names -----------------------------------------------------------------------------------
+
+    def bindings(self, node: ast.Name) -> list[Binding]:
+        """Give all places where the name used here gets its value; none if it is not bound here."""
+        found = self.scopes.lookup(node.id, node)
+        return found[1] if found is not None else []
+
+    def qualified(self, node: ast.ClassDef | FunctionNode) -> str:
+        """Give the dotted name of a class or function of this file."""
+        parts = [node.name]
+        for each in self.scopes.ancestors(node):
+            if isinstance(each, ast.ClassDef):
+                parts.append(each.name)
+            elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                parts += ["<locals>", each.name]
+        return ".".join([self.name, *reversed(parts)])
+
+    def resolve(self, node: ast.AST, depth: int = 0) -> str | None:
+        """Give the qualified name that an expression stands for: `numpy.random.default_rng`."""
+        if depth > DEEPEST:
+            return None
+        match node:
+            case ast.Name():
+                return self._resolve_name(node, depth)
+            case ast.Attribute():
+                owner = self.class_of_self(node.value)
+                if owner is not None:
+                    return self._resolve_attribute(owner, node.attr, depth)
+                base = self.resolve(node.value, depth + 1)
+                return known.one_spelling(f"{base}.{node.attr}") if base is not None else None
+            case ast.Subscript():  # Dataset[int]
+                return (
+                    self.resolve(node.value, depth + 1) if depth or _is_base(self, node) else None
+                )
+            case _:
+                return None
+
+    def _resolve_name(self, node: ast.Name, depth: int) -> str | None:
+        found = self.scopes.lookup(node.id, node)
+        if found is None:
+            for star in self.scopes.top.stars:
+                if node.id in known.STAR_EXPORTS.get(star, ()):
+                    return known.one_spelling(f"{star}.{node.id}")
+            if self.scopes.top.stars and node.id not in BUILTINS:
+                return f"{self.scopes.top.stars[-1]}.{node.id}"
+            return node.id if node.id in BUILTINS else None
+        for binding in found[1]:
+            if binding.kind is Kind.IMPORT:
+                return known.one_spelling(binding.qualified)
+        for binding in found[1]:
+            match binding.node:
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() as definition:
+                    return self.qualified(definition)
+                case _:
+                    pass
+        if len(found[1]) == 1 and found[1][0].kind is Kind.ASSIGNED:
+            value = found[1][0].value
+            if isinstance(value, (ast.Name, ast.Attribute)):
+                return self.resolve(value, depth + 1)
+        return None
+
+    def _resolve_attribute(self, owner: ast.ClassDef, name: str, depth: int) -> str | None:
+        for statement in owner.body:
+            if isinstance(statement, _DEFINITIONS) and statement.name == name:
+                return self.qualified(statement)
+        given = self.given(owner).get(name, [])
+        if len(given) == 1 and isinstance(given[0].value, (ast.Name, ast.Attribute)):
+            return self.resolve(given[0].value, depth + 1)
+        return None
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def values(self, node: ast.expr, depth: int = 0) -> tuple[ast.expr, ...]:
+        """Give the expressions that a name may stand for here; none if one of them is not known.
+
+        Follows variables, attributes of `self`, `a if c else b` and `a or b`. What is none of these
+        stands for itself.
+        """
+        if depth > DEEPEST:
+            return ()
+        match node:
+            case ast.Name():
+                found = self.scopes.lookup(node.id, node)
+                if found is None:
+                    return ()
+                candidates = [each.value if _has_value(each) else None for each in found[1]]
+            case ast.Attribute() if (owner := self.class_of_self(node.value)) is not None:
+                given = self.given(owner).get(node.attr)
+                if not given:
+                    return ()
+                candidates = [each.value for each in given]
+            case ast.IfExp():
+                candidates = [node.body, node.orelse]
+            case ast.BoolOp():
+                candidates = list(node.values)
+            case ast.NamedExpr():
+                candidates = [node.value]
+            case _:
+                return (node,)
+        every: list[ast.expr] = []
+        for each in candidates:
+            if each is None:
+                return ()
+            deeper = self.values(each, depth + 1)
+            if not deeper:
+                return ()
+            every += deeper
+        return tuple(every)
+
+    def undefined(self, root: ast.AST) -> Iterator[ast.Name]:
+        """Give the names under a node that nothing binds: to use one is a NameError."""
+        if self.scopes.all_stars():
+            return
+        for node in ast.walk(root):
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Load)
+                and node.id not in BUILTINS
+                and node.id not in ("__qualname__", "__module__")
+                and self.scopes.lookup(node.id, node) is None
+            ):
+                yield node
+
+
+def _has_value(binding: Binding) -> bool:
+    return binding.kind in (Kind.ASSIGNED, Kind.WITH)
+
+
+def _is_base(module: Module, node: ast.AST) -> bool:
+    parent = module.scopes.parents.get(node)
+    return isinstance(parent, ast.ClassDef) and node in parent.bases
+
+
+def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Give what a statement assigns to, each with its value if it has one of its own."""
+    match node:
+        case ast.Assign():
+            for target in node.targets:
+                yield from _parts(target, node.value)
+        case ast.AnnAssign():
+            if node.value is not None:
+                yield node.target, node.value
+        case ast.AugAssign() | ast.For() | ast.AsyncFor():
+            yield from _parts(node.target, None)
+        case ast.With() | ast.AsyncWith():
+            for item in node.items:
+                if item.optional_vars is not None:
+                    yield from _parts(item.optional_vars, item.context_expr)
+        case _:
+            pass
+
+
+def _parts(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Take a target apart: `a, (b, *c) = value`."""
+    if isinstance(target, ast.Starred):
+        yield from _parts(target.value, None)
+    elif not isinstance(target, (ast.Tuple, ast.List)):
+        yield target, value
+    else:
+        paired: list[ast.expr | None] = [None] * len(target.elts)
+        starred = any(isinstance(each, ast.Starred) for each in target.elts)
+        listed = isinstance(value, (ast.Tuple, ast.List)) and not starred
+        if listed and len(value.elts) == len(paired):  # type: ignore[union-attr]
+            paired = list(value.elts)  # type: ignore[union-attr]
+        for each, its in zip(target.elts, paired, strict=True):
+            yield from _parts(each, its)
+
+
+def parse_module(
+    path: Path,
+    name: str,
+    text: str,
+    *,
+    is_package: bool = False,
+    is_notebook: bool = False,
+    is_whole: bool = True,
+    shallow: bool = False,
+) -> Module:
+    """Parse a file's text. Raises SyntaxError, or ValueError for null bytes."""
+    flags = ast.PyCF_ONLY_AST | (ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if is_notebook else 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "invalid escape sequence": another linter's business
+        tree: ast.Module = compile(text, str(path), "exec", flags, dont_inherit=True)
+    package = name if is_package else name.rpartition(".")[0]
+    scopes = read_scopes(tree, package, shallow=shallow)
+    return Module(path, name, tree, scopes, _LINE_END.split(text), is_notebook, is_whole)
+
+
+__all__ = ["DEEPEST", "Given", "Module", "Scope", "parse_module"]

@@ -1,0 +1,104 @@
+"""Notebooks: their code cells as one text, and the way back from its lines to the cells."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass
+
+_MAGIC = re.compile(
+    r"^(\s*)(%{1,2}[A-Za-z_]|!|\?)|^(\s*)[\w.]+\?{1,2}\s*$|^()(pip|conda) install\b"
+)
+_SHELL = re.compile(r"^(\s*[\w, ]+=\s*)(!|%[A-Za-z_])")  # files = !ls
+# Cell magics whose cell is still Python, and those that surely bind no name.
+_STILL_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python3")
+_BIND_NOTHING = frozenset(
+    {"bash", "sh", "script", "html", "HTML", "javascript", "js", "latex", "markdown", "svg", "SVG"}
+    | {"writefile", "file", "perl", "ruby", "system", "sx", "cmd"}
+)
+# These bring names from elsewhere: another notebook, a store, all of numpy.
+_BRING_NAMES = re.compile(r"^\s*%(run|pylab|store|load|rerun|recall|macro)\b|^%%capture\s+\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """The text of all code cells. Of each cell: the lines before it, and its number."""
+
+    text: str
+    cells: tuple[tuple[int, int], ...]
+    is_whole: bool = True  # False: names may come from where we cannot see
+
+    def locate(self, line: int) -> tuple[int, int]:
+        """Give the cell and the line in it of a line of the text."""
+        before, number = 0, 1
+        for start, cell in self.cells:
+            if start >= line:
+                break
+            before, number = start, cell
+        return number, line - before
+
+    def extents(self) -> list[tuple[int, int]]:
+        """Give the lines of each cell: from, and to (not included), from 0."""
+        starts = [start for start, _ in self.cells]
+        return list(zip(starts, [*starts[1:], self.text.count("\n")], strict=True))
+
+
+def read_notebook(text: str) -> Notebook:
+    """Read an .ipynb file. Raises ValueError if it is none."""
+    try:
+        cells = json.loads(text)["cells"]
+        sources = [
+            (number, "".join(cell["source"]))
+            for number, cell in enumerate(cells, start=1)
+            if cell.get("cell_type") == "code"
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no notebook: {error!r}") from None
+    lines: list[str] = []
+    starts: list[tuple[int, int]] = []
+    for number, source in sources:
+        starts.append((len(lines), number))
+        lines += _python(source)
+    whole = not any(_brings_names(source) for _, source in sources)
+    return Notebook("\n".join(lines) + "\n", tuple(starts), whole)
+
+
+def _brings_names(source: str) -> bool:
+    cell_magic = re.match(r"\s*%%(\w+)", source)
+    if cell_magic is not None and not source.lstrip().startswith(_STILL_PYTHON):
+        return cell_magic[1] not in _BIND_NOTHING
+    return any(_BRING_NAMES.match(line) for line in source.split("\n"))
+
+
+def _python(source: str) -> list[str]:
+    """Give the lines of a cell with magics put out of the way; each line stays in its place."""
+    lines = re.split(r"\r\n|\r|\n", source)
+    first = next((line for line in lines if line.strip()), "")
+    if first.startswith("%%") and not first.startswith(_STILL_PYTHON):
+        return ["" for _ in lines]
+    if _compiles("\n".join(lines)):
+        return lines  # what looks like a magic is none: the second line of `"%s" \n % x`
+    tamed: list[str] = []
+    goes_on = False  # a command of several lines: `!pip install \`
+    for line in lines:
+        new = "" if goes_on else _tame(line)
+        goes_on = (goes_on or new != line) and line.rstrip().endswith("\\")
+        tamed.append(new)
+    return tamed
+
+
+def _tame(line: str) -> str:
+    magic = _MAGIC.match(line)
+    if magic is not None:
+        return f"{magic[1] or magic[3] or ''}pass"
+    shell = _SHELL.match(line)
+    return f"{shell[1]}None" if shell is not None else line
+
+
+def _compiles(text: str) -> bool:
+    try:
+        compile(text, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

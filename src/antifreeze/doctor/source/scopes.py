@@ -1,0 +1,292 @@
+"""Who is bound to what, where: the scopes of one module, and the parent of every node.
+
+One walk, without recursion: expressions of a thousand terms exist.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OPENERS = frozenset((*_NEW_SCOPE, *_COMPREHENSION))
+_STATEMENTS = (ast.stmt, ast.ExceptHandler)
+# The most frequent nodes, none of which binds a name.
+_BIND_NOTHING: frozenset[type[ast.AST]] = frozenset(
+    {ast.Module, ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Expr, ast.arguments, ast.arg}
+    | {ast.keyword, ast.BinOp, ast.Compare, ast.Subscript, ast.Tuple, ast.List, ast.Return, ast.If}
+    | {ast.UnaryOp, ast.BoolOp, ast.Slice, ast.Dict, ast.Lambda, ast.JoinedStr, ast.IfExp}
+    | {ast.FormattedValue, ast.Starred, ast.Raise, ast.Assert, ast.Pass, ast.alias, ast.Try}
+)
+BUILTINS = frozenset(dir(builtins)) | {
+    "__file__",
+    "__doc__",
+    "__spec__",
+    "__loader__",
+    "__package__",
+    "__path__",
+    "__builtins__",
+    "__annotations__",
+    "__class__",
+    "__debug__",
+    "get_ipython",
+    "display",
+    "reveal_type",
+    "WindowsError",
+}
+
+
+class Kind(Enum):
+    """How a name came to its value."""
+
+    IMPORT = "import"
+    ASSIGNED = "assigned"  # `name = value`: the value is known
+    WITH = "with"  # `with value as name`
+    DEF = "def"
+    CLASS = "class"
+    PARAMETER = "parameter"
+    OTHER = "other"  # loops, unpacking, augmented assignments, exceptions: the value is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One place where a name gets a value."""
+
+    kind: Kind
+    node: ast.AST
+    value: ast.expr | None = None  # of ASSIGNED and WITH; the default of a PARAMETER
+    qualified: str = ""  # of IMPORT
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names of a module, class, function, lambda or comprehension."""
+
+    node: ast.AST
+    parent: Scope | None
+    names: dict[str, list[Binding]] = field(default_factory=dict)
+    outer: set[str] = field(default_factory=set)  # `global` and `nonlocal` names
+    stars: list[str] = field(default_factory=list)  # modules of `from x import *`
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    def bind(self, name: str, binding: Binding) -> None:
+        scope = self
+        while name in scope.outer and scope.parent is not None:
+            scope = scope.parent
+        while isinstance(scope.node, _COMPREHENSION) and isinstance(binding.node, ast.NamedExpr):
+            assert scope.parent is not None
+            scope = scope.parent
+        scope.names.setdefault(name, []).append(binding)
+
+
+@dataclass(slots=True)
+class Scopes:
+    """All scopes of a module."""
+
+    top: Scope
+    parents: dict[ast.AST, ast.AST]
+    of_node: dict[ast.AST, Scope]  # the scope that a node opens
+    nodes: list[ast.AST]  # all of them, in the order of the text
+
+    def around(self, node: ast.AST) -> Scope:
+        """Give the scope in which a node is evaluated."""
+        inner, here = node, self.parents.get(node)
+        while here is not None:
+            scope = self.of_node.get(here)
+            if scope is not None and _inside(inner, here):
+                return scope
+            inner, here = here, self.parents.get(here)
+        return self.top
+
+    def lookup(self, name: str, node: ast.AST) -> tuple[Scope, list[Binding]] | None:
+        """Give the scope and the bindings that a name used at a node refers to."""
+        start: Scope | None = self.around(node)
+        first, scope = start, start
+        while scope is not None:
+            if name in scope.names and (not scope.is_class or scope is first):
+                return scope, scope.names[name]
+            scope = scope.parent
+        return None
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Give the parents of a node, the nearest first."""
+        here = self.parents.get(node)
+        while here is not None:
+            yield here
+            here = self.parents.get(here)
+
+    def all_stars(self) -> list[str]:
+        return [
+            star
+            for scope in {id(s): s for s in self.of_node.values()}.values()
+            for star in scope.stars
+        ]
+
+
+def _inside(inner: ast.AST, opener: ast.AST) -> bool:
+    """Say whether a child is evaluated in the scope its parent opens. Decorators, defaults, bases
+    and annotations are not."""
+    match opener:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return not (
+                inner in opener.decorator_list
+                or inner is opener.returns
+                or isinstance(inner, ast.arguments)
+            )
+        case ast.ClassDef():
+            return (
+                inner not in opener.decorator_list
+                and inner not in opener.bases
+                and not isinstance(inner, ast.keyword)
+            )
+        case ast.Lambda():
+            return inner is opener.body
+        case _:
+            return True
+
+
+def read_scopes(tree: ast.Module, package: str, *, shallow: bool = False) -> Scopes:
+    """Walk a module once. `package`: what its relative imports are relative to. `shallow`: only
+    statements, and not into functions; enough to say what the module offers."""
+    top = Scope(tree, None)
+    scopes = Scopes(top, {}, {tree: top}, [])
+    parents, nodes = scopes.parents, scopes.nodes
+    stack: list[tuple[ast.AST, Scope]] = [(tree, top)]
+    while stack:
+        node, scope = stack.pop()
+        nodes.append(node)
+        kind = type(node)
+        if kind not in _BIND_NOTHING:
+            _bind(node, scope, package)
+        inner = scope
+        if kind in _OPENERS:
+            inner = Scope(node, scope)
+            scopes.of_node[node] = inner
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                _bind_parameters(node.args, inner)
+                if shallow:
+                    continue
+        for child in reversed(_children(node, shallow=shallow)):
+            parents[child] = node
+            stack.append((child, inner if inner is scope or _inside(child, node) else scope))
+    return scopes
+
+
+def _children(node: ast.AST, *, shallow: bool) -> list[ast.AST]:
+    """Give the children of a node. Those of `ctx` and `op` are shared by all: left out."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [each for each in value if isinstance(each, ast.AST)]
+        elif isinstance(value, ast.AST) and name != "ctx" and name != "op":
+            found.append(value)
+    return [each for each in found if isinstance(each, _STATEMENTS)] if shallow else found
+
+
+def _bind_parameters(arguments: ast.arguments, scope: Scope) -> None:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    first = len(plain) - len(arguments.defaults)
+    for place, each in enumerate(plain):
+        default = arguments.defaults[place - first] if place >= first else None
+        scope.bind(each.arg, Binding(Kind.PARAMETER, each, default))
+    for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        scope.bind(each.arg, Binding(Kind.PARAMETER, each, value))
+    for rest in (arguments.vararg, arguments.kwarg):
+        if rest is not None:
+            scope.bind(rest.arg, Binding(Kind.PARAMETER, rest))
+
+
+def _bind(node: ast.AST, scope: Scope, package: str) -> None:
+    match node:
+        case ast.Import():
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                whole = alias.name if alias.asname else name
+                scope.bind(name, Binding(Kind.IMPORT, node, qualified=whole))
+        case ast.ImportFrom():
+            _bind_from(node, scope, package)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            scope.bind(node.name, Binding(Kind.DEF, node))
+        case ast.ClassDef():
+            scope.bind(node.name, Binding(Kind.CLASS, node))
+        case ast.Assign():
+            for target in node.targets:
+                _bind_target(target, node.value, node, scope)
+        case ast.AnnAssign():
+            if isinstance(node.target, ast.Name):
+                kind = Kind.ASSIGNED if node.value is not None else Kind.OTHER
+                scope.bind(node.target.id, Binding(kind, node, node.value))
+        case ast.NamedExpr():
+            scope.bind(node.target.id, Binding(Kind.ASSIGNED, node, node.value))
+        case ast.AugAssign() | ast.For() | ast.AsyncFor() | ast.comprehension():
+            _bind_target(node.target, None, node, scope)
+        case ast.withitem(optional_vars=ast.expr() as target):
+            if isinstance(target, ast.Name):
+                scope.bind(target.id, Binding(Kind.WITH, node, node.context_expr))
+            else:
+                _bind_target(target, None, node, scope)
+        case ast.Global() | ast.Nonlocal():
+            scope.outer.update(node.names)
+        case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
+            scope.bind(name, Binding(Kind.OTHER, node))
+        case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
+            scope.bind(name, Binding(Kind.OTHER, node))
+        case ast.Delete():
+            for target in node.targets:
+                _bind_target(target, None, node, scope)
+        case _:
+            _bind_newer(node, scope)
+
+
+def _bind_newer(node: ast.AST, scope: Scope) -> None:
+    """Bind what older Pythons have no node for: `def f[T]()` and `type X = ...`."""
+    name = getattr(node, "name", None)
+    if type(node).__name__ == "TypeAlias" and isinstance(name, ast.Name):
+        scope.bind(name.id, Binding(Kind.OTHER, node))
+    elif type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple") and name is not None:
+        scope.bind(str(name), Binding(Kind.OTHER, node))
+
+
+def _bind_from(node: ast.ImportFrom, scope: Scope, package: str) -> None:
+    base = node.module or ""
+    if node.level:
+        parts = package.split(".") if package else []
+        parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
+        base = ".".join([*parts, *([base] if base else [])])
+    for alias in node.names:
+        if alias.name == "*":
+            scope.stars.append(base)
+        else:
+            whole = f"{base}.{alias.name}" if base else alias.name
+            scope.bind(alias.asname or alias.name, Binding(Kind.IMPORT, node, qualified=whole))
+
+
+def _bind_target(target: ast.expr, value: ast.expr | None, node: ast.AST, scope: Scope) -> None:
+    match target:
+        case ast.Name():
+            kind = Kind.ASSIGNED if value is not None else Kind.OTHER
+            scope.bind(target.id, Binding(kind, node, value))
+        case ast.Tuple() | ast.List():
+            same = (
+                isinstance(value, (ast.Tuple, ast.List))
+                and len(value.elts) == len(target.elts)
+                and not any(isinstance(each, ast.Starred) for each in (*value.elts, *target.elts))
+            )
+            for place, each in enumerate(target.elts):
+                paired = (
+                    value.elts[place] if same and isinstance(value, (ast.Tuple, ast.List)) else None
+                )
+                _bind_target(each, paired, node, scope)
+        case ast.Starred():
+            _bind_target(target.value, None, node, scope)
+        case _:
+            pass

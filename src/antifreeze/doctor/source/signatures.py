@@ -1,0 +1,62 @@
+"""Parameters of functions: their defaults, and whether a call fits them."""
+
+from __future__ import annotations
+
+import ast
+
+from .scopes import FunctionNode
+
+
+def misfit(call: ast.Call, function: FunctionNode, *, bound: bool) -> str:
+    """Say in Python's words why a call cannot work: "missing 1 required argument: 'path'".
+
+    Empty if it may work: also where `*args` or `**kwargs` hide what is passed. `bound`: the first
+    parameter is `self` and not passed.
+    """
+    arguments = function.args
+    takes = [*arguments.posonlyargs, *arguments.args][1 if bound else 0 :]
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return ""
+    if any(keyword.arg is None for keyword in call.keywords):
+        return ""
+    if len(call.args) > len(takes) and arguments.vararg is None:
+        many = "s" * (len(takes) != 1)
+        return f"takes {len(takes)} positional argument{many}, gets {len(call.args)}"
+    by_name = {each.arg for each in takes if each not in arguments.posonlyargs}
+    by_name |= {each.arg for each in arguments.kwonlyargs}
+    given = {takes[place].arg for place in range(min(len(call.args), len(takes)))}
+    for keyword in call.keywords:
+        assert keyword.arg is not None
+        if keyword.arg not in by_name and arguments.kwarg is None:
+            return f"takes no argument {keyword.arg!r}"
+        if keyword.arg in given:
+            return f"gets {keyword.arg!r} twice"
+        given.add(keyword.arg)
+    missing = [each for each in _required(function, bound=bound) if each not in given]
+    if missing:
+        return f"lacks {', '.join(repr(each) for each in missing)}"
+    return ""
+
+
+def _required(function: FunctionNode, *, bound: bool) -> list[str]:
+    arguments = function.args
+    plain = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    needed = plain[: len(plain) - len(arguments.defaults)][1 if bound else 0 :]
+    for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is None:
+            needed.append(each.arg)
+    return needed
+
+
+def default_of(parameter: ast.arg, arguments: ast.AST | None) -> list[ast.expr]:
+    """Give the default of a parameter, if it has one."""
+    if not isinstance(arguments, ast.arguments):
+        return []
+    if parameter in arguments.kwonlyargs:
+        found = arguments.kw_defaults[arguments.kwonlyargs.index(parameter)]
+        return [found] if found is not None else []
+    positional = [*arguments.posonlyargs, *arguments.args]
+    if parameter not in positional:
+        return []
+    place = positional.index(parameter) - len(positional) + len(arguments.defaults)
+    return [arguments.defaults[place]] if place >= 0 else []

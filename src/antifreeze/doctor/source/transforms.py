@@ -1,0 +1,100 @@
+"""What a dataset applies to its samples: functions and objects that it is given, or makes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .definitions import Dataset, Function
+
+if TYPE_CHECKING:
+    from .loaders import Loader
+    from .view import View
+
+_DEEPEST = 5  # a Compose in a list in a Compose
+# Arguments that datasets of other packages call for each sample.
+_APPLIED = frozenset({"transform", "target_transform", "transforms", "loader"})
+# What calls all that it is given.
+_KEEPERS = ("torchvision.transforms.", "albumentations.", "monai.transforms.", "torchaudio.")
+_KEEP = frozenset({"torch.nn.Sequential", "functools.partial"})
+_WRAPPERS = ("torch.utils.data.Subset", "torch.utils.data.random_split")
+
+
+def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
+    """Give the project's functions that a loader's dataset calls for each sample."""
+    node = loader["dataset"].node
+    if node is None:
+        return
+    dataset = loader.dataset
+    if dataset is not None:
+        yield from _called(dataset, view)
+        return
+    for call in _made(node, view):
+        for keyword in call.keywords:
+            if keyword.arg in _APPLIED:
+                yield from _applied(keyword.value, view)
+
+
+def _made(node: ast.expr, view: View, depth: int = 0) -> Iterator[ast.Call]:
+    for value in view.origins(node) if depth <= _DEEPEST else ():
+        if isinstance(value, ast.Subscript):
+            yield from _made(value.value, view, depth + 1)
+        elif isinstance(value, ast.Call):
+            if view.resolve(value.func) in _WRAPPERS and value.args:
+                yield from _made(value.args[0], view, depth + 1)
+            else:
+                yield value
+
+
+def _called(dataset: Dataset, view: View) -> Iterator[Function]:
+    """Give what `self.transform(...)` calls, for all attributes that loading calls."""
+    names = {
+        call.func.attr
+        for function in dataset.loading
+        for call in function.calls()
+        if isinstance(call.func, ast.Attribute) and dataset.owns(call.func.value, function.module)
+    }
+    for name in sorted(names):
+        for given in dataset.given(name):
+            if given.value is not None:
+                yield from _applied(given.value, view)
+
+
+def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterator[Function]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        function = view.function_of(node)
+        if function is not None and function.owner is None:
+            yield function
+            return
+    for value in view.origins(node):
+        match value:
+            case ast.Lambda():
+                yield Function(value, view.module)
+            case ast.List() | ast.Tuple():
+                for each in value.elts:
+                    yield from _applied(each, view, depth + 1)
+            case ast.Call():
+                yield from _by_call(value, view, depth)
+            case _:
+                pass
+
+
+def _by_call(call: ast.Call, view: View, depth: int) -> Iterator[Function]:
+    name = view.resolve(call.func) or ""
+    if name in _KEEP or name.startswith(_KEEPERS):
+        for each in (*call.args, *(keyword.value for keyword in call.keywords)):
+            yield from _applied(each, view, depth + 1)
+        return
+    if not isinstance(call.func, (ast.Name, ast.Attribute)):
+        return
+    owner = view.class_of(call.func)
+    if owner is not None:
+        for method in ("__call__", "forward", "transform", "apply"):
+            if (found := owner.method(method)) is not None:
+                yield found
+        return
+    for value in view.returned(call):
+        yield from _applied(value, view, depth + 1)

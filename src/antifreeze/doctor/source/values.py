@@ -1,0 +1,69 @@
+"""Constants in source: what an expression is worth, if that can be seen."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+
+class Unknown(Enum):
+    """The value of what only the running program knows. False in conditions."""
+
+    UNKNOWN = "unknown"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+}
+LARGEST = 1 << 62  # of a product: source may ask for more than memory holds
+
+
+def constant(node: ast.expr) -> Any:
+    """Give the value of a literal, or UNKNOWN. Names are not followed."""
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.UnaryOp(op=ast.USub()):
+            value = constant(node.operand)
+            return -value if isinstance(value, (int, float)) else UNKNOWN
+        case ast.UnaryOp(op=ast.Not()):
+            value = constant(node.operand)
+            return UNKNOWN if value is UNKNOWN else not value
+        case ast.BinOp():
+            return _computed(node)
+        case ast.Tuple() | ast.List() | ast.Set():
+            values = [constant(each) for each in node.elts]
+            return UNKNOWN if any(each is UNKNOWN for each in values) else values
+        case _:
+            return UNKNOWN
+
+
+def _computed(node: ast.BinOp) -> Any:
+    left, right = constant(node.left), constant(node.right)
+    if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
+        return UNKNOWN
+    if isinstance(node.op, ast.Pow):
+        small = isinstance(left, int) and isinstance(right, int) and 0 <= right <= 62
+        return left**right if small and abs(left) <= 10 else UNKNOWN
+    run = _OPERATORS.get(type(node.op))
+    if run is None or max(abs(left), abs(right)) > LARGEST:
+        return UNKNOWN
+    try:
+        return run(left, right)
+    except ZeroDivisionError:
+        return UNKNOWN

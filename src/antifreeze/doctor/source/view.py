@@ -1,0 +1,491 @@
+"""What a rule sees of a file. This is the whole vocabulary: rules need no other module of `source`
+but `values.UNKNOWN` and `summary.Workers`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import evidence, known, values
+from .arguments import Arguments, read_arguments
+from .definitions import (
+    PICKLING,
+    Class,
+    Dataset,
+    DatasetKind,
+    Function,
+    find_class,
+    find_function,
+)
+from .ingredients import Ingredients, ingredients
+from .loaders import Loader, dataset_name, find_loaders
+from .loops import LoaderLoop, find_loops, loader_of, without_wrappers
+from .module import Module
+from .project import Project
+from .scopes import FunctionNode, Kind, Scope
+from .signatures import default_of, misfit
+from .summary import Summary, summarise
+from .trainers import facts_of_trainers
+from .values import UNKNOWN
+from .worker_code import WorkerCode, find_worker_code
+
+
+class View:
+    """One file in its project. Nodes of other files may be asked about, too."""
+
+    def __init__(self, module: Module, project: Project) -> None:
+        self.module = module
+        self.project = project
+        self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
+        self._returned: dict[ast.AST, list[ast.expr]] = {}
+        project.add(module)
+
+    def __repr__(self) -> str:
+        return f"View({self.module.path})"
+
+    @property
+    def path(self) -> Path:
+        return self.module.path
+
+    def _home(self, node: ast.AST) -> Module:
+        if self.module.holds(node):
+            return self.module
+        return self.project.home(node) or self.module
+
+    # ---- what a node stands for ------------------------------------------------------------------
+
+    def resolve(self, node: ast.AST) -> str | None:
+        """Give the qualified name of a name or attribute: `numpy.random.default_rng`, `open`."""
+        home = self._home(node)
+        name = home.resolve(node)
+        return self.project.canonical(name, home.path) if name is not None else None
+
+    def values(self, node: ast.expr) -> tuple[ast.expr, ...]:
+        """Give the expressions a variable may stand for; none if one of them is not known."""
+        return self._home(node).values(node)
+
+    def value(self, node: ast.expr) -> ast.expr | None:
+        """Give the one expression that a variable stands for, or None."""
+        found = self.values(node)
+        return found[0] if len(found) == 1 else None
+
+    def constant(self, node: ast.expr) -> Any:
+        """Give the constant that an expression is, through variables; or UNKNOWN."""
+        every = self.values(node)
+        found = [values.constant(each) for each in every]
+        if not found or any(each is UNKNOWN or each != found[0] for each in found):
+            return UNKNOWN
+        return found[0]
+
+    def type_of(self, node: ast.expr) -> str | None:
+        """Give the qualified name of the class or function that made a value: `h5py.File`."""
+        for value in self.origins(node):
+            if isinstance(value, ast.Call):
+                return self.resolve(value.func)
+        return None
+
+    def origins(self, node: ast.expr) -> tuple[ast.expr, ...]:
+        """Give what a variable may stand for, as far as it is seen: unlike `values` also through
+        parameters to their defaults and the calls in this file, without promising that there is no
+        more."""
+        found: list[ast.expr] = []
+        queue, seen = [node], set[ast.AST]()
+        while queue and len(seen) < 50:
+            here = queue.pop(0)
+            if here in seen:
+                continue
+            seen.add(here)
+            match here:
+                case ast.Name():
+                    queue += self._behind_name(here)
+                case ast.Attribute() if self._home(here).class_of_self(here.value) is not None:
+                    queue += self._behind_attribute(here)
+                case ast.IfExp():
+                    queue += [here.body, here.orelse]
+                case ast.BoolOp():
+                    queue += here.values
+                case ast.NamedExpr():
+                    queue.append(here.value)
+                case _:
+                    found.append(here)
+        return tuple(found)
+
+    def _behind_name(self, node: ast.Name) -> Iterator[ast.expr]:
+        home = self._home(node)
+        for binding in home.bindings(node):
+            if binding.kind in (Kind.ASSIGNED, Kind.WITH) and binding.value is not None:
+                yield binding.value
+            elif binding.kind is Kind.PARAMETER and isinstance(binding.node, ast.arg):
+                yield from self._passed(binding.node, home)
+                yield from default_of(binding.node, home.scopes.parents.get(binding.node))
+            elif isinstance(binding.node, ast.Assign):
+                yield from self._unpacked(node.id, binding.node)
+
+    def _unpacked(self, name: str, statement: ast.Assign) -> Iterator[ast.expr]:
+        """Give what a name gets of `a, b = loaders()`: its part of what a function of this file
+        returns; else the whole, as for `random_split(...)`."""
+        places = [
+            place
+            for target in statement.targets
+            if isinstance(target, (ast.Tuple, ast.List))
+            for place, each in enumerate(target.elts)
+            if isinstance(each, ast.Name) and each.id == name
+        ]
+        tuples = [e for e in self.returned(statement.value) if isinstance(e, ast.Tuple)]
+        parts = [e.elts[place] for e in tuples for place in places if place < len(e.elts)]
+        yield from parts or [statement.value]
+
+    def is_closed_after(self, name: ast.Name) -> bool:
+        """Say whether a name is bound by `with`, which closes it at its end."""
+        return any(each.kind is Kind.WITH for each in self._home(name).bindings(name))
+
+    def returned(self, call: ast.expr) -> list[ast.expr]:
+        """Give what a call of a function of this file may return; nothing for any other."""
+        if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
+            return []
+        function = self.function_of(call.func)
+        if function is None or function.module is not self.module:
+            return []
+        if function.node not in self._returned:  # `len(x)` asks for it, wherever it stands
+            self._returned[function.node] = [e for e in function.returns if e is not None]
+        return self._returned[function.node]
+
+    def _behind_attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        home = self._home(node)
+        owner = home.class_of_self(node.value)
+        if owner is not None:
+            for given in Class(owner, home, self.project).given(node.attr):
+                if given.value is not None:
+                    yield given.value
+                elif isinstance(given.node, ast.Assign):
+                    yield given.node.value
+
+    def _passed(self, parameter: ast.arg, home: Module) -> Iterator[ast.expr]:
+        """Give what is passed for a parameter at the calls in this file, and its default if one of
+        them passes nothing, or there are none."""
+        arguments = home.scopes.parents.get(parameter)
+        function = home.scopes.parents.get(arguments) if arguments is not None else None
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return
+        calls = self.calls_of(function)
+        given = [self.arguments(call, function)[parameter.arg] for call in calls]
+        yield from (each.node for each in given if each.node is not None)
+        for call in self._partials_of(function):
+            bound = self.arguments(call, function)[parameter.arg]
+            if bound.node is not None:
+                yield bound.node
+        default = self._default(parameter, home.scopes.of_node[function])
+        if default is not None and (not given or any(each.absent for each in given)):
+            yield default
+
+    def _partials_of(self, function: FunctionNode) -> Iterator[ast.Call]:
+        """Give the `partial(function, ...)` of this file, as calls with what they pass."""
+        for call in self.calls("functools.partial"):
+            first = call.args[0] if call.args else None
+            if not isinstance(first, (ast.Name, ast.Attribute)):
+                continue
+            if ast.unparse(first).rpartition(".")[2] != function.name:
+                continue
+            named = self.function_of(first)
+            if named is not None and named.node is function:
+                yield ast.copy_location(ast.Call(first, call.args[1:], call.keywords), call)
+
+    def _default(self, parameter: ast.arg, scope: Scope) -> ast.expr | None:
+        """Give the default of a parameter, unless that is None, which stands for something else."""
+        for binding in scope.names.get(parameter.arg, []):
+            if binding.node is parameter and binding.value is not None:
+                none = isinstance(binding.value, ast.Constant) and binding.value.value is None
+                return None if none else binding.value
+        return None
+
+    def calls_of(self, function: FunctionNode) -> list[ast.Call]:
+        """Give the calls in this file of a function; for `__init__`, of its class."""
+        if function not in self._calls_of:
+            self._calls_of[function] = list(self._find_calls_of(function))
+        return self._calls_of[function]
+
+    def _find_calls_of(self, function: FunctionNode) -> Iterator[ast.Call]:
+        """Look by name first: to look at what every call calls would parse half the project."""
+        home = self._home(function)
+        owner = home.scopes.parents.get(function)
+        if not isinstance(owner, ast.ClassDef):
+            name = self.project.canonical(home.qualified(function), home.path)
+            yield from self._calls_by_name.get(name, [])
+        elif function.name == "__init__":
+            wanted = home.qualified(owner)
+            for name, calls in self._calls_by_name.items():
+                if name != wanted and wanted not in self.project.ancestors(name, self.path):
+                    continue
+                made = self.class_of(calls[0].func)
+                init = made.method("__init__") if made is not None else None
+                if init is not None and init.node is function:
+                    yield from calls
+        else:
+            for call in self.method_calls(function.name):
+                called = self.function_of(call.func)
+                if called is not None and called.node is function:
+                    yield call
+
+    def call_arguments(self, call: ast.Call, parameters: Sequence[str] = ()) -> Arguments:
+        """Give the arguments of a call by name, with constants followed through variables and
+        `**dict(...)`. `parameters`: the names of the positional ones, in order."""
+        return read_arguments(call, parameters, self._home(call), self.constant)
+
+    def arguments(self, call: ast.Call, function: FunctionNode) -> Arguments:
+        """Give the arguments of a call of a function of the project, by name."""
+        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        if isinstance(self._home(function).scopes.parents.get(function), ast.ClassDef):
+            names = names[1:]
+        return self.call_arguments(call, names)
+
+    def made_of(self, node: ast.expr, function: Function) -> Ingredients:
+        """Give what an expression in a function depends on: its parameters, calls, attributes."""
+        return ingredients(node, function, self)
+
+    # ---- what is in the file ---------------------------------------------------------------------
+
+    @functools.cached_property
+    def loaders(self) -> tuple[Loader, ...]:
+        """Give every construction of a DataLoader: torch's, ours, subclasses, `partial`s."""
+        return tuple(find_loaders(self))
+
+    @functools.cached_property
+    def loops(self) -> tuple[LoaderLoop, ...]:
+        """Give every loop over a loader."""
+        return tuple(find_loops(self))
+
+    @functools.cached_property
+    def classes(self) -> tuple[Class, ...]:
+        return tuple(
+            Class(each, self.module, self.project) for each in self.module.nodes(ast.ClassDef)
+        )
+
+    @functools.cached_property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """Give the dataset classes of this file: by their bases, or because a loader has them."""
+        nodes = [each.node for each in self.classes if self._kind(each) is not None]
+        for loader in self.loaders:
+            found = loader.dataset
+            if found is not None and found.module is self.module and found.node not in nodes:
+                nodes.append(found.node)
+        return tuple(self._dataset(each) for each in nodes)
+
+    @functools.cached_property
+    def data_modules(self) -> tuple[Class, ...]:
+        """Give the Lightning modules and data modules of this file."""
+        return tuple(e for e in self.classes if e.descends_from(*known.LIGHTNING_MODULES))
+
+    @functools.cached_property
+    def training_arguments(self) -> tuple[ast.Call, ...]:
+        """Give the constructions of transformers' TrainingArguments, for `call_arguments()`."""
+        return tuple(self.calls(*known.TRAINING_ARGUMENTS))
+
+    @functools.cached_property
+    def worker_code(self) -> tuple[WorkerCode, ...]:
+        """Give all functions of this file that run in workers: what loads samples (if a loader of
+        the dataset has workers, or none was found), transforms, collate and worker_init functions,
+        each with what it calls."""
+        return tuple(find_worker_code(self))
+
+    def calls(self, *names: str) -> list[ast.Call]:
+        """Give the calls of functions or classes, by qualified name: `calls("h5py.File")`."""
+        return [call for name in names for call in self._calls_by_name.get(name, [])]
+
+    @functools.cached_property
+    def _calls_by_name(self) -> dict[str, list[ast.Call]]:
+        table: dict[str, list[ast.Call]] = {}
+        for call in self.module.nodes(ast.Call):
+            name = self.resolve(call.func)
+            if name is not None:
+                table.setdefault(name, []).append(call)
+        return table
+
+    def constructions(
+        self, bases: frozenset[str], also: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[Class, list[ast.Call]]]:
+        """Give the classes of the project that this file makes objects of, with the calls: those
+        that descend from some bases, and those of some qualified names."""
+        for name, calls in self._calls_by_name.items():
+            if self.project.bases(name, self.path) is None:
+                continue
+            if name not in also and bases.isdisjoint(self.project.ancestors(name, self.path)):
+                continue  # before its file is parsed
+            owner = self.class_of(calls[0].func)
+            if owner is not None:
+                yield owner, calls
+
+    def undefined(self, function: Function) -> list[ast.Name]:
+        """Give the names in a function that nothing binds: to use one is a NameError."""
+        found = function.module.undefined(function.node)
+        return sorted(found, key=lambda name: (name.lineno, name.col_offset))
+
+    def misfit(self, call: ast.Call) -> str:
+        """Say why a call of a function or class of the project cannot work: "lacks 'path'"; or ''.
+
+        A class without an `__init__` that we can see fits everything.
+        """
+        if not isinstance(call.func, (ast.Name, ast.Attribute)):
+            return ""
+        owner = self.class_of(call.func)
+        function = owner.method("__init__") if owner is not None else self.function_of(call.func)
+        if function is None or isinstance(function.node, ast.Lambda):
+            if owner is not None and owner.is_known_whole and (call.args or call.keywords):
+                return "takes no arguments" if not owner.node.decorator_list else ""
+            return ""
+        if owner is None and (function.owner is not None or function.node.decorator_list):
+            return ""  # a method, or something else by now
+        return misfit(call, function.node, bound=owner is not None)
+
+    def method_calls(self, *names: str) -> list[ast.Call]:
+        """Give the calls `x.name(...)`, whatever x is."""
+        return [
+            call
+            for call in self.module.nodes(ast.Call)
+            if isinstance(call.func, ast.Attribute) and call.func.attr in names
+        ]
+
+    # ---- from one to the other -------------------------------------------------------------------
+
+    def dataset_of(self, node: ast.expr) -> Dataset | None:
+        """Give the dataset class of an expression, if it is one of the project's."""
+        name = dataset_name(node, self)
+        found = self.project.definition(name, self.path) if name is not None else None
+        if found is None or not isinstance(found[1], ast.ClassDef):
+            return None
+        return self._dataset(found[1], found[0])
+
+    def loader_of(self, node: ast.expr) -> Loader | None:
+        """Give the loader that an expression stands for, if it is made in this file."""
+        made = self._loaders_by_node
+        return loader_of(without_wrappers(node, self), self, made) if made else None
+
+    @functools.cached_property
+    def _loaders_by_node(self) -> dict[ast.Call, Loader]:
+        return {each.node: each for each in self.loaders}
+
+    def class_of(self, node: ast.expr) -> Class | None:
+        """Give the project's class that an expression names."""
+        return find_class(node, self._home(node), self.project)
+
+    def function_of(self, node: ast.expr) -> Function | None:
+        """Give the project's function that an expression names: also through `partial`, variables,
+        and objects with `__call__`."""
+        return find_function(node, self._home(node), self.project)
+
+    def _kind(self, found: Class) -> DatasetKind | None:
+        if found.descends_from(*known.ITERABLE_DATASETS):
+            return DatasetKind.ITERABLE
+        return DatasetKind.MAP if found.descends_from(*known.MAP_DATASETS) else None
+
+    def _dataset(self, node: ast.ClassDef, module: Module | None = None) -> Dataset:
+        dataset = Dataset(node, module or self.module, self.project)
+        by_methods = DatasetKind.MAP if dataset.method("__getitem__") else DatasetKind.ITERABLE
+        dataset.kind = self._kind(dataset) or by_methods
+        return dataset
+
+    def here(self, node: ast.AST, otherwise: ast.AST) -> ast.AST:
+        """Give a node if it is of this file, else another: hits must be of this file."""
+        return node if self.module.holds(node) else otherwise
+
+    # ---- where a node is -------------------------------------------------------------------------
+
+    def function_around(self, node: ast.AST) -> FunctionNode | None:
+        return self._home(node).function_around(node)
+
+    def loop_around(self, node: ast.AST) -> ast.For | ast.While | ast.AsyncFor | None:
+        """Give the nearest loop statement whose body a node is in, within the same function."""
+        inner = node
+        for each in self._home(node).ancestors(node):
+            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                return None
+            if isinstance(each, (ast.For, ast.While, ast.AsyncFor)) and inner in each.body:
+                return each
+            inner = each
+        return None
+
+    def variable_of(self, node: ast.AST) -> str:
+        """Give the name that an expression is bound to: loader, or self.loader; '' if to none."""
+        match self._home(node).scopes.parents.get(node):
+            case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
+                return ast.unparse(target)
+            case ast.keyword(arg=str() as name):
+                return name
+            case _:
+                return ""
+
+    def for_evaluation(self, node: ast.AST) -> bool:
+        """Say whether the name a value is given, or its function's, is one of validation or tests,
+        where order, repetition and speed matter less."""
+        function = self.function_around(node)
+        words = f"{self.variable_of(node)} {function.name if function else ''}".lower()
+        return any(each in words for each in ("val", "test", "eval", "predict", "infer"))
+
+    def runs_on_import(self, node: ast.AST) -> bool:
+        """Say whether a node runs when the file is imported: not under the main guard, and not in a
+        function, unless that is called so."""
+        return evidence.runs_on_import(node, self)
+
+    @functools.cached_property
+    def has_main_guard(self) -> bool:
+        return evidence.has_main_guard(self.module)
+
+    # ---- the program -----------------------------------------------------------------------------
+
+    @functools.cached_property
+    def summary(self) -> Summary:
+        """Give what other files need to know of this one."""
+        return dataclasses.replace(
+            self.project.summary_of(self.path) or summarise(self.module),
+            loaders=(
+                *(fact for each in self.loaders if (fact := each.fact()) is not None),
+                *facts_of_trainers(self),
+            ),
+            distributed=evidence.ranks_shown_by(self),
+            start_method=evidence.start_method_set(self),
+        )
+
+    @functools.cached_property
+    def distributed(self) -> str:
+        """Say what shows that the program has several ranks, here or in a file that imports this
+        one: "DistributedSampler, line 12". Empty if nothing does."""
+        here = evidence.ranks_shown_by(self)
+        if here:
+            return here
+        for each in self.project.importers(self.path):
+            if each.distributed:
+                return f"{each.distributed} of {each.path.name}"
+        return ""
+
+    @functools.cached_property
+    def start_method(self) -> str:
+        """Give how workers start, as far as the source says: spawn, forkserver, fork, or ''."""
+        here = evidence.start_method_set(self)
+        if here:
+            return here
+        for each in self.project.importers(self.path):
+            if each.start_method:
+                return each.start_method
+        python = self.project.python
+        newer = python is not None and python >= evidence.FORKSERVER_BY_DEFAULT
+        return "forkserver" if newer else ""
+
+    def sent_by(self, dataset: Dataset) -> str:
+        """Give the start method by which a dataset is pickled and sent to workers of torch's
+        loader: spawn or forkserver. Empty if there are none, or the source does not say."""
+        for each in dataset.loaders:
+            method = each.start_method or self.start_method
+            if each.workers.any and not each.ours and method in PICKLING:
+                return method
+        return ""
+
+    def imports(self, *packages: str) -> bool:
+        """Say whether this file imports one of these packages, or a part of it."""
+        return self._own_summary.imports_any(*packages)
+
+    @functools.cached_property
+    def _own_summary(self) -> Summary:
+        return self.project.summary_of(self.path) or summarise(self.module)

@@ -1,0 +1,173 @@
+"""What programs and people read: SARIF, GitHub's commands, JSON, and the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from antifreeze.cli import main
+from antifreeze.doctor.check.as_github import as_github
+from antifreeze.doctor.check.as_json import as_json
+from antifreeze.doctor.check.as_sarif import as_sarif
+from antifreeze.doctor.check.found import Found, Result, Span
+from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.telling import MOST, show
+from antifreeze.doctor.findings import Confidence
+from antifreeze.doctor.rules import all_rules
+from antifreeze.doctor.rules.base import Severity
+
+ROOT = Path(__file__).parents[2]
+TEXT = """from torch.utils.data import DataLoader
+loader = DataLoader("data", batch_size=4, prefetch_factor=2, persistent_workers=True)
+wrong = DataLoader(missing)
+"""
+
+
+def found(**changes: Any) -> Found:
+    given: dict[str, Any] = {
+        "path": Path("a b/ü.py"),
+        "code": "AF704",
+        "name": "arguments-that-exclude-each-other",
+        "severity": Severity.CRASH,
+        "confidence": Confidence.CERTAIN,
+        "words": "50% of it, or: so\nand more",
+        "span": Span(3, 4, 3, 9),
+        "header": (3, 3),
+        "source": "x = f(1, 2)",
+    }
+    return Found(**(given | changes))
+
+
+def test_sarif_has_what_the_standard_requires() -> None:
+    """By hand, from the text of SARIF 2.1.0: what is required, and which values there are."""
+    cell = found(cell=3, cell_line=2)
+    whole = json.loads(as_sarif(Result((found(), cell), 1, 3, ("AF101 a.py: ValueError",))))
+    assert set(whole) == {"$schema", "version", "runs"} and whole["version"] == "2.1.0"
+    assert whole["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = whole["runs"]
+    assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
+    driver = run["tool"]["driver"]
+    assert driver["name"] and driver["version"]
+    assert [each["id"] for each in driver["rules"]] == [each.code for each in all_rules()]
+    for rule in driver["rules"]:
+        assert rule["name"] and rule["shortDescription"]["text"] and rule["fullDescription"]["text"]
+        assert rule["help"]["text"] and rule["help"]["markdown"].startswith(f"# {rule['id']}")
+        assert rule["defaultConfiguration"]["level"] in ("none", "note", "warning", "error")
+        assert isinstance(rule["defaultConfiguration"]["enabled"], bool)
+        assert urllib.parse.urlsplit(rule.get("helpUri", "https://a")).scheme == "https"
+    assert len(run["results"]) == 2
+    for result in run["results"]:
+        assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("none", "note", "warning", "error") and result["message"]["text"]
+        assert 0 <= result["rank"] <= 100
+        (location,) = result["locations"]
+        place = location["physicalLocation"]
+        assert re.fullmatch(r"[A-Za-z0-9/._~%:-]+", place["artifactLocation"]["uri"])
+        region = place["region"]
+        assert region["startLine"] >= 1 and region["startColumn"] == 5 and region["endColumn"] == 10
+        assert region["endLine"] >= region["startLine"]
+    assert run["results"][1]["locations"][0]["logicalLocations"][0]["name"] == "cell 3"
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert invocation["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_github_commands_are_one_line_each_with_their_signs_escaped() -> None:
+    said = as_github(Result((found(path=Path("a,b:c%.py")), found(severity=Severity.SLOW)), 1))
+    first, second, rest = said.split("\n")
+    assert first == (
+        "::error file=a%2Cb%3Ac%25.py,line=3,endLine=3,col=5,"
+        "title=AF704 arguments-that-exclude-each-other (crash%2C certain)"
+        "::50%25 of it, or: so%0Aand more"
+    )
+    assert second.startswith("::warning ") and not rest
+
+
+def test_json_has_the_fields_that_its_page_names() -> None:
+    whole = json.loads(as_json(Result((found(),), 1, 3)))
+    page = (ROOT / "docs" / "check.md").read_text()
+    for name in (*whole, *whole["findings"][0]):
+        assert f'"{name}"' in page, f"docs/check.md does not name {name}"
+
+
+def told(result: Result, width: int, monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    screen = Screen()
+    show(result, screen)
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("width", [100, 60])
+def test_a_terminal_gets_lines_that_fit_it(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TEXT + "x = '" + "y" * 200 + "'; late = DataLoader(nowhere)\n"
+    out = told(check_text(text), width, monkeypatch, terminal=True)
+    assert "\x1b[" in out
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", out).split("\n")
+    assert max(map(cell_len, bare)) <= width, bare
+    at = next(place for place, line in enumerate(bare) if " ... nowhere" in line)
+    assert bare[at + 1].index("^") == bare[at].index("nowhere"), "the caret is under the name"
+
+
+def test_a_pipe_gets_no_colours_and_a_sentence_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = told(check_text(TEXT), 60, monkeypatch, terminal=False)
+    assert "\x1b" not in out
+    assert "example.py:2:43: AF704 arguments-that-exclude-each-other (crash, certain)\n" in out
+    assert "    3 | wrong = DataLoader(missing)\n      |                    ^^^^^^^\n" in out
+    assert out.endswith(
+        "3 found in 1 file: 3 crash; --fix mends 2. Why: antifreeze explain AF704\n"
+    )
+
+
+def test_nothing_found_is_one_friendly_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = told(check_text("x = 1\n"), 80, monkeypatch, terminal=True)
+    assert out == "All fine: nothing found in 1 file, 1 line.\n"
+
+
+def test_very_many_findings_are_counted_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = told(Result((found(),) * 1000, 9), 100, monkeypatch, terminal=False)
+    assert out.count("AF704 arguments") == MOST
+    assert "and 800 more" in out and "1,000 found in 9 files: 1,000 crash" in out
+
+
+def test_words_that_look_like_markup_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = found(words="`x[bold]` and [/] and :smile:", source="x[bold] = y['[red]']")
+    out = told(Result((one,), 1), 100, monkeypatch, terminal=False)
+    assert "`x[bold]` and [/] and :smile:." in out and "x[bold] = y['[red]']" in out
+
+
+def test_no_color_is_heeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Screen()
+    show(check_text(TEXT), screen)
+    assert "\x1b[3" not in screen.getvalue(), "no colours; bold and dim may stay"
+
+
+def test_every_format_ends_with_the_same_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.py"
+    for text, code in ((TEXT, 1), ("x = 1\n", 0)):
+        path.write_text(text)
+        for how in ("text", "json", "sarif", "github"):
+            assert main(["check", str(path), "--format", how]) == code
+    capsys.readouterr()

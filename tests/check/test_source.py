@@ -1,0 +1,247 @@
+"""What rules are told about source is what the source says."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from antifreeze.doctor.check.looking import Source, first_pass
+from antifreeze.doctor.source.definitions import DatasetKind
+from antifreeze.doctor.source.notebooks import read_notebook
+from antifreeze.doctor.source.project import Project
+from antifreeze.doctor.source.summary import Workers
+from antifreeze.doctor.source.view import View
+
+
+def views(**files: str) -> dict[str, View]:
+    """Give a view of each file; `pkg__data` is pkg/data.py of the package pkg."""
+    texts = {Path(f"{name.replace('__', '/')}.py"): dedent(text) for name, text in files.items()}
+    summaries = []
+    modules = {}
+    for path, text in texts.items():
+        name = ".".join(path.with_suffix("").parts)
+        module, summary = first_pass(Source(path, text), name, is_package=False)
+        modules[path] = module
+        summaries.append(summary)
+    project = Project(summaries, lambda path: texts[path])
+    found = {}
+    for name, path, summary in zip(files, texts, summaries, strict=True):
+        module = modules[path] or project.load(summary)
+        assert module is not None
+        found[name] = View(module, project)
+    return found
+
+
+def view(text: str) -> View:
+    return views(program=text)["program"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from torch.utils.data import DataLoader", "DataLoader(x, 4, num_workers=2)"),
+        ("from torch.utils.data import DataLoader as D", "D(x, 4, num_workers=2)"),
+        ("import torch", "torch.utils.data.DataLoader(x, 4, num_workers=2)"),
+        ("import torch.utils.data as data", "data.DataLoader(x, 4, False, None, None, 2)"),
+        ("from torch.utils import data", "data.DataLoader(x, batch_size=4, **{'num_workers': 2})"),
+        ("from torch.utils.data.dataloader import DataLoader", "DataLoader(x, 4, num_workers=2)"),
+        ("from torch.utils.data import *", "DataLoader(x, 4, num_workers=2)"),
+        ("import torch\nD = torch.utils.data.DataLoader", "D(x, 4, num_workers=2)"),
+        (
+            "from functools import partial\nfrom torch.utils.data import DataLoader\n"
+            "D = partial(DataLoader, num_workers=2)",
+            "D(x, 4)",
+        ),
+        (
+            "from torch.utils.data import DataLoader\nclass D(DataLoader):\n    pass",
+            "D(x, 4, num_workers=2)",
+        ),
+        (
+            "from torch.utils.data import DataLoader\nN = 2\nkw = dict(num_workers=N)",
+            "DataLoader(x, 4, **kw)",
+        ),
+    ],
+)
+def test_a_loader_is_known_by_whatever_name(imports: str, call: str) -> None:
+    (loader,) = view(f"{imports}\nx = [1]\nloader = {call}\n").loaders
+    assert loader["num_workers"].is_(2) and loader["batch_size"].is_(4)
+    assert loader.workers is Workers.SOME
+    assert loader["pin_memory"].absent
+    assert loader.variable == "loader" and not loader.ours
+
+
+def test_what_cannot_be_seen_is_not_guessed() -> None:
+    found = view(
+        """
+        from torch.utils.data import DataLoader
+        def one(x, workers, **options):
+            return DataLoader(x, num_workers=workers), DataLoader(x, **options)
+        kw = {}
+        kw.update(n=3)
+        last = DataLoader([], **kw)
+        either = DataLoader([], num_workers=0 if kw else 4)
+        """
+    )
+    given, hidden, updated, either = found.loaders
+    assert given.workers is Workers.LIKELY and given["num_workers"].given
+    assert hidden["shuffle"].hidden and not hidden["shuffle"].absent
+    assert updated["num_workers"].hidden
+    assert either.workers is Workers.LIKELY
+
+
+def test_datasets_are_seen_through_bases_wrappers_and_parameters_of_other_files() -> None:
+    found = views(
+        pkg__base="""
+            from torch.utils.data import Dataset
+            class Base(Dataset):
+                def __len__(self): return 3
+                def __getitem__(self, index): return self.load(index)
+            """,
+        pkg__data="""
+            from .base import Base
+            class Rows(Base):
+                def load(self, index): return index
+            """,
+        train="""
+            from torch.utils.data import DataLoader, random_split
+            from pkg.data import Rows
+            def make(dataset, count):
+                return DataLoader(dataset, num_workers=count)
+            def main():
+                first, second = random_split(Rows(), [2, 1])
+                make(first, 3)
+            """,
+    )
+    (rows,) = found["pkg__data"].datasets
+    assert rows.kind is DatasetKind.MAP
+    assert [each.name for each in rows.loading] == ["__getitem__", "load"]
+    assert rows.workers is Workers.LIKELY  # of another file
+    (loader,) = found["train"].loaders
+    assert loader.dataset is not None and loader.dataset.qualified == "pkg.data.Rows"
+    assert rows.is_known_whole
+
+
+def test_attributes_lead_to_what_they_were_given() -> None:
+    found = view(
+        """
+        import h5py
+        from torch.utils.data import Dataset
+        class Rows(Dataset):
+            def __init__(self, path):
+                file = h5py.File(path)
+                self.file, self.path = file, path
+            def __getitem__(self, index):
+                return self.file[index]
+        """
+    )
+    (rows,) = found.datasets
+    (given,) = rows.given("file")
+    assert given.value is not None and found.type_of(given.value) == "h5py.File"
+    assert len(rows.uses("file")) == 1 and not rows.uses("path")
+    assert not rows.sets_anew("file")
+
+
+def test_loops_over_loaders_are_found_through_what_is_wrapped_around() -> None:
+    found = view(
+        """
+        from torch.utils.data import DataLoader
+        from tqdm.auto import tqdm
+        class Trainer:
+            def __init__(self, data):
+                self.batches = DataLoader(data, num_workers=2)
+            def fit(self, other_loader):
+                for epoch in range(3):
+                    for step, batch in enumerate(tqdm(self.batches)):
+                        pass
+                for batch in other_loader: pass
+                for row in self.rows: pass
+        """
+    )
+    mine, other = found.loops
+    assert mine.loader is found.loaders[0] and mine.epochs is not None
+    assert other.loader is None and other.epochs is None
+
+
+def test_what_runs_on_import_is_told_from_what_does_not() -> None:
+    found = view(
+        """
+        def called(): a()
+        def guarded(): b()
+        called()
+        if __name__ == "__main__":
+            guarded()
+        else:
+            c()
+        """
+    )
+    told = {
+        ast.unparse(call.func): found.runs_on_import(call) for call in found.module.nodes(ast.Call)
+    }
+    assert told == {"a": True, "b": False, "called": True, "guarded": False, "c": True}
+
+
+def test_calls_that_cannot_work_and_names_that_are_not_there_are_seen() -> None:
+    found = view(
+        """
+        from torch.utils.data import Dataset
+        class One(Dataset):
+            def __init__(self, path, *, size=3): self.path = path
+            def __getitem__(self, index):
+                import math
+                return [os.path.join(self.path, x, math.pi) for x in range(index)] + missing
+        class Two(Dataset):
+            def __getitem__(self, index): return index
+        One(); One("a", 3); One("a", size=3); One("a", depth=3); One(*x); Two(10); Two()
+        """
+    )
+    assert [found.misfit(call) for call in found.module.nodes(ast.Call)[-7:]] == [
+        "lacks 'path'",
+        "takes 1 positional argument, gets 2",
+        "",
+        "takes no argument 'depth'",
+        "",
+        "takes no arguments",
+        "",
+    ]
+    function = found.datasets[0].method("__getitem__")
+    assert function is not None
+    assert [name.id for name in found.undefined(function)] == ["os", "missing"]
+
+
+def test_a_name_of_itself_ends() -> None:
+    found = view(
+        """
+        from functools import partial
+        from torch.utils.data import DataLoader
+        f = partial(f, 1)
+        a = b
+        b = a
+        class C:
+            def __init__(self): self.x = self.x
+        DataLoader(a, collate_fn=f, num_workers=b)
+        """
+    )
+    (loader,) = found.loaders
+    assert loader.dataset is None and loader.collate is None
+
+
+def test_a_notebook_is_read_by_cell_and_its_magics_are_put_aside() -> None:
+    cells = [
+        ("code", "%matplotlib inline\n!pip install torch\nfiles = !ls\nimport torch"),
+        ("markdown", "# no code"),
+        ("code", "%%bash\nrm -rf x"),
+        ("code", "if torch:\n    %time y = 3\nx?"),
+    ]
+    import json
+
+    text = json.dumps({"cells": [{"cell_type": kind, "source": src} for kind, src in cells]})
+    notebook = read_notebook(text)
+    ast.parse(notebook.text)
+    line = notebook.text.split("\n").index("if torch:") + 1
+    assert notebook.locate(line) == (4, 1)
+    assert notebook.locate(1) == (1, 1)
+    with pytest.raises(ValueError, match="no notebook"):
+        read_notebook("{}")

@@ -1,0 +1,28 @@
+"""Nothing: a thread pins memory, samples are slow, and the loop waits for them. (torch starts the
+thread only where there is an accelerator; here it is told that there is one.)
+
+expects: nothing
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+torch.accelerator.is_available = lambda: True  # type: ignore[assignment]
+torch.accelerator.current_device_index = lambda: 0  # type: ignore[assignment]
+torch.accelerator.set_device_index = lambda _: None  # type: ignore[assignment,misc]
+
+
+class Slow(Dataset[str]):
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> str:
+        time.sleep(0.7)
+        return str(index)
+
+
+print("begins", flush=True)
+for _ in DataLoader(Slow(), batch_size=2, num_workers=2, pin_memory=True):
+    pass

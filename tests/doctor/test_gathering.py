@@ -1,0 +1,131 @@
+"""What is seen of a program is seen right, or said not to be known, and in bounded time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from antifreeze.doctor.attach import machine, proc, stacks
+from antifreeze.doctor.attach.facts import Case, Look, Process, Thread
+from antifreeze.doctor.attach.scene import scenes
+from antifreeze.doctor.attach.sockets import Sockets
+
+WAITS = "import sys; print(flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def running(**options: object) -> Iterator[int]:
+    """Run a Python process that waits for its input to end."""
+    started = subprocess.Popen(  # type: ignore[call-overload]
+        [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
+    )
+    started.stdout.readline()
+    try:
+        yield started.pid
+    finally:
+        started.communicate(timeout=20)
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="its numbers are the ones known")
+def test_on_other_processors_system_calls_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "73 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffc 0x7f00"
+    assert proc._call(asked) == (73, 3, 2, 0, 0, 0, 0)
+    monkeypatch.setattr(proc.os, "uname", lambda: SimpleNamespace(machine="aarch64"))
+    assert proc._call(asked) == ()
+    done, ready = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (ready.set(), done.wait(20)))
+    thread.start()
+    ready.wait(20)
+    try:
+        seen = proc.process(os.getpid(), Sockets(os.getpid()))
+    finally:
+        done.set()
+        thread.join()
+    assert seen is not None
+    assert all(not each.call and not each.lock for each in seen.threads)
+
+
+def test_any_thread_that_waits_for_a_disk_lets_a_process_rest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for tid, state in ((7, "S"), (8, "D")):
+        folder = tmp_path / "7" / "task" / str(tid)
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text(f"{tid} (a) b) {state} 1 7")
+        (folder / "wchan").write_text("futex_wait")
+    (tmp_path / "7" / "stat").write_text("7 (a) b) S 1 7")
+    monkeypatch.setattr(proc, "PROC", tmp_path)
+    assert stacks._rests(7)
+    (tmp_path / "7" / "task" / "8" / "stat").write_text("8 (a) b) S 1 7")
+    assert not stacks._rests(7)
+    (tmp_path / "7" / "task" / "8" / "wchan").write_text("anon_pipe_write")
+    assert stacks._rests(7)
+
+
+def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = '[{"os_thread_id": 5, "thread_name": "told", "frames": [], "owns_gil": false}]'
+    spy = tmp_path / "py-spy"
+    spy.write_text(
+        f"#!/bin/sh\ncase \"$*\" in *--nonblocking*) echo '{said}';; *) exec sleep 20;; esac\n"
+    )
+    spy.chmod(0o755)
+    monkeypatch.setattr(stacks.Spy, "find", staticmethod(lambda: str(spy)))
+    monkeypatch.setattr(stacks, "BOUND_S", 1.0)
+    with running() as pid:
+        found = stacks.Spy().take([pid])[pid]
+    assert found.error == ""
+    assert [each.name for each in found.threads] == ["told"]
+
+
+def test_a_folder_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    real = os.stat
+
+    def stat(path: object, **options: object) -> os.stat_result:
+        if str(path).endswith("/gone/server"):
+            answer.wait(30)
+        return real(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(machine, "FOLDER_S", 0.2)
+    monkeypatch.setattr(machine.os, "stat", stat)
+    with running(env={**os.environ, "TMPDIR": "/gone/server"}) as pid:
+        seen = machine.machine(pid)
+        waited = not answer.is_set()
+        answer.set()
+    assert waited
+    assert (seen.temporary, seen.temporary_there, seen.temporary_free) == ("/gone/server", True, -1)
+    assert seen.shm > 0
+
+
+def test_a_relative_folder_is_one_of_where_the_process_works(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    for name, there in (("inside", True), ("missing", False)):
+        with running(env={**os.environ, "TMPDIR": name}, cwd=tmp_path) as pid:
+            seen = machine.machine(pid)
+        assert (seen.temporary, seen.temporary_there) == (name, there)
+        assert (seen.temporary_free > 0) == there
+
+
+def test_a_number_that_was_given_anew_is_another_process() -> None:
+    main = Process(1, 0, "python", ("python", "train.py"), "S", 1.0, threads=(Thread(1),))
+    old = Process(2, 1, "pt_data_worker", main.command, "S", 2.0, 5.0, (Thread(2, cpu_s=5.0),))
+    new = replace(old, started_at=9.0, cpu_s=0.0, threads=(Thread(2, cpu_s=0.0),))
+    scene = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, new)))))[0]
+    assert scene.main.before is main
+    assert scene.workers[0].before is None
+    assert scene.workers[0].share == 0.0
+    assert scene.missing == (2,)
+    kept = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, old)))))[0]
+    assert kept.workers[0].before is old
+    assert kept.missing == ()

@@ -1,0 +1,113 @@
+"""What is written down of a program holds no secrets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from antifreeze.doctor.attach import family, proc
+from antifreeze.doctor.attach.facts import Case, Process
+from antifreeze.doctor.attach.proc import without_secrets
+from antifreeze.doctor.attach.sockets import Sockets
+
+from .ward import answer_to, named
+
+CASES = Path(__file__).parent / "cases"
+SPAWN = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=8, pipe_handle=20)"
+TRACKER = "from multiprocessing.resource_tracker import main;main(7)"
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("python train.py --token=abc --lr=0.1", "python train.py --token=*** --lr=***"),
+        ("python train.py --api-key abc --lr 1", "python train.py --api-key *** --lr ***"),
+        ("python train.py --wandb abc", "python train.py --wandb ***"),
+        ("python train.py abc user.key=abc", "python train.py *** ***"),
+        ("python -u -X dev train.py -c abc", "python -u -X dev train.py -c ***"),
+        ("python -m train --epochs 3", "python -m train --epochs ***"),
+        ("python -mtrain abc", "python -mtrain ***"),
+        ("/venv/bin/python3.12 -Bum train abc", "/venv/bin/python3.12 -Bum train ***"),
+        ("python -c login('abc') abc", "python -c *** ***"),
+        ("python -uc login('abc')", "python -uc ***"),
+        ("python -clogin('abc')", "python -c***"),
+        ("python -W ignore -X pycache_prefix=abc", "python -W ignore -X pycache_prefix=***"),
+        ("python --check-hash-based-pycs default x.py", None),
+        ("bash -lc curl|abc", "bash -lc ***"),
+        ("bash run.sh abc", "bash run.sh ***"),
+        ("env WANDB_API_KEY=abc python x.py", "env *** *** ***"),
+        ("mysql -pabc -u me", "mysql -p*** -u ***"),
+        ("git clone https://me:abc@host/data", "git *** ***"),
+        ("python", "python"),
+        ("", ""),
+    ],
+)
+def test_a_command_is_kept_without_its_secrets(command: str, kept: str | None) -> None:
+    found = " ".join(without_secrets(tuple(command.split(" "))))
+    assert "abc" not in found
+    if kept is not None:
+        assert found == kept
+
+
+def test_a_title_that_a_program_has_given_itself_is_kept_without_secrets() -> None:
+    assert without_secrets(("ray::train --token abc",)) == ("ray::train --token ***",)
+
+
+@pytest.mark.parametrize("code", [SPAWN, TRACKER])
+def test_how_multiprocessing_starts_a_process_is_kept(code: str) -> None:
+    command = ("python", "-B", "-c", code, "--multiprocessing-fork")
+    assert without_secrets(command) == command
+
+
+@pytest.mark.parametrize("name", ["spawn", "forkserver", "resource_tracker"])
+def test_of_other_code_of_multiprocessing_the_name_is_kept(name: str) -> None:
+    code = f"from multiprocessing.{name} import main; main(3, ['/home/abc'], key='abc')"
+    assert without_secrets(("python", "-c", code)) == ("python", "-c", f"multiprocessing.{name}")
+
+
+@pytest.mark.parametrize("name", family._LAUNCHED)
+@pytest.mark.parametrize("before", [(), ("python",), ("python", "-m"), ("python", "conda", "run")])
+def test_a_launcher_is_one_without_its_arguments_too(name: str, before: tuple[str, ...]) -> None:
+    command = (*before, name, "--nproc-per-node", "2", "train.py", "abc")
+    kept = without_secrets(command)
+    assert family.is_launcher(kept)
+    assert "abc" not in " ".join(kept)
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
+def test_a_case_without_arguments_gets_the_same_answer(path: Path) -> None:
+    case = Case.from_json(path.read_text())
+    looks = tuple(
+        replace(look, processes=tuple(_hidden(each) for each in look.processes))
+        for look in case.looks
+    )
+    assert named(answer_to(replace(case, looks=looks))) == named(answer_to(case))
+
+
+def _hidden(process: Process) -> Process:
+    return replace(process, command=without_secrets(process.command))
+
+
+def test_commands_that_differ_in_what_is_hidden_differ_still() -> None:
+    code = "input()"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, word], stdin=subprocess.PIPE)
+        for word in ("serve-abc", "train-abc", "train-abc")
+    ]
+    try:
+        commands = [_seen(each.pid).command for each in started]
+    finally:
+        for each in started:
+            each.communicate(b"\n", timeout=20)
+    assert "abc" not in str(commands)
+    assert commands[0] != commands[1] == commands[2]
+
+
+def _seen(pid: int) -> Process:
+    found = proc.process(pid, Sockets(pid))
+    assert found is not None
+    return found

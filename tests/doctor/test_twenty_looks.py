@@ -1,0 +1,20 @@
+"""A false alarm may be rare: who is well is looked at twenty times, and left in peace each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .ward import Patient, left_in_peace, patients, thorough
+
+pytestmark = thorough
+
+LOOKS = 20
+WELL = [each for each in patients() if not each.expects and each.name.startswith("well_and")]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("patient", WELL, ids=lambda each: each.name)
+def test_twenty_looks_at_who_is_well_give_no_alarm(patient: Patient, tmp_path: Path) -> None:
+    left_in_peace(patient, tmp_path, LOOKS)

@@ -1,0 +1,219 @@
+"""Slow samples among cheap ones, and lines of code: found by looks, with workers and without."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from antifreeze import DataLoader, _bystander
+from antifreeze._core.accounts import Timings
+from antifreeze._core.steps import COLLATE, SAMPLE, WHOLE
+from antifreeze._worker.looks import Looks
+
+SLOW = 333  # the index of the slow sample
+SLOW_S = 0.12
+
+
+class OneSlow(Dataset[int]):
+    """Cheap samples, and one that takes a tenth of a second."""
+
+    def __init__(self, length: int = 2_000, slow_s: float = SLOW_S) -> None:
+        self.length, self.slow_s = length, slow_s
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        if index == SLOW:
+            time.sleep(self.slow_s)
+        return index
+
+
+class Computes(OneSlow):
+    """The slow one keeps the interpreter's lock: nobody can look meanwhile."""
+
+    def __getitem__(self, index: int) -> int:
+        return sum(range(20_000_000)) if index == SLOW else index
+
+
+def slowest(loader: DataLoader[Any]) -> tuple[Any, float]:
+    found = loader._entry.accounts.slowest[-1]
+    return found.index, found.seconds
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_a_slow_sample_among_cheap_ones_is_always_found(workers: int, batch_size: int) -> None:
+    for _ in range(3):
+        loader = DataLoader(OneSlow(), batch_size, num_workers=workers)
+        list(loader)
+        index, seconds = slowest(loader)
+        assert index == SLOW
+        assert 0.5 * SLOW_S < seconds < 5 * SLOW_S
+    assert f"sample {SLOW} took" in str(loader.explain())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_it_is_found_in_a_later_epoch_of_a_loop_that_was_cheap(workers: int) -> None:
+    data = OneSlow(slow_s=0.0)
+    loader = DataLoader(data, 4, num_workers=workers)
+    list(loader)
+    data.slow_s = SLOW_S
+    list(loader)
+    assert slowest(loader)[0] == SLOW
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_one_that_keeps_the_interpreters_lock_is_found_as_well(workers: int) -> None:
+    loader = DataLoader(Computes(), 64, num_workers=workers)
+    list(loader)
+    assert slowest(loader)[0] == SLOW
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_where_the_sampler_gives_single_indices_they_are_the_names(workers: int) -> None:
+    loader = DataLoader(OneSlow(400), batch_size=None, num_workers=workers)
+    list(loader)
+    assert slowest(loader)[0] == SLOW
+
+
+def test_a_worker_that_had_nothing_to_do_is_looked_at_as_soon_as_it_has() -> None:
+    loader = DataLoader(OneSlow(SLOW + 8), 4, num_workers=1, prefetch_factor=1)
+    for number, _ in enumerate(loader):
+        if number > SLOW // 4 - 4:
+            time.sleep(0.3)
+    assert slowest(loader)[0] == SLOW
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_slow_sample_of_a_stream_is_known_by_its_batch(workers: int) -> None:
+    class Stream(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:  # antifreeze: allow[iterable-in-every-worker]
+            for number in range(400):
+                time.sleep(SLOW_S * (number == SLOW))
+                yield number
+
+    loader = DataLoader(Stream(), 4, num_workers=workers)
+    list(loader)
+    found = loader._entry.accounts.slowest[-1]
+    assert (found.index, found.position) == (None, SLOW // 4)
+
+
+# ---- without workers -----------------------------------------------------------------------------
+
+
+class Naps(Dataset[torch.Tensor]):
+    def __init__(self, length: int = 60) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.decode(index)
+
+    def decode(self, index: int) -> torch.Tensor:
+        time.sleep(0.01)
+        return torch.zeros(4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, None])
+def test_without_workers_the_line_where_samples_take_their_time_is_named(
+    batch_size: int | None,
+) -> None:
+    loader = DataLoader(Naps(), batch_size)
+    list(loader)
+    told = loader.explain()
+    assert "it loads its samples itself in test_looks.py:" in told.sentence
+    assert " in decode" in told.sentence
+
+
+def test_a_loop_that_is_not_over_is_told_with_its_line() -> None:
+    class Stuck(Naps):
+        def decode(self, index: int) -> torch.Tensor:
+            time.sleep(3)
+            return torch.zeros(4)
+
+    loader = DataLoader(Stuck(1))
+    thread = threading.Thread(target=lambda: list(loader))
+    thread.start()
+    time.sleep(2)
+    sentence = loader.explain().sentence
+    thread.join()
+    assert "the loop waits for data now" in sentence
+    assert " in decode" in sentence
+
+
+def test_nothing_of_a_sample_is_kept_alive_by_looks() -> None:
+    alive: weakref.WeakSet[torch.Tensor] = weakref.WeakSet()
+    most = 0
+
+    class Holds(Naps):
+        def decode(self, index: int) -> torch.Tensor:
+            nonlocal most
+            most = max(most, len(alive))
+            held = torch.zeros(3)
+            alive.add(held)
+            time.sleep(0.01)
+            return torch.zeros(4)
+
+    list(DataLoader(Holds(100), 4))
+    assert most == 0
+
+
+def test_batches_of_one_cheap_sample_are_not_looked_at_closely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loader = DataLoader(range(30_000))  # type: ignore[arg-type]
+    list(loader)
+    looked: list[int] = []
+    monkeypatch.setattr(Looks, "note", lambda *about: looked.append(1))
+    for _ in range(3):
+        list(loader)
+    assert not looked
+    post = _bystander.LoadingPost(loader._entry.accounts)
+    assert not post.is_worth_looks
+    post.leave()
+
+
+def test_a_loop_that_is_away_for_long_is_looked_at_rarely() -> None:
+    post = _bystander.LoadingPost(DataLoader(Naps())._entry.accounts)
+    post.leave()  # nobody else looks at it
+    time.sleep(0.1)
+    now = time.monotonic()
+    assert post.look(now) and post.look(now + 9.0)
+    assert not post.look(now + 11.0)
+    post.steps[0] = SAMPLE
+    assert post.look(now + 12.0)
+
+
+# ---- what looks show -----------------------------------------------------------------------------
+
+
+def test_the_sample_with_most_looks_is_the_slowest_and_has_its_share_of_the_time() -> None:
+    looks = Looks()
+    for step in (SAMPLE, SAMPLE + 3, SAMPLE + 3, SAMPLE + 7):
+        looks.note(5, step, None)
+    found = looks.with_slowest(Timings(fetch_s=0.4, samples=8), 5)
+    assert (found.slowest, found.slowest_s) == (3, pytest.approx(0.2))
+    assert looks.with_slowest(Timings(fetch_s=0.4, samples=8), 6).slowest_s == 0.0
+    looks.note(6, SAMPLE + 1, None)
+    assert looks.with_slowest(Timings(fetch_s=0.4, samples=8), 6).slowest == 1
+
+
+def test_looks_at_what_is_no_sample_say_nothing_of_samples() -> None:
+    looks = Looks()
+    for step in (COLLATE, WHOLE, 0):
+        looks.note(1, step, sys._getframe())
+    assert looks.with_slowest(Timings(fetch_s=0.4, samples=8), 1).slowest_s == 0.0
+    assert [count for _, count in looks.take_places()] == [1]
+    assert not looks.any_places
+    assert "ticket 0" in repr(looks)

@@ -1,0 +1,29 @@
+"""Asking which libraries a process has, while other threads do the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+ASKS = """
+import sys, threading, time, torch
+from antifreeze._backends import pools
+
+sys.setswitchinterval(1e-5)  # threads take turns all the time
+end = time.monotonic() + 3
+
+def ask():
+    while time.monotonic() < end:
+        pools.lay_down()
+
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert any(b"libtorch" in path for path in pools._loaded())
+"""
+
+
+def test_threads_that_begin_loops_at_the_same_time_do_not_lock_each_other_out() -> None:
+    subprocess.run([sys.executable, "-c", ASKS], check=True, timeout=60)
