@@ -9,6 +9,8 @@ import uuid
 
 import psutil
 
+from .patience import PATIENCE_S
+
 MARK = "PROGRAM_OF_A_TEST"
 ROUNDS = 5  # of ending what is left
 SETTLE_S = 5.0  # for processes that have been told to end
@@ -54,4 +56,4 @@ def end(process: subprocess.Popen[bytes], mark: dict[str, str]) -> None:
                 member.send_signal(signal.SIGKILL)
             except psutil.Error:
                 continue
-    process.wait(timeout=30)
+    process.wait(timeout=PATIENCE_S)

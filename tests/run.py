@@ -5,13 +5,18 @@ python tests/run.py [--lanes N] [--all] [arguments for pytest ...]
 --all: also the files that need a trainer's package (`pytestmark = needs(...)`), and those that only
 add more of the same (`pytestmark = thorough`).
 
-A lane is one pytest process with whole files of tests. (Not threads, nor a runner that adds one to
-the process of the tests: the loader looks at the threads of its program.)
+1. A part is one pytest process with whole files of tests; a lane that is free takes the next part.
+   (Not threads, nor a runner that adds one to the process of the tests: the loader looks at the
+   threads of its program.)
+2. A test that failed beside others is tried once more, alone, when all lanes are done: these load
+   the machine on purpose, and some tests are about time. What it said is shown all the same, and
+   that it passed only alone: such a test wants mending. More than a few are not tried again.
 """
 
 from __future__ import annotations
 
 import compileall
+import json
 import os
 import re
 import signal
@@ -19,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +33,8 @@ HERE = Path(__file__).parent
 COMPILED = ("benchmarks", "examples", "src", "tests")
 BOUND_S = 3600.0  # for all
 TOLD_S = 30.0  # between two lines about how it goes
+TRIED_AGAIN = 3  # tests that failed beside others; if there are more, it is not the load
+PART = 60  # seconds, about: so that lanes end together, and few processes import torch
 # Seconds, where a file takes much longer than others: so that no lane has all of them.
 WEIGHTS = {
     "chaos/test_chaos.py": 65,
@@ -93,20 +101,36 @@ ONLY_WITH_ALL = ("pytestmark = needs(", "pytestmark = thorough")
 
 
 @dataclass
-class Lane:
+class Part:
+    """A share of the tests, in a process of its own."""
+
     process: subprocess.Popen[bytes]
-    output: Path
-    files: int
+    folder: Path
+
+    @property
+    def is_over(self) -> bool:
+        return self.process.poll() is not None
 
     @property
     def text(self) -> str:
-        return self.output.read_text(errors="replace")
+        return (self.folder / "output.txt").read_text(errors="replace")
 
     @property
     def counts(self) -> tuple[int, int]:
         """Give how many tests are over, and how many of them were not as they should be."""
         marks = "".join(re.findall(r"^([.sxXFE]+)(?: +\[ *\d+%\])?$", self.text, re.MULTILINE))
         return len(marks), sum(mark in "FE" for mark in marks)
+
+    @property
+    def failed(self) -> list[str]:
+        """Give the tests that failed, if that is all that went wrong."""
+        kept = self.folder / "cache/v/cache/lastfailed"
+        if self.process.returncode != TESTS_FAILED or not kept.exists():
+            return []
+        return list(json.loads(kept.read_text()))
+
+
+TESTS_FAILED = 1  # pytest's exit code: all tests ran, and some failed
 
 
 def main() -> int:
@@ -122,33 +146,98 @@ def main() -> int:
     everything = "--all" in arguments
     if everything:
         arguments.remove("--all")
-    shares = share_out(lanes, everything)
     began = time.monotonic()
     for folder in COMPILED:
         compileall.compile_dir(HERE.parent / folder, quiet=2)
     with tempfile.TemporaryDirectory(prefix="antifreeze-tests-") as base:
-        running = [_start(Path(base), place, share, arguments) for place, share in shares.items()]
+        tests = Suite(Path(base), arguments, began)
+        tests.run([[*map(str, part)] for part in share_out(everything)], lanes)
+        failed = tests.settled()
+        return _tell(tests.parts, failed, time.monotonic() - began)
+
+
+class Suite:
+    """The parts, as far as they are begun."""
+
+    def __init__(self, folder: Path, arguments: list[str], began: float) -> None:
+        self._folder, self._arguments, self._began = folder, arguments, began
+        self._told = began
+        self.parts: list[Part] = []
+
+    def run(self, shares: list[list[str]], lanes: int) -> None:
+        """Run all shares, so many at a time."""
+        waiting, at_work = deque(shares), list[Part]()
         try:
-            _watch(running, began)
+            while waiting or at_work:
+                at_work = [part for part in at_work if not part.is_over]
+                while waiting and len(at_work) < lanes:
+                    at_work.append(self._start(waiting.popleft()))
+                time.sleep(0.2)
+                if time.monotonic() - self._began > BOUND_S:
+                    print(f"the tests take longer than {BOUND_S:g} s: ended", flush=True)
+                    break
+                self._tell(len(waiting) + len(at_work))
         finally:
-            for lane in running:
-                if lane.process.poll() is None:
-                    lane.process.send_signal(signal.SIGINT)  # pytest tells what it was at
-                    lane.process.wait()
-        return _tell(running, time.monotonic() - began)
+            for part in at_work:
+                if not part.is_over:
+                    part.process.send_signal(signal.SIGINT)  # pytest tells what it was at
+                    part.process.wait()
+
+    def settled(self) -> list[Part]:
+        """Give the parts that failed, after those of a few tests were tried again."""
+        failed = [part for part in self.parts if part.process.returncode != 0]
+        for part in failed:
+            print(part.text)
+        names = [name for part in failed for name in part.failed]
+        if all(part.failed for part in failed) and len(names) <= TRIED_AGAIN:
+            return self._again(names)
+        return failed
+
+    def _again(self, names: list[str]) -> list[Part]:
+        for name in names:
+            print(f"failed beside others, tried again alone: {name}", flush=True)
+        done = len(self.parts)
+        self.run([[name] for name in names], lanes=1)
+        tried = self.parts[done:]
+        for name, part in zip(names, tried, strict=False):
+            if part.process.returncode == 0:
+                print(f"passed only alone: {name}", flush=True)
+            else:
+                print(part.text)
+        return [part for part in tried if part.process.returncode != 0]
+
+    def _start(self, share: list[str]) -> Part:
+        folder = self._folder / f"part{len(self.parts)}"
+        folder.mkdir()
+        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={folder / 'cache'}"]
+        with (folder / "output.txt").open("wb") as file:
+            process = subprocess.Popen(
+                [*command, *self._arguments, *share], stdout=file, stderr=subprocess.STDOUT
+            )
+        self.parts.append(Part(process, folder))
+        return self.parts[-1]
+
+    def _tell(self, left: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= TOLD_S:
+            self._told = now
+            done, bad = map(sum, zip(*(part.counts for part in self.parts), strict=True))
+            took = f"{(now - self._began) / 60:.1f} min"
+            print(f"{took}: {done:,} tests, {bad} failed; {left} parts to go", flush=True)
 
 
-def share_out(lanes: int, everything: bool = False) -> dict[int, list[Path]]:
-    """Give each lane its files: the longest first, each to whoever has least."""
+def share_out(everything: bool = False) -> list[list[Path]]:
+    """Give the files in parts of about a minute: the longest first, so that lanes end together."""
     found = [path for path in sorted(HERE.rglob("test_*.py")) if everything or _is_usual(path)]
-    files = {path: _weight(path) for path in found}
-    shares: dict[int, list[Path]] = {place: [] for place in range(lanes)}
-    loads = dict.fromkeys(shares, 0)
-    for path in sorted(files, key=lambda path: -files[path]):
-        place = min(loads, key=lambda each: loads[each])
-        shares[place].append(path)
-        loads[place] += files[path]
-    return {place: share for place, share in shares.items() if share}
+    parts: list[list[Path]] = []
+    load = 0
+    for path in sorted(found, key=lambda path: -_weight(path)):
+        if not parts or load + _weight(path) > PART:
+            parts.append([])
+            load = 0
+        parts[-1].append(path)
+        load += _weight(path)
+    return parts
 
 
 def _is_usual(path: Path) -> bool:
@@ -161,45 +250,15 @@ def _weight(path: Path) -> int:
     return WEIGHTS.get(path.relative_to(HERE).as_posix(), USUAL)
 
 
-def _start(folder: Path, place: int, share: list[Path], arguments: list[str]) -> Lane:
-    output = folder / f"lane{place}.txt"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, *map(str, share)], stdout=file, stderr=subprocess.STDOUT
-        )
-    return Lane(process, output, len(share))
-
-
-def _watch(running: list[Lane], began: float) -> None:
-    told = began
-    while any(lane.process.poll() is None for lane in running):
-        time.sleep(0.5)
-        now = time.monotonic()
-        if now - began > BOUND_S:
-            print(f"the tests take longer than {BOUND_S:g} s: ended", flush=True)
-            return
-        if now - told >= TOLD_S:
-            told = now
-            done = sum(lane.counts[0] for lane in running)
-            bad = sum(lane.counts[1] for lane in running)
-            at_work = sum(lane.process.poll() is None for lane in running)
-            took = f"{(now - began) / 60:.1f} min"
-            print(f"{took}: {done:,} tests, {bad} failed; {at_work} lanes at work", flush=True)
-
-
-def _tell(running: list[Lane], seconds: float) -> int:
-    """Show all of a lane that failed, and the last line of each."""
-    failed = [lane for lane in running if lane.process.returncode != 0]
-    for lane in failed:
-        print(lane.text)
+def _tell(parts: list[Part], failed: list[Part], seconds: float) -> int:
+    """Sum up."""
     totals: dict[str, int] = {}
-    for lane in running:
-        for count, what in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", lane.text[-400:]):
+    for part in parts:
+        for count, what in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", part.text[-400:]):
             totals[what] = totals.get(what, 0) + int(count)
     summed = ", ".join(f"{count:,} {what}" for what, count in totals.items())
-    print(f"{summed} in {seconds / 60:.1f} min, {len(running)} lanes; {len(failed)} lanes failed")
-    return 1 if failed else 0
+    print(f"{summed} in {seconds / 60:.1f} min, {len(parts)} parts; {len(failed)} parts failed")
+    return 1 if failed or not parts else 0
 
 
 if __name__ == "__main__":

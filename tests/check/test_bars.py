@@ -16,6 +16,8 @@ from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.check.walking import find_files
 from antifreeze.doctor.findings import Confidence
 
+from ..patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 BAR_S = 15.0  # for 100,000 lines
 SLOWER = 5  # what a busy machine may take of it: an upper bound is five times the promise
@@ -121,6 +123,6 @@ def test_the_check_imports_no_torch() -> None:
         [sys.executable, "-c", code, str(ROOT / "src" / "antifreeze" / "cli")],
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr

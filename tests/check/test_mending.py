@@ -16,6 +16,8 @@ from antifreeze.doctor.check.running import check, check_text
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.rules import Rule, all_rules
 
+from ..patience import PATIENCE_S
+
 PROGRAM = """# -*- coding: utf-8 -*-
 from functools import cache
 
@@ -109,7 +111,7 @@ def test_standard_input_is_checked_by_the_real_command() -> None:
         input=PROGRAM.encode(),
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1 and b"<stdin>:12:3: AF704" in done.stdout
     assert b"\x1b[" not in done.stdout, "no colours where nobody looks"

@@ -8,6 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from ..patience import PATIENCE_S
+
 PLAIN = [sys.executable]
 OURS = [sys.executable, "-m", "antifreeze", "run"]
 NO_LOADER = "antifreeze: this script looped over no DataLoader.\n"
@@ -22,7 +24,12 @@ def write(folder: Path, code: str, name: str = "train.py") -> Path:
 
 def start(folder: Path, *command: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        command, capture_output=True, cwd=folder, timeout=150, input=given, env=dict(os.environ)
+        command,
+        capture_output=True,
+        cwd=folder,
+        timeout=PATIENCE_S,
+        input=given,
+        env=dict(os.environ),
     )
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from antifreeze.cli import main
 
+from ..patience import PATIENCE_S
+
 CASES = Path(__file__).parent.parent / "doctor" / "cases"
 STUCK = CASES / "lock_held_at_fork.json"
 WELL = CASES / "well_and_busy.json"
@@ -164,7 +166,7 @@ def test_watching_says_something_when_the_answer_changes_and_ends_with_the_progr
         assert first.startswith(b"== ")
         time.sleep(3.0)  # some looks more, with nothing new to say
         os.kill(sleeper, 9)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert b"== " not in out, out
     assert process.returncode == 2 and b"has ended" in err
 
@@ -179,7 +181,10 @@ def test_no_torch_is_imported_and_it_starts_at_once() -> None:
         print(time.process_time(), file=sys.stderr)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stderr) < 2.5

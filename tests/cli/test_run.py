@@ -13,6 +13,7 @@ import pytest
 
 from antifreeze import _version
 
+from ..patience import PATIENCE_S
 from .running import NO_LOADER, OURS, PLAIN, both, start, write
 
 
@@ -161,7 +162,7 @@ def test_interrupted_from_outside_it_dies_of_that(tmp_path: Path) -> None:
     )
     assert process.stdout is not None and process.stdout.readline() == b"begun\n"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
     assert said.decode().startswith("Traceback (most recent call last):\n  File ")
     assert said.decode().endswith("KeyboardInterrupt\n" + NO_LOADER)
@@ -337,7 +338,7 @@ def test_switched_off_it_runs_the_script_and_no_more(tmp_path: Path) -> None:
         [*OURS, "train.py"],
         capture_output=True,
         cwd=tmp_path,
-        timeout=100,
+        timeout=PATIENCE_S,
         env={**os.environ, "ANTIFREEZE": "off"},
     )
     assert (done.stdout, done.stderr, done.returncode) == (plain.stdout, b"", 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ..patience import PATIENCE_S
 from ..photos import PHOTOS, RAISED_AT
 from .running import NO_LOADER, OURS, both, start, write
 
@@ -122,7 +123,7 @@ def test_on_sigusr1_it_tells_at_once_unless_the_script_has_a_use_for_it(
         assert "1 epoch, 3 steps" in process.stderr.readline()
     time.sleep(0.2)  # the script's own is called before the last batch
     (tmp_path / "go").touch()
-    out, said = process.communicate(timeout=100)
+    out, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0 and out == ("3\nown [1]\n" if own else "3\nown []\n")
     assert "antifreeze: DataLoader (train.py:" in said
 

@@ -13,6 +13,8 @@ import pytest
 
 from antifreeze import DataLoader
 
+from ..patience import PATIENCE_S
+
 PHOTOS = """
     import ctypes
     import time
@@ -48,7 +50,7 @@ def _scan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=200,
+        timeout=PATIENCE_S,
     )
 
 

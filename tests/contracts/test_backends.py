@@ -19,7 +19,7 @@ from antifreeze._core.tickets import Errand, Ticket
 from antifreeze._worker.spec import EpochBrief, Job
 from antifreeze.testing.sim import SimulatedBackend, World
 
-PATIENCE_S = 30.0
+from ..patience import PATIENCE_S
 
 
 class Squares:

@@ -126,6 +126,19 @@ def test_what_spins_on_one_stack_is_ended_after_half_an_hour() -> None:
     assert it.killed_at()[0] == 1802.0
 
 
+def test_who_spins_without_a_processor_at_some_looks_spins_but_is_ended_for_what_it_used() -> None:
+    def starved(now: float) -> Activity:  # gets one in one look of seven
+        return Activity(cpu_s=now // 7, stack=LINE, runs=True)
+
+    it = Watched(activity=starved).run(1_000.0)
+    first, *later = [pulse for _, pulse in it.reports()]
+    assert first is Pulse.MOVING
+    assert set(later) == {Pulse.SPINNING} and it.killed_at() == []
+    never = Watched(activity=lambda now: Activity(stack=LINE, runs=True)).run(3_000.0)
+    assert never.reports()[-1][1] is Pulse.SPINNING
+    assert never.killed_at() == []  # a place among busy ones is all it wants
+
+
 def test_who_waits_for_a_program_that_works_does_not_spin() -> None:
     it = Watched(activity=lambda now: Activity(cpu_s_of_others=now, stack=LINE)).run(2_500.0)
     assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ..patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -38,7 +40,11 @@ def test_example_runs_and_is_quiet(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=100, cwd=tmp_path
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     stderr = done.stderr

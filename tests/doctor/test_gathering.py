@@ -19,6 +19,8 @@ from antifreeze.doctor.attach.facts import Case, Look, Process, Thread
 from antifreeze.doctor.attach.scene import scenes
 from antifreeze.doctor.attach.sockets import Sockets
 
+from ..patience import PATIENCE_S
+
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
 
 
@@ -32,7 +34,7 @@ def running(**options: object) -> Iterator[int]:
     try:
         yield started.pid
     finally:
-        started.communicate(timeout=20)
+        started.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="its numbers are the ones known")

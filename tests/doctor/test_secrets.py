@@ -14,6 +14,7 @@ from antifreeze.doctor.attach.facts import Case, Process
 from antifreeze.doctor.attach.proc import without_secrets
 from antifreeze.doctor.attach.sockets import Sockets
 
+from ..patience import PATIENCE_S
 from .ward import answer_to, named
 
 CASES = Path(__file__).parent / "cases"
@@ -102,7 +103,7 @@ def test_commands_that_differ_in_what_is_hidden_differ_still() -> None:
         commands = [_seen(each.pid).command for each in started]
     finally:
         for each in started:
-            each.communicate(b"\n", timeout=20)
+            each.communicate(b"\n", timeout=PATIENCE_S)
     assert "abc" not in str(commands)
     assert commands[0] != commands[1] == commands[2]
 

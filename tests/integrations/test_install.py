@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+from ..patience import PATIENCE_S
 from ..photos import PHOTOS
 
 START = """
@@ -30,7 +31,7 @@ def run(
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         cwd=folder,
         env={**os.environ, **environment},
     )

@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.test_examples_run import FENCE
 
+from ..patience import PATIENCE_S
 from .launching import PROGRAMS, VISION, environment, needs
 
 pytestmark = needs()  # each says what it needs
@@ -50,7 +51,7 @@ def test_the_example_runs(name: str, tmp_path: Path) -> None:
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=PATIENCE_S,
         cwd=tmp_path,
         env=os.environ | environment(tmp_path) | VISION,
     )

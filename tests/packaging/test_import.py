@@ -15,13 +15,15 @@ import pytest
 
 import antifreeze
 
+from ..patience import PATIENCE_S
+
 
 def run(code: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
@@ -130,13 +132,17 @@ def test_a_platform_that_lacks_something_works_as_torchs_with_one_notice() -> No
 
 def test_the_command_says_its_version_and_what_the_machine_has() -> None:
     program = [sys.executable, "-m", "antifreeze.cli"]
-    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=100)
+    version = subprocess.run(
+        [*program, "--version"], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert version.stdout.strip() == f"antifreeze {antifreeze.__version__}"
     platform = subprocess.run(
-        [*program, "platform", "--json"], capture_output=True, text=True, timeout=100
+        [*program, "platform", "--json"], capture_output=True, text=True, timeout=PATIENCE_S
     )
     facts = json.loads(platform.stdout)
     assert platform.returncode == 0
     assert facts["workers"] == "antifreeze" and facts["missing"] == []
-    shown = subprocess.run([*program, "platform"], capture_output=True, text=True, timeout=100)
+    shown = subprocess.run(
+        [*program, "platform"], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert "DataLoader runs on antifreeze's workers here." in shown.stdout

@@ -13,6 +13,8 @@ import psutil
 
 import antifreeze
 
+from ..patience import PATIENCE_S
+
 IMPORTS = {
     "torch": "from torch.utils.data import DataLoader",
     "antifreeze": "from antifreeze import DataLoader",
@@ -45,7 +47,7 @@ class Script:
                 continue
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=PATIENCE_S)
 
     def read_line(self) -> str:
         """Wait for one line the script prints; the test's own time limit bounds it."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ..patience import PATIENCE_S
+
 GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -40,6 +42,6 @@ def run_in(
         [sys.executable, str(script), *arguments],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_S,
         preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-PATIENCE_S = 60.0
+from ..patience import PATIENCE_S
 
 PRELUDE = """
 import os, signal, sys, threading, time

@@ -17,7 +17,7 @@ import torch
 from antifreeze import DataLoader
 from antifreeze._watchdog import TICK_S
 
-PATIENCE_S = 30.0
+from ..patience import PATIENCE_S
 
 
 class Slow:

@@ -14,6 +14,8 @@ import pytest
 
 from antifreeze import DataLoader
 
+from ..patience import PATIENCE_S
+
 LAYOUT = struct.Struct("<q")
 LOCAL = threading.local()
 LOCAL.factor = 3
@@ -60,7 +62,10 @@ def _run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     (folder / "rows.py").write_text(textwrap.dedent(MODULE))
     (folder / "script.py").write_text(textwrap.dedent(script))
     return subprocess.run(
-        [sys.executable, str(folder / "script.py")], capture_output=True, text=True, timeout=120
+        [sys.executable, str(folder / "script.py")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
 
 

@@ -25,6 +25,7 @@ from antifreeze import DataLoader
 from antifreeze._backends import modules, nursery
 
 from ..parity.observe import wait_until
+from ..patience import PATIENCE_S
 from . import settings
 from .clean import another_thread, ask
 
@@ -403,7 +404,7 @@ def test_only_libraries_that_differ_are_sent_and_those_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert ask(None, _debug) is False
-    assert wait_until(lambda: nursery.present().known(), within_s=10)
+    assert wait_until(lambda: nursery.present().known(), within_s=PATIENCE_S)
     known = nursery.present().known()
     assert "torch.version" in modules.collect({})
     assert "torch.version" not in modules.collect(known)

@@ -22,6 +22,7 @@ from antifreeze._backends import hazards
 from antifreeze._backends.lineage import Lineage
 from antifreeze._core.descent import Descent, Wish
 
+from ..patience import PATIENCE_S
 from .clean import another_thread, is_clean
 from .programs import finish, program
 
@@ -76,7 +77,7 @@ LOCKS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
 @pytest.mark.parametrize("what", LOCKS)
 def test_a_lock_that_another_thread_holds_stops_no_worker(what: str) -> None:
     take, give = LOCKS[what]
-    loader = DataLoader(Needs(take, give), 2, num_workers=2, timeout=60)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Needs(take, give), 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
     with held(take, give):
         iterator = iter(loader)
         assert is_clean_soon(iterator)
@@ -106,7 +107,7 @@ def test_a_lock_inside_a_c_library_that_another_thread_holds_stops_no_worker() -
     thread.start()
     try:
         for _ in range(3):
-            loader = DataLoader(Draws(), 2, num_workers=2, timeout=60)  # type: ignore[arg-type, var-annotated]
+            loader = DataLoader(Draws(), 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
             iterator = iter(loader)
             assert is_clean_soon(iterator)
             assert torch.cat(list(iterator)).tolist() == list(range(8))
@@ -132,7 +133,7 @@ class Locked:
 def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free() -> None:
     dataset = Locked()
     with held(dataset.lock.acquire, dataset.lock.release):
-        loader = DataLoader(dataset, 2, num_workers=2, timeout=60)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(dataset, 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
         assert torch.cat(list(loader)).tolist() == list(range(8))
         assert dataset.lock.locked()
 

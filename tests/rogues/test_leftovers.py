@@ -18,7 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .programs import PATIENCE_S, PRELUDE, all_gone
+from ..patience import PATIENCE_S
+from .programs import PRELUDE, all_gone
 
 GONE_S = 2.0  # the promise after SIGKILL of the main process; a test allows five times that
 MARK = "ANTIFREEZE_TEST_PROGRAM"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from ..patience import PATIENCE_S
+
 ASKS = """
 import sys, threading, time, torch
 from antifreeze._backends import pools
@@ -26,4 +28,4 @@ assert any(b"libtorch" in path for path in pools._loaded())
 
 
 def test_threads_that_begin_loops_at_the_same_time_do_not_lock_each_other_out() -> None:
-    subprocess.run([sys.executable, "-c", ASKS], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", ASKS], check=True, timeout=PATIENCE_S)

@@ -21,6 +21,7 @@ import torch
 from antifreeze import DataLoader
 from antifreeze.errors import TransportFailed
 
+from ..patience import PATIENCE_S
 from .programs import PRELUDE, finish, program
 
 ANSWER_S = 2.0  # the promise for an error that is known at once; a test allows five times that
@@ -73,7 +74,7 @@ def why_no_mount() -> str | None:
     if shutil.which("unshare") is None:
         return "there is no unshare(1)"
     probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=1m none /dev/shm"]
-    done = subprocess.run(probe, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=PATIENCE_S)
     return None if done.returncode == 0 else f"no private mount: {done.stderr.strip()}"
 
 
@@ -85,7 +86,10 @@ def test_batches_of_four_megabytes_where_shared_memory_has_one(tmp_path: Path) -
     script.write_text(PRELUDE + textwrap.dedent(BATCHES + lines))
     command = f"mount -t tmpfs -o size=1m none /dev/shm && exec {sys.executable} {script}"
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, timeout=200
+        ["unshare", "--mount", "sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     wanted = "".join(f"{what} 15\n" for what in SHAPES)
     assert (done.returncode, done.stdout, done.stderr) == (0, wanted, "")

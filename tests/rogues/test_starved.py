@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ..patience import PATIENCE_S
 from .programs import PRELUDE, finish, program
 
 LARGE = """
@@ -34,7 +35,7 @@ def can_mount() -> bool:
     probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm"]
     return (
         shutil.which("unshare") is not None
-        and subprocess.run(probe, capture_output=True, timeout=60).returncode == 0
+        and subprocess.run(probe, capture_output=True, timeout=PATIENCE_S).returncode == 0
     )
 
 
@@ -47,7 +48,10 @@ def test_a_shared_memory_mount_of_one_megabyte(tmp_path: Path) -> None:
     )
     command = f"mount -t tmpfs -o size=1m none /dev/shm && exec {sys.executable} {script}"
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, timeout=100
+        ["unshare", "--mount", "sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "seen 60\n", "")
 

@@ -20,7 +20,8 @@ import torch
 
 from antifreeze import DataLoader, iteration
 
-from .programs import all_gone, finish, line, program
+from ..patience import PATIENCE_S
+from .programs import all_gone, finish, is_alive, line, program
 
 RESTART_S = 0.05  # the promise for a replaced worker; a test allows five times that
 
@@ -79,20 +80,39 @@ def test_a_template_that_dies_is_replaced_and_nothing_is_lost(
 
 def test_a_sample_is_not_blamed_for_the_deaths_of_templates() -> None:
     # Each sample may end two workers at most; these three deaths are not its own.
-    iterator = iter(DataLoader(Numbers(12, nap_s=0.2), num_workers=1))  # type: ignore[arg-type]
-    got = [int(next(iterator))]
-    for _ in range(3):
-        os.kill(template_of(iterator), signal.SIGKILL)
-        got.append(int(next(iterator)))
-    got += [int(batch) for batch in iterator]
-    assert got == list(range(12))
+    iterator = iter(DataLoader(Numbers(16, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
+    got, templates = [], []
+    for batch in iterator:
+        got.append(int(batch))
+        if len(templates) < 3 and is_new(iterator, templates):
+            templates.append(template_of(iterator))
+            kill_with_workers(iterator)
+    assert got == list(range(16))
+    assert len(set(templates)) == 3
+
+
+def kill_with_workers(iterator: Any) -> None:
+    """Kill a template, and see its workers go with it: they may still deliver meanwhile."""
+    pids = [template_of(iterator), *(worker.pid for worker in iterator._workers)]
+    os.kill(pids[0], signal.SIGKILL)
+    assert all_gone(pids)
+
+
+def is_new(iterator: Any, templates: list[int]) -> bool:
+    """Say whether workers have come up since these templates were killed: the loop may have got
+    what was ready."""
+    pids = [worker.pid for worker in iterator._workers]
+    return all(map(is_alive, pids)) and template_of(iterator) not in templates
 
 
 def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
     loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
     for _ in range(3):
         assert torch.cat(list(loader)).tolist() == list(range(400))
-        os.kill(template_of(loader._iterator), signal.SIGKILL)
+        kill_with_workers(loader._iterator)
+    assert torch.cat(list(loader)).tolist() == list(range(400))
+    os.kill(template_of(loader._iterator), signal.SIGKILL)  # and goes while the epoch begins
+    assert torch.cat(list(loader)).tolist() == list(range(400))
     loader._iterator = None
 
 
@@ -182,7 +202,7 @@ def test_locks_queues_values_and_shared_tensors_are_the_same_in_all_workers() ->
     assert torch.cat(batches).tolist() == list(range(1, 41))
     assert dataset.value.value == 40
     assert dataset.tensor.tolist() == list(range(40))
-    assert dataset.queue.get(timeout=30) == 7
+    assert dataset.queue.get(timeout=PATIENCE_S) == 7
     dataset.queue.close()
     dataset.queue.join_thread()
 

@@ -15,8 +15,6 @@ SIDE = 256  # a batch is SIDE x SIDE numbers of 4 bytes: 256 KiB, four samples o
 SAMPLES = 4
 BATCHES = 120
 HELD = (0, 3, 20)  # batches that are taken: the first ones may lie elsewhere than later ones
-PATIENCE_S = 60.0
-
 _RAMP = torch.arange(SIDE * SIDE, dtype=torch.int32).reshape(SIDE, SIDE)
 
 

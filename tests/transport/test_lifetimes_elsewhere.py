@@ -8,8 +8,9 @@ import pytest
 import torch
 import torch.multiprocessing
 
+from ..patience import PATIENCE_S
 from ..rogues.programs import finish, program
-from .lifetimes import HELD, PATIENCE_S, SIDE, batch_of, held_while_recycling, same
+from .lifetimes import HELD, SIDE, batch_of, held_while_recycling, same
 
 FORKING = f"""
     import gc, multiprocessing

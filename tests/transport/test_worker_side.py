@@ -25,7 +25,7 @@ from antifreeze._worker.fetch import Fetcher
 from antifreeze._worker.outbox import Outbox
 from antifreeze._worker.spec import Job
 
-PATIENCE_S = 10.0
+from ..patience import PATIENCE_S
 
 
 def frame(kind: Kind) -> bytes:

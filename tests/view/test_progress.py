@@ -27,6 +27,7 @@ from antifreeze._progress.figures import Figures, line
 from antifreeze.errors import WorkerCrashed
 from antifreeze.testing import SimulatedLoader, World
 
+from ..patience import PATIENCE_S
 from .screen import on_terminal, open_terminal
 
 NUMBERS = list(range(40))
@@ -298,7 +299,10 @@ def test_a_log_on_stderr_needs_no_rich() -> None:
         assert len(list(iter(DataLoader(list(range(8)), 4).progress()))) == 2
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("epoch 1: 2 batches in 0:00, ")
@@ -333,7 +337,7 @@ def test_switched_off_it_shows_what_it_knows() -> None:
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         env={**os.environ, "ANTIFREEZE": "off"},
     )
     assert re.fullmatch(r"epoch 1: 2 batches in 0:00, [\d,.]+ batches/s\n", done.stderr)
@@ -488,7 +492,7 @@ def test_a_notebook_has_one_output_that_changes_in_place() -> None:
     """
     cell = nbformat.v4.new_code_cell(textwrap.dedent(code))
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    nbclient.NotebookClient(notebook, timeout=100).execute()
+    nbclient.NotebookClient(notebook, timeout=PATIENCE_S).execute()
     (output,) = notebook.cells[0].outputs
     assert output.output_type == "display_data"
     assert output.data["text/plain"].startswith("epoch 3: 10 batches in 0:01, ")

@@ -299,7 +299,9 @@ class Stalls:
         if not call.moves or now - call.moved_at >= MOVED_S:
             locked = activity.deadlock and now > call.locked_at
             return Pulse.DEADLOCKED if locked else Pulse.STUCK
-        if call.spins and activity.stack and now - call.turned_at >= SPUN_S:
+        # Who spins on a busy machine has no processor at some looks, and would like one.
+        busy = call.spins or activity.runs
+        if busy and activity.stack and now - call.turned_at >= SPUN_S:
             return Pulse.SPINNING
         return Pulse.MOVING
 
@@ -320,5 +322,6 @@ class Stalls:
             return stall.still_s >= limits.dead_s
         if stall.still_s >= limits.still_s:
             return True
-        spun_s = now - call.turned_at if stall.pulse is Pulse.SPINNING else 0.0
+        spins = call.spins and stall.pulse is Pulse.SPINNING
+        spun_s = now - call.turned_at if spins else 0.0
         return limits.spin_s is not None and spun_s >= limits.spin_s
