@@ -51,6 +51,19 @@ def test_nothing_stuck_is_said_and_is_exit_code_0(capsys: pytest.CaptureFixture[
     assert "Nothing is stuck" in capsys.readouterr().out
 
 
+def test_a_standstill_that_nobody_can_name_is_exit_code_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antifreeze.doctor.attach.diagnose.all_shapes", lambda: ())
+    assert main(["attach", "--case", str(STUCK)]) == 3
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("process") and "Nobody has moved between two looks" in out
+    assert "who does what" in out
+    assert main(["attach", "--json", "--case", str(STUCK)]) == 3
+    said = json.loads(capsys.readouterr().out)
+    assert (said["stuck"], said["still"]) == (False, True)
+
+
 def test_json_has_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attach", "--json", "--case", str(STUCK)]) == 1
     said = json.loads(capsys.readouterr().out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,7 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from antifreeze.doctor.attach import machine, proc, stacks
+from antifreeze.doctor.attach import calls, machine, proc, stacks
+from antifreeze.doctor.attach.calls import Call
 from antifreeze.doctor.attach.facts import Case, Look, Process, Thread
 from antifreeze.doctor.attach.scene import scenes
 from antifreeze.doctor.attach.sockets import Sockets
@@ -37,12 +39,57 @@ def running(**options: object) -> Iterator[int]:
         started.communicate(timeout=PATIENCE_S)
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="its numbers are the ones known")
-def test_on_other_processors_system_calls_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = "73 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffc 0x7f00"
-    assert proc._call(asked) == (73, 3, 2, 0, 0, 0, 0)
-    monkeypatch.setattr(proc.os, "uname", lambda: SimpleNamespace(machine="aarch64"))
-    assert proc._call(asked) == ()
+def test_system_calls_have_the_numbers_of_one_processor_whatever_the_machine() -> None:
+    asked = "{} 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffc 0x7f00"
+    seen = (Call.FLOCK, 3, 2, 0, 0, 0, 0)
+    assert calls.parse(asked.format(73), "x86_64") == seen
+    assert calls.parse(asked.format(32), "aarch64") == seen
+    assert calls.parse(asked.format(73), "aarch64")[0] == Call.PPOLL
+    assert calls.parse(asked.format(1), "aarch64") == ()  # io_destroy, which nobody waits in
+    assert calls.parse(asked.format(73), "riscv64") == ()
+    for each in ("x86_64", "aarch64"):
+        assert calls.parse("running", each) == calls.parse("", each) == ()
+        assert calls.parse("-1 0x7ffc 0x7f00", each) == ()
+
+
+@pytest.mark.parametrize(
+    ("processor", "header"),
+    [
+        ("x86_64", "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+        ("aarch64", "/usr/aarch64-linux-gnu/include/asm-generic/unistd.h"),
+        ("aarch64", "/usr/include/asm-generic/unistd.h"),
+    ],
+)
+def test_numbers_are_those_of_the_kernels_header(processor: str, header: str) -> None:
+    if not Path(header).exists():
+        pytest.skip(f"no {header} here")
+    named = re.findall(
+        r"#define __NR(?:3264)?_(\w+) (\d+)$", Path(header).read_text(), re.MULTILINE
+    )
+    names = {number: name for name, number in named}
+    for number, name in names.items():
+        call = calls.parse(f"{number} 0 0 0 0 0 0 0 0", processor)
+        known = call and call[0] in {*Call}
+        if processor == "x86_64" and not known:
+            continue
+        wanted = KERNELS.get(name, name.upper())
+        assert not call or Call(call[0]).name == wanted, (number, name)
+    assert sum(KERNELS.get(name, name.upper()) in Call.__members__ for name in names.values()) > 20
+
+
+# What the kernel calls some of them.
+KERNELS = {
+    "pread64": "PREAD",
+    "pwrite64": "PWRITE",
+    "pselect6": "PSELECT",
+    "restart_syscall": "RESTARTED",
+}
+
+
+def test_on_a_processor_that_is_not_known_system_calls_are_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proc.os, "uname", lambda: SimpleNamespace(machine="riscv64"))
     done, ready = threading.Event(), threading.Event()
     thread = threading.Thread(target=lambda: (ready.set(), done.wait(20)))
     thread.start()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..doctor.attach.facts import Case
     from ..doctor.findings import Finding
 
-NOTHING, FOUND, CANNOT = 0, 1, 2  # exit codes
+NOTHING, FOUND, CANNOT, STILL = 0, 1, 2, 3  # exit codes
 AGAIN_S = 5.0  # between looks of --watch
 PAGES = "docs/hangs"
 _COLOURS = {"certain": "red", "likely": "yellow", "possible": "cyan"}
@@ -32,7 +32,8 @@ def add_to(verbs: Any) -> None:
         help="why a training process hangs right now (torch's loader or ours)",
         description="Look at a running Python program from outside, twice, and name what it hangs"
         " in. Nothing in it is changed; py-spy stops each of its processes for some milliseconds.",
-        epilog="exit code: 0 nothing is stuck, 1 something is, 2 it could not be looked at",
+        epilog="exit code: 0 nothing is stuck, 1 something is, 2 it could not be looked at, 3"
+        " nobody has moved, and it is not known why",
     )
     verb.add_argument(
         "pid", type=int, nargs="?", help="the program, one of its workers, or its launcher"
@@ -130,7 +131,9 @@ def _tell(case: Case, arguments: argparse.Namespace) -> int:
         show(case, answers)
         if arguments.save is not None:
             print(f"antifreeze attach: written to {arguments.save}", file=sys.stderr)
-    return FOUND if any(each.stuck for each in answers) else NOTHING
+    if any(each.stuck for each in answers):
+        return FOUND
+    return STILL if any(each.still for each in answers) else NOTHING
 
 
 def _watch(arguments: argparse.Namespace) -> int:
@@ -152,6 +155,7 @@ def _plain(case: Case, answers: list[Answer]) -> dict[str, Any]:
     return {
         "asked": case.asked,
         "stuck": any(each.stuck for each in answers),
+        "still": any(each.still for each in answers),
         "unseen": list(case.unseen),
         "programs": [
             {

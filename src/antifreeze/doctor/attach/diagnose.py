@@ -14,13 +14,17 @@ from .locks import wait_of
 from .scene import Actor, Role, Scene, Strand, scenes
 from .shapes import Shape, all_shapes
 from .shapes.rank_waits_for_rank import NAME as RANK_WAITS
-from .torch_loader import LOADER, QUEUES, still
+from .torch_loader import LOADER, QUEUES, waits_as_before
 
 _SIGINT = 1 << (signal.SIGINT - 1)
 STORY = 6  # lines of it
 # Of a core. Who computes on a crowded machine may get no more; threads that watch use less.
 COMPUTES = 0.05
 CHILDREN = 8  # that are shown: programs which the script or its workers have started
+STILL = (
+    "nobody has moved between two looks, and it is none of the ways to hang that are known here:"
+    " the lines below say where each process is"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Answer:
     facts: tuple[str, ...] = ()  # who does what: one line a process
     told: tuple[str, ...] = ()  # by our own loader, in its words
     broken: tuple[str, ...] = ()  # shapes that could not look, by a mistake of ours
+    still: bool = False  # nobody has moved, and nobody knows why
 
     @property
     def stuck(self) -> bool:
@@ -62,7 +67,7 @@ def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
         except Exception as error:  # ours: it must not cost the answer of the others
             broken.append(f"{shape.name}: {type(error).__name__}: {error}")
     findings = tuple(_with_signals(scene, each) for each in _in_order(raw))
-    sentence = findings[0].sentence if findings else _nothing(scene)
+    sentence = findings[0].sentence if findings else _nothing(scene) or STILL
     return Answer(
         scene.main.pid,
         scene.main.number,
@@ -72,6 +77,7 @@ def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
         tuple(_line(scene, each) for each in _worth_a_line(scene)),
         _told(scene),
         tuple(broken),
+        still=sentence is STILL,
     )
 
 
@@ -112,7 +118,7 @@ def _with_signals(scene: Scene, found: Finding) -> Finding:
 
 
 def _nothing(scene: Scene) -> str:
-    """Say what can be said where no shape is known."""
+    """Say what can be said where no shape is known; nothing if that is all that is known."""
     if not scene.seen:
         return "nothing is known to be wrong, but its stacks could not be taken: see below"
     if any(each.share > COMPUTES for each in scene.all):
@@ -123,10 +129,7 @@ def _nothing(scene: Scene) -> str:
         count = len(scene.starting)
         who = "a process is" if count == 1 else f"{count} processes are"
         return f"nothing is known to be wrong: {who} still being started, and import (see below)"
-    return (
-        "nobody has moved between two looks, and it is none of the ways to hang that are known"
-        " here: the lines below say where each process is"
-    )
+    return ""
 
 
 def _threads(scene: Scene) -> Iterator[Strand]:
@@ -141,7 +144,7 @@ def _threads(scene: Scene) -> Iterator[Strand]:
 def _looks_round(strand: Strand) -> bool:
     """Say that a thread has only woken up to see that there is nothing: torch's loop and workers
     do every five seconds, other waits with a limit as often as they like."""
-    if not still(strand):
+    if not waits_as_before(strand):
         return False
     waits = strand.calls("_try_get_data", LOADER) or strand.calls("get", QUEUES)
     return bool(waits) or wait_of(strand) is not None

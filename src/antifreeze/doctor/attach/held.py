@@ -12,20 +12,20 @@ from functools import cached_property
 from pathlib import Path
 
 from ..._clock import monotonic
+from .calls import Call
 from .facts import FileLock, Process
 
-_FUTEX = 202  # the call in which a thread sleeps for a lock, on x86-64
-_PRIVATE = 128  # a flag of it: the lock is for the threads of one process
+_PRIVATE = 128  # a flag of FUTEX: the lock is for the threads of one process
 _WORDS = struct.Struct("<4I")
-# The call clock_nanosleep on x86-64, the clock that is ours too, and the flag for a point in time.
-_SLEEP, _MONOTONIC, _UNTIL = 230, 1, 1
+# Of a sleep: the clock that is ours too, and the flag for a point in time.
+_MONOTONIC, _UNTIL = 1, 1
 _TIME = struct.Struct("<2q")
 _MOST = 64  # locks on files that are written down
 
 
 def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
     """Give the words of the lock that a thread sleeps on; nothing if it cannot be read."""
-    if len(call) < 2 or call[0] != _FUTEX:
+    if len(call) < 2 or call[0] != Call.FUTEX:
         return ()
     try:
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
@@ -42,7 +42,7 @@ def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
 def sleeps_s(pid: int, call: tuple[int, ...]) -> float:
     """Give the seconds that a thread has still to sleep, if it sleeps until a given time, as
     Python's `time.sleep` does; 0 if it does not."""
-    if len(call) < 4 or call[:3] != (_SLEEP, _MONOTONIC, _UNTIL):
+    if len(call) < 4 or call[:3] != (Call.CLOCK_NANOSLEEP, _MONOTONIC, _UNTIL):
         return 0.0
     try:
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
@@ -89,7 +89,7 @@ class Maps:
 
 def file_of(maps: Maps, call: tuple[int, ...]) -> str:
     """Give the file in which a lock between processes is; nothing for one of threads."""
-    if len(call) < 3 or call[0] != _FUTEX or call[2] & _PRIVATE:
+    if len(call) < 3 or call[0] != Call.FUTEX or call[2] & _PRIVATE:
         return ""
     inode, name = maps.at(call[1])
     return f"{name} [{inode}]" if name else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from .scene import FUTEX, IDLE_SHARE, Actor, Role, Scene, Strand
+from .calls import Call
+from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
 
 _PRIVATE = 128  # a flag of futex: the lock is for the threads of one process
 _WAIT, _LOCKED = 128, 2  # how pthread_mutex_lock sleeps: the operation, and what it found
@@ -33,7 +34,7 @@ HELD = (Wait.LOCK, Wait.IMPORT, Wait.MUTEX)  # somebody has it, and is to give i
 def wait_of(strand: Strand) -> Wait | None:
     """Say what a thread waits for; None if it does not wait for another thread or process."""
     call, at = strand.thread.call, strand.at
-    if (call and call[0] != FUTEX) or in_team(strand):
+    if (call and call[0] != Call.FUTEX) or in_team(strand):
         return None
     if not call and "futex" not in strand.thread.waits_in:
         return None
@@ -81,7 +82,7 @@ def same_line(strand: Strand) -> bool:
 def address(strand: Strand) -> int:
     """Give where the lock is that it sleeps on; 0 if that is not known."""
     call = strand.thread.call
-    return call[1] if len(call) > 1 and call[0] == FUTEX else 0
+    return call[1] if len(call) > 1 and call[0] == Call.FUTEX else 0
 
 
 def reentrant(strand: Strand) -> bool:
@@ -155,15 +156,12 @@ def wants_interpreter(strand: Strand) -> bool:
     call = strand.thread.call
     if strand.in_native("take_gil"):
         return True
-    if len(call) < 5 or call[0] != FUTEX or call[4] == 0 or not strand.in_native("pthread_cond"):
+    if (
+        len(call) < 5
+        or call[0] != Call.FUTEX
+        or call[4] == 0
+        or not strand.in_native("pthread_cond")
+    ):
         return False
     libraries = [each.file for each in strand.native if ".so" in each.file]
     return all(each.startswith(("libc.", "libpython", "libpthread")) for each in libraries)
-
-
-def at_line(strand: Strand) -> str:
-    """Say at which line of the user's a thread is, and not of an installed library's if it can be
-    helped."""
-    own = next((each for each in strand.own_frames if each.file.startswith(("/", "."))), None)
-    frame = own or strand.own_line or strand.at
-    return "at an unknown line" if frame is None else f"in {frame}"

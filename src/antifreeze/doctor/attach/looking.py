@@ -62,7 +62,9 @@ def _look_twice(pid: int, members: list[int], between_s: float, spy: Spy) -> tup
     processes = _seen(pid, family(pid))
     at = monotonic()
     second = replace(_look(pid, processes, _native_too(spy, processes, stacks)), at=at)
-    if not any(each.pid == pid and each.state not in "ZX" for each in second.processes):
+    if not proc.read(
+        pid, "cmdline"
+    ):  # also if it ended when /proc was read, and no stack was taken
         raise CannotLook(f"process {pid} has ended while it was being looked at")
     return first, second
 

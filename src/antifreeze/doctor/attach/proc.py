@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from . import held
+from . import calls, held
 from .facts import KEPT, Descriptor, Memory, Process, Thread
 from .sockets import Sockets
 
@@ -14,7 +14,6 @@ PROC = Path("/proc")
 MOST_DESCRIPTORS = 400  # listed of one process; a program that leaks has thousands of the same
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KB = 1024
-_NUMBERED = "x86_64"  # the machine whose numbers of system calls are known here
 # Those that have threads or locks of their own: whoever asks for more looks into /proc/PID/maps.
 _LIBRARY = re.compile(
     r"/([^/\s]*(?:omp|blas|mkl|tbb|cuda|nccl|gloo|opencv|hdf5|lmdb|grpc|arrow)[^/\s]*\.so[^/\s]*)$",
@@ -220,7 +219,7 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
         return None
     status = dict(_pairs(read(pid, *at, "status")))
     asked = read(pid, *at, "syscall")
-    call = _call(asked)
+    call = calls.parse(asked, os.uname().machine)
     return Thread(
         tid=tid,
         name=read(pid, *at, "comm").strip(),
@@ -235,15 +234,6 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
         library=maps.library(asked),
         sleeps_s=held.sleeps_s(pid, call),
     )
-
-
-def _call(text: str) -> tuple[int, ...]:
-    """Read the number and the arguments of a system call; nothing while none is under way, and on
-    processors whose numbers are others: 73 is flock on one and ppoll on another."""
-    parts = text.split()
-    if os.uname().machine != _NUMBERED or len(parts) < 7 or not parts[0].lstrip("-").isdigit():
-        return ()
-    return (int(parts[0]), *(int(each, 16) for each in parts[1:7]))
 
 
 def _descriptor_numbers(pid: int) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from .calls import READ_OR_WRITE, Call
 from .facts import Case, Frame, Machine, Process, Thread
 from .family import WORKER, is_launcher, is_python
 
@@ -110,10 +111,6 @@ class Strand:
         return next((d.target for d in self.process.descriptors if d.number == call[1]), "")
 
 
-# Numbers of calls whose first argument is a descriptor, on x86-64 (and on 64-bit ARM: 63 to 67,
-# 206 to 212, which stand for others there and are left out).
-READ_OR_WRITE = frozenset({0, 1, 17, 18, 19, 20, 42, 43, 44, 45, 46, 47, 73, 288, 295, 296})
-FUTEX = 202
 # How torch and its libraries call the threads of a process group.
 GROUP_THREADS = ("gloo_tcp", "pt_gloo", "pt_nccl")
 # Where a forked process begins; what follows in its stack is that of whoever forked it.
@@ -272,7 +269,9 @@ class Scene:
         if not strand.frames:  # Python's own prompt is no Python code (until 3.13)
             typed = next((d.target for d in self.main.process.descriptors if d.number == 0), "")
             polls = "poll" in strand.thread.waits_in or "select" in strand.thread.waits_in
-            return strand.thread.call[:2] == (0, 0) or (polls and typed.startswith(_TERMINALS))
+            return strand.thread.call[:2] == (Call.READ, 0) or (
+                polls and typed.startswith(_TERMINALS)
+            )
         if any(strand.calls(*each) for each in _RUN):
             return False
         return any(strand.calls(*each) for each in _PROMPTS)

@@ -44,12 +44,12 @@ def reader(scene: Scene) -> Strand | None:
 
 def awaits_message(strand: Strand) -> bool:
     """Say that it waits for a message to begin, and has none."""
-    return strand.calls("poll", CONNECTION) is not None and still(strand)
+    return strand.calls("poll", CONNECTION) is not None and waits_as_before(strand)
 
 
 def in_message(strand: Strand) -> bool:
     """Say that it has the beginning of a message and waits for the rest."""
-    if strand.calls("_recv_bytes", CONNECTION) is None or not still(strand):
+    if strand.calls("_recv_bytes", CONNECTION) is None or not waits_as_before(strand):
         return False
     return "pipe_read" in strand.thread.waits_in or strand.descriptor().startswith("pipe:")
 
@@ -60,7 +60,7 @@ def feeders(actor: Actor) -> list[Strand]:
 
 
 def has_nothing_to_send(feeder: Strand) -> bool:
-    return feeder.calls("wait", "threading.py") is not None and still(feeder)
+    return feeder.calls("wait", "threading.py") is not None and waits_as_before(feeder)
 
 
 def writes_in_vain(feeder: Strand) -> bool:
@@ -76,7 +76,7 @@ def waits_for_turn(feeder: Strand) -> bool:
     return feeder.stuck and at is not None and at.name.rpartition(".")[2] == "_feed"
 
 
-def still(strand: Strand) -> bool:
+def waits_as_before(strand: Strand) -> bool:
     """Say that it waits as it did: at the same line, and it did not wake up but to look round."""
     if strand.before is None or strand.share >= IDLE_SHARE:
         return False
@@ -98,7 +98,7 @@ def nothing_under_way(scene: Scene) -> bool:
         not each.stopped
         and scene.idle(each)
         and each.main is not None
-        and still(each.main)
+        and waits_as_before(each.main)
         and all(has_nothing_to_send(feeder) for feeder in feeders(each))
         for each in workers(scene)
     ) and all(has_nothing_to_send(each) for each in feeders(scene.main))

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .calls import POLLS, SLEEPS
 from .facts import Frame
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
 
-# Numbers of system calls on x86-64. A wait that py-spy has interrupted goes on as RESTARTED.
-POLLS = frozenset({7, 23, 232, 270, 271, 281})
-OPENS = frozenset({2, 257, 437})
-READS = frozenset({0, 17, 19, 295})
-RESTARTED = 219
-SLEEPS = frozenset({35, 230})
 _POLLS_IN = ("poll_schedule", "do_sys_poll", "do_select", "ep_poll", "epoll")
 _TICKS = 2  # times that torch's own waits of five seconds may end between two looks
 

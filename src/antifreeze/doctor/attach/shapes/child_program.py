@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...findings import Confidence, Finding
+from ..calls import Call
 from ..facts import Process
 from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
-from ..torch_loader import still
+from ..torch_loader import waits_as_before
 from ..waits import at_line, in_sample, loads_itself, loop_waits, polls, sleeps
 from .base import LIKELY, POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "child-program"
-_WAIT4, _WAITID = 61, 247
-_READ, _WRITE = 0, 1
 _LONG = 60  # letters of a command that are shown
 
 
@@ -40,7 +39,7 @@ def find(scene: Scene) -> Iterator[Finding]:
 
 def _waiting(scene: Scene, actor: Actor) -> Waiting | None:
     strand = actor.main
-    if strand is None or not still(strand):
+    if strand is None or not waits_as_before(strand):
         return None
     child = awaited(scene, actor, strand)
     if child is None or not _rests(scene, child):
@@ -64,7 +63,7 @@ def awaited(scene: Scene, actor: Actor, strand: Strand) -> Actor | None:
     call = strand.thread.call
     below = [each for each in scene.others if each.process.parent == actor.pid and not each.dead]
     children = [each for each in below if each.role is Role.CHILD]
-    if call[:1] in ((_WAIT4,), (_WAITID,)):
+    if call[:1] in ((Call.WAIT4,), (Call.WAITID,)):
         named = [each for each in children if each.pid in call[1:3]]
         return next(iter(named), children[0] if len(children) == 1 else None)
     inside = any(each.file == "subprocess.py" for each in strand.own_frames)
@@ -140,7 +139,7 @@ def _why(waiting: Waiting) -> tuple[str, Confidence]:
         return "cannot write: the pipe of its output is full, and nobody reads it", LIKELY
     if strand is None:
         return "has done nothing between two looks", POSSIBLE
-    if strand.thread.call[:2] == (_READ, 0):
+    if strand.thread.call[:2] == (Call.READ, 0):
         return "waits for something on its standard input", LIKELY
     target = strand.descriptor()
     if target.startswith(("tcp", "udp")):
@@ -157,7 +156,7 @@ def _why(waiting: Waiting) -> tuple[str, Confidence]:
 def _full_pipe(waiting: Waiting) -> str:
     """Give the pipe that a program is in a write into, and its parent should read."""
     strand = waiting.child.main
-    if strand is None or strand.thread.call[:1] != (_WRITE,):
+    if strand is None or strand.thread.call[:1] != (Call.WRITE,):
         return ""
     pipe = strand.descriptor()
     mine = {each.target for each in waiting.actor.process.descriptors if each.flags & 3 == 0}

@@ -6,19 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...findings import Confidence, Finding
-from ..locks import (
-    HELD,
-    Wait,
-    address,
-    at_line,
-    for_ever,
-    forked,
-    others,
-    owner,
-    same_line,
-    wait_of,
-)
+from ..locks import HELD, Wait, address, for_ever, forked, others, owner, same_line, wait_of
 from ..scene import Actor, Scene, Strand, is_library
+from ..waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, kill_worker, people
 
 NAME = "deadlock-of-threads"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...findings import Finding
+from ..calls import OPENS, READS
 from ..scene import Actor, Scene, Strand
-from ..waits import OPENS, READS, at_line, in_sample, loop_waits
+from ..waits import at_line, in_sample, loop_waits
 from .base import LIKELY, Shape, are, kill_worker, people
 
 NAME = "disk-wait"

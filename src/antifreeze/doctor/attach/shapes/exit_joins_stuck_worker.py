@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
 from .. import torch_loader as torchs
+from ..calls import Call
 from ..locks import Wait, for_ever, is_service, wait_of
 from ..scene import Actor, Role, Scene, Strand
 from ..waits import sleeps
 from .base import LIKELY, POSSIBLE, Shape, are, people, where
 
 NAME = "exit-joins-stuck-worker"
-_WAIT4 = 61  # its first argument is the process that is waited for
 _UTIL = "multiprocessing/util.py"
 _POOLS = "multiprocessing/pool.py"
 
 
 def find(scene: Scene) -> Iterator[Finding]:
     main = scene.main.main
-    if main is None or scene.ours or not torchs.still(main):
+    if main is None or scene.ours or not torchs.waits_as_before(main):
         return
     if scene.main.role is not Role.MAIN:
         return  # an orphan
@@ -89,7 +89,7 @@ def _pool(scene: Scene, main: Strand) -> Iterator[Finding]:
         if (strand := each.main) is not None
         and strand.calls("worker", _POOLS)
         and not strand.calls("get", torchs.QUEUES)
-        and torchs.still(strand)
+        and torchs.waits_as_before(strand)
     ]
     if not busy:
         return
@@ -124,7 +124,7 @@ def _at_exit(awaited: list[Actor]) -> str:
 def _awaited(scene: Scene, main: Strand) -> list[Actor]:
     call = main.thread.call
     children = [each for each in (*scene.living, *scene.others) if not each.dead]
-    if call and call[0] == _WAIT4:
+    if call and call[0] == Call.WAIT4:
         children = [each for each in children if each.pid == call[1]]
     else:
         children = [each for each in children if each.role is Role.WORKER]
@@ -168,7 +168,7 @@ def _lost(actors: list[Actor]) -> str:
 
 def _unseen(scene: Scene, main: Strand) -> Iterator[Finding]:
     """Say what the kernel alone tells: whoever waits for a worker of torch's to end, ends."""
-    if main.thread.call[:1] != (_WAIT4,):
+    if main.thread.call[:1] != (Call.WAIT4,):
         return
     for worker in _awaited(scene, main):
         if worker.role is Role.WORKER:
@@ -192,7 +192,7 @@ def _pin_thread(scene: Scene, main: Strand) -> Iterator[Finding]:
 
 def _thread(scene: Scene, main: Strand) -> Iterator[Finding]:
     """Name a thread that is waited for and waits itself, where no thread is at work to help it."""
-    if not all(torchs.still(each) for each in scene.main.strands if each.frames):
+    if not all(torchs.waits_as_before(each) for each in scene.main.strands if each.frames):
         return
     over = main.calls("_shutdown", "threading.py") is not None
     what = (

@@ -103,7 +103,7 @@ def _in_pickling(scene: Scene) -> Iterator[Finding]:
 
 def _waits_for_others(main: Strand) -> bool:
     at = main.at
-    if at is None or not torchs.still(main):
+    if at is None or not torchs.waits_as_before(main):
         return False
     return at.file in _WAITS or at.file.startswith(("multiprocessing/", "concurrent/"))
 
@@ -111,7 +111,7 @@ def _waits_for_others(main: Strand) -> bool:
 def _anybody_moves(scene: Scene) -> bool:
     """Say whether somebody does something that the main process may be waiting for."""
     return any(
-        actor.share > _WORKS or actor.main is None or not torchs.still(actor.main)
+        actor.share > _WORKS or actor.main is None or not torchs.waits_as_before(actor.main)
         for actor in scene.all
         if not actor.dead
     )

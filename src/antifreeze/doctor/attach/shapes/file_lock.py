@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..calls import Call
 from ..facts import FileLock
-from ..locks import at_line, same_line
+from ..locks import same_line
 from ..scene import Actor, Scene, Strand
+from ..waits import at_line
 from .base import CERTAIN, LIKELY, Shape, are, kill_worker, people
 
 NAME = "file-lock"
-_FLOCK, _FCNTL = 73, 72  # system calls, on x86-64
 _WAITING = (7, 38)  # F_SETLKW, F_OFD_SETLKW: fcntl's ways to wait for a lock
 _SQLITE = 1 << 30  # the byte from which on sqlite locks its files
 # Where libraries look again and again whether a lock file has gone.
@@ -73,10 +74,10 @@ def _finding(
 def _waits(strand: Strand) -> tuple[str, str]:
     """Give how a thread waits for a lock on a file, and the file if its call names it."""
     call = strand.thread.call
-    if len(call) > 3 and (call[0] == _FLOCK or (call[0] == _FCNTL and call[2] in _WAITING)):
+    if len(call) > 3 and (call[0] == Call.FLOCK or (call[0] == Call.FCNTL and call[2] in _WAITING)):
         target = next((d.target for d in strand.process.descriptors if d.number == call[1]), "")
         stayed = strand.stuck or (not strand.frames and strand.share == 0 and not strand.moved)
-        return ("flock" if call[0] == _FLOCK else "fcntl", target) if stayed else ("", "")
+        return ("flock" if call[0] == Call.FLOCK else "fcntl", target) if stayed else ("", "")
     if not same_line(strand) or strand.thread.state != "S":
         return "", ""
     if strand.in_native("sqlite", "BusyCallback", "busyHandler") or _in_sqlite(strand):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import at_line, is_service, wants_interpreter
+from ..locks import is_service, wants_interpreter
 from ..scene import IDLE_SHARE, Actor, Scene, Strand
+from ..waits import at_line
 from .base import LIKELY, POSSIBLE, Shape
 
 NAME = "gil-bound"

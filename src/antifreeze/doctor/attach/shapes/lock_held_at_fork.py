@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import (
-    HELD,
-    Wait,
-    address,
-    at_line,
-    for_ever,
-    forked,
-    others,
-    owner,
-    reentrant,
-    wait_of,
-)
+from ..locks import HELD, Wait, address, for_ever, forked, others, owner, reentrant, wait_of
 from ..scene import Actor, Scene, Strand
+from ..waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "lock-held-at-fork"

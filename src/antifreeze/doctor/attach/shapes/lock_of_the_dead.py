@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..locks import Wait, address, at_line, awaits_room, for_ever, is_service, wait_of
+from ..locks import Wait, address, awaits_room, for_ever, is_service, wait_of
 from ..scene import Actor, Role, Scene, Strand
+from ..waits import at_line
 from .base import LIKELY, POSSIBLE, Shape, are
 
 NAME = "lock-of-the-dead"

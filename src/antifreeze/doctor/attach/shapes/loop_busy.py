@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...findings import Finding
 from ..locks import Wait, wait_of
 from ..scene import IDLE_SHARE, Scene, Strand
-from ..torch_loader import CONNECTION, QUEUES, still
+from ..torch_loader import CONNECTION, QUEUES, waits_as_before
 from ..waits import at_line, sleeps
 from .base import LIKELY, Shape
 from .child_program import awaited
@@ -81,7 +81,7 @@ def waits_for(scene: Scene, strand: Strand) -> str:
     """Say what the loop waits for that is not the loader's; nothing if it does not wait."""
     if sleeps(strand) and strand.stuck:
         return "sleeps on purpose"
-    if not still(strand):
+    if not waits_as_before(strand):
         return ""
     if (child := awaited(scene, scene.main, strand)) is not None:
         return f"waits for a program that it has started, {child.process.name!r} (pid {child.pid})"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
+from ..calls import Call
 from ..locks import Wait, wait_of
 from ..scene import Actor, Role, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits, polls, their_line
 from .base import LIKELY, POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "network-read"
-_CONNECT = 42
 _EVENTS = "asyncio/base_events.py"
 # Library code that waits for one connection: with a time limit of the socket it polls.
 _SOCKET_FILES = ("ssl.py", "socket.py", "http/client.py", "urllib/request.py")
@@ -67,7 +67,7 @@ def _peer(actor: Actor, strand: Strand) -> tuple[str, Confidence] | None:
     if "(listening)" in target and strand is actor.main and actor.role is Role.MAIN:
         return None  # a server, which waits for whoever comes
     if target.startswith(("tcp", "udp")):
-        return _words(target, connects=strand.thread.call[0] == _CONNECT), LIKELY
+        return _words(target, connects=strand.thread.call[0] == Call.CONNECT), LIKELY
     if any(each.file.startswith(_NOT_THE_NETWORK) for each in strand.frames[:3]):
         return None
     if strand.calls("_run_once", "asyncio/base_events.py") is not None and _serves(actor):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..locks import at_line, for_ever, forked, in_team
+from ..locks import for_ever, forked, in_team
 from ..scene import IDLE_SHARE, Actor, Scene, Strand
+from ..waits import at_line
 from .base import CERTAIN, LIKELY, Shape, are, kill_worker, people
 
 NAME = "openmp-after-fork"

@@ -16,7 +16,7 @@ def find(scene: Scene) -> Iterator[Finding]:
     loop = torchs.loop(scene)
     if loop is None or scene.ours or not torchs.waits_for_pinned(scene):
         return
-    if torchs.pin_threads(scene) or not torchs.still(loop):
+    if torchs.pin_threads(scene) or not torchs.waits_as_before(loop):
         return
     if any(not each.frames and each.before is None for each in scene.main.strands):
         return  # one that has just begun, and may be it

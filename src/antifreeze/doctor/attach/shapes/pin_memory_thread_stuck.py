@@ -18,7 +18,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         return
     pins = torchs.pin_threads(scene)
     stuck = [each for each in pins if each.frames and each.stuck and not _waits_for_workers(each)]
-    if not stuck or len(stuck) < len(pins) or not torchs.still(loop):
+    if not stuck or len(stuck) < len(pins) or not torchs.waits_as_before(loop):
         return
     thread, pid = stuck[0], scene.main.pid
     yield Finding(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..calls import READS
 from ..scene import Actor, Scene, Strand
-from ..waits import READS, at_line, in_sample, loop_waits
+from ..waits import at_line, in_sample, loop_waits
 from .base import CERTAIN, LIKELY, Shape, are, kill_worker, people
 from .waits_for_a_person import asks as asks_a_person
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import Wait, at_line, for_ever, forked, is_service, others, same_line, wait_of
+from ..locks import Wait, for_ever, forked, is_service, others, same_line, wait_of
 from ..scene import Actor, Scene, Strand
+from ..waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "threads-after-fork"

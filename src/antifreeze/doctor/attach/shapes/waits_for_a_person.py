@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...findings import Confidence, Finding
+from ..calls import READS
 from ..scene import Actor, Scene, Strand, is_file, is_library
-from ..waits import READS, at_line, still
+from ..waits import at_line, still
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape
 
 NAME = "waits-for-a-person"

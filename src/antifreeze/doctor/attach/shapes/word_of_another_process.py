@@ -8,9 +8,9 @@ from enum import Enum
 
 from ...findings import Confidence, Finding
 from .. import torch_loader as torchs
-from ..locks import Wait, at_line, awaits_room, is_service, wait_of
+from ..locks import Wait, awaits_room, is_service, wait_of
 from ..scene import Actor, Role, Scene, Strand
-from ..waits import loop_waits, sleeps
+from ..waits import at_line, loop_waits, sleeps
 from .base import LIKELY, POSSIBLE, Shape, are, kill_worker, people, where
 
 NAME = "word-of-another-process"
@@ -72,7 +72,7 @@ def _asked(scene: Scene) -> list[Actor]:
 
 def _of(actor: Actor) -> Waiting | None:
     strand = actor.main
-    if strand is None or not strand.frames or not torchs.still(strand) or sleeps(strand):
+    if strand is None or not strand.frames or not torchs.waits_as_before(strand) or sleeps(strand):
         return None
     what = _what(strand)
     return None if what is None else Waiting(actor, strand, what)
@@ -129,7 +129,7 @@ def _hope(scene: Scene, actor: Actor) -> Hope:
 
 def _only_waits(scene: Scene, actor: Actor, strand: Strand) -> bool:
     """Say that it waits for others of the program, and is not the one that they wait for."""
-    if not torchs.still(strand):
+    if not torchs.waits_as_before(strand):
         return False
     if (
         wait_of(strand) is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..scene import Actor, Role, Scene
-from ..torch_loader import still
+from ..torch_loader import waits_as_before
 from .base import CERTAIN, LIKELY, Shape, are, people
 
 NAME = "worker-stopped"
@@ -47,7 +47,7 @@ def _was(actor: Actor) -> bool:
 
 def _nobody_moves(scene: Scene) -> bool:
     strands = [scene.loop, *(each.main for each in scene.living)]
-    return all(each is not None and still(each) for each in strands)
+    return all(each is not None and waits_as_before(each) for each in strands)
 
 
 def _who(stopped: list[Actor]) -> str:

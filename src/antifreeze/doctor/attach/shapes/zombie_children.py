@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from .. import torch_loader as torchs
+from ..calls import Call
 from ..scene import Actor, Role, Scene, Strand
 from .base import LIKELY, POSSIBLE, Shape, are, kill_worker, people, where
 
@@ -34,7 +35,7 @@ def _was_dead(actor: Actor) -> bool:
 
 def _reads_from_pipe(parent: Actor) -> Strand | None:
     for each in parent.strands:
-        reads = each.stuck and each.thread.call[:1] == (0,)
+        reads = each.stuck and each.thread.call[:1] == (Call.READ,)
         if reads and each.descriptor().startswith("pipe:") and not _reads_message(each):
             return each
     return None
