@@ -111,7 +111,9 @@ def test_each_cause_shows_as_that_cause(case: str, workers: int) -> None:
     adds_up(took, stats)
     found = shares(stats)
     assert max(found, key=lambda each: found[each]) == cause, found
-    if workers == 0:
+    if workers == 0 and case == "computes":  # on a busy machine it waits for a core as well
+        assert stats["wait_fetch_cpu_s"] > 0.9 * NAP_S * 120, found
+    elif workers == 0:
         assert found[cause] > 0.8, found
     assert stats["wait_share"] > 0.8
     if cause == "sampler" and workers:

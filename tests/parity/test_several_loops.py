@@ -202,6 +202,7 @@ def test_what_is_counted_does_not_grow_with_a_run(monkeypatch: pytest.MonkeyPatc
         if number % 10_000 == 0:
             sizes.append(size_of(counted))
     assert loader.stats()["batches"] == 200_000
+    # Half a byte a batch: of what is seldom, such as times of a busy machine, there is ever more to
+    # count, up to a bound; but whatever is kept of each batch takes eight bytes at the least.
     assert max(sizes) < 100_000
-    assert size_of(counted) < 1.3 * max(sizes[5:])
-    assert max(sizes[-5:]) < 1.3 * max(sizes[5:10])
+    assert size_of(counted) < 100_000
