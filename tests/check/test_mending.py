@@ -58,6 +58,10 @@ class Trainer:
 """
 
 
+def stdin(text: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode()))
+
+
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(["check", *words])
     told = capsys.readouterr()
@@ -95,13 +99,13 @@ def test_a_file_of_another_encoding_keeps_it(
 def test_standard_input_is_mended_to_standard_output(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(PROGRAM))
+    monkeypatch.setattr(sys, "stdin", stdin(PROGRAM))
     code, out, err = run(capsys, "-", "--fix")
     assert code == 0 and out == FIXED and "mended 3" in err and "All fine" in err
-    monkeypatch.setattr(sys, "stdin", io.StringIO(PROGRAM))
+    monkeypatch.setattr(sys, "stdin", stdin(PROGRAM))
     code, out, _ = run(capsys, "-", "--diff")
     assert code == 1 and out.startswith("--- <stdin> (before)")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("x = 1\n"))
+    monkeypatch.setattr(sys, "stdin", stdin("x = 1\n"))
     assert run(capsys, "-", "--fix")[:2] == (0, "x = 1\n")
 
 
