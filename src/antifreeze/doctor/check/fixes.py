@@ -68,7 +68,13 @@ def as_diff(path: str, before: str, after: str) -> str:
         fromfile=f"{path} (before)",
         tofile=f"{path} (after)",
     )
-    return "".join(line if line.endswith(("\n", "\r")) else f"{line}\n{_NO_END}" for line in lines)
+    return "".join(map(_shown, lines))
+
+
+def _shown(line: str) -> str:
+    if line.endswith("\n"):
+        return line
+    return f"{line[:-1]}\n" if line.endswith("\r") else f"{line}\n{_NO_END}"
 
 
 def _overlap(one: Span, other: Span) -> bool:

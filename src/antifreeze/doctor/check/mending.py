@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..source.lines import LINE_END
 from .decoding import BOM, Decoded, decode
 from .fixes import CannotFix, Fixed, fix_text
 from .found import Found, Result
@@ -101,7 +102,14 @@ def _mend_one(
 def _fixed(text: str, found: list[Found]) -> Fixed:
     """Fix a text; keep it as it was if what comes out is no Python."""
     mark = BOM if text.startswith(BOM) else ""
-    fixed = fix_text(text.removeprefix(BOM), found)
+    ends = set(LINE_END.findall(text))
+    old = len(ends) == 1 and "\r" in ends
+    if "\r" in ends and not old:
+        return Fixed(text, ())  # some of its lines end as on an old Mac: libcst loses such ends
+    bare = text.removeprefix(BOM)
+    fixed = fix_text(bare.replace("\r", "\n") if old else bare, found)
+    if old:
+        fixed = Fixed(fixed.text.replace("\n", "\r"), fixed.applied)
     try:
         compile(fixed.text, "fixed", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):

@@ -90,7 +90,7 @@ def summary(result: Result) -> str:
     files = _count(result.files, "file")
     unseen = []
     if result.not_looked_at:
-        unseen.append(f"{result.not_looked_at:,} of them not looked at")
+        unseen.append(f"{_count(result.not_looked_at, 'file')} not looked at")
     if result.rules_failed:
         unseen.append(f"{_count(result.rules_failed, 'rule')} of ours failed")
     but = "".join(f"; {each}" for each in unseen)

@@ -1,5 +1,5 @@
-"""Lines as Python counts them: `\\n`, `\\r\\n` and a lone `\\r` end one. `splitlines` would also end
-them at form feeds and others."""
+"""Lines as Python counts them: `\\n`, `\\r\\n` and a lone `\\r` end one; a form feed, at which
+`splitlines` splits too, does not."""
 
 from __future__ import annotations
 
