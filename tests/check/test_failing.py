@@ -64,6 +64,17 @@ def test_a_bug_at_one_file_is_told_and_the_others_are_checked(
         assert "b.py: RecursionError" in run(capsys, str(tmp_path), "--format", how)[1]
 
 
+def test_a_bug_that_is_of_no_file_is_no_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*given: Any) -> Any:
+        raise KeyError("of ours")
+
+    monkeypatch.setattr(running, "Project", failing)
+    code, _, err = run(capsys, str(tmp_path))
+    assert code == 2 and "KeyError: 'of ours'" in err and "please report it" in err
+
+
 def test_a_notebook_that_is_too_deep_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

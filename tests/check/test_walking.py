@@ -41,7 +41,11 @@ def test_repositories_inside_a_repository_are_walked(tmp_path: Path) -> None:
     whole = repository(tmp_path / "whole", "a.py")
     git(whole, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "sub")
     (whole / "sub" / "new.py").write_text("")
-    repository(whole / "data" / "cloned", "b.py")
+    git(whole, "commit", "-q", "-m", "with a submodule")
+    git(whole, "worktree", "add", "-q", str(whole / "copy"))
+    cloned = repository(whole / "data" / "cloned", "b.py")
+    git(cloned, "add", ".")
+    git(cloned, "commit", "-q", "-m", "first")
     repository(whole / "ignored", "c.py")
     (whole / ".gitignore").write_text("ignored/\n")
     found = [str(each.relative_to(whole)) for each in find_files([whole], Settings())]

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import io
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -66,6 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _run(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        raise  # nobody reads any more: the same for every verb
+    except Exception:  # ours, and not of one file: it must not look like a finding
+        traceback.print_exc()
+        _complain("this is a bug of antifreeze: please report it")
+        return CANNOT
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -83,7 +90,9 @@ def _run(arguments: argparse.Namespace) -> int:
             paths = [Path(each) for each in arguments.paths]
             files = list(find_files(paths, settings))
             for folder in folders_without(paths, files):
-                _complain(f"no Python files in {folder} (what git ignores is left out)")
+                _complain(
+                    f"no Python files in {folder} (what git ignores or `exclude` names is left out)"
+                )
     except (ValueError, OSError) as error:
         _complain(str(error))
         return CANNOT

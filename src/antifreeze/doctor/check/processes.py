@@ -1,7 +1,8 @@
 """Work on many items in several processes, any of which may die.
 
-1. A death loses nothing that was done. What was not done is tried again by one process, one item at
-   a time, so that it is known which item kills. That one is lost; the rest is done.
+1. A death loses nothing that was done. What was not done is tried again, from the end, since the
+   item that kills is near the start. If there is another death, one process takes what is left, one
+   item at a time, so that it is known which item kills: that one is lost, the rest is done.
 2. Who is interrupted ends at once: what is queued is dropped, processes are killed.
 """
 
@@ -41,10 +42,13 @@ def in_processes(
 ) -> tuple[list[Made], list[Item]]:
     """Give what was made of the items, in their order, and the items that were lost."""
     done: dict[int, Made] = {}
-    every = range(len(items))
-    chunks = [every[start : start + AT_ONCE] for start in every[::AT_ONCE]]
-    _round(task, items, chunks, processes_for(len(items), jobs), done)
-    left = [place for place in every if place not in done]
+    left = list(range(len(items)))
+    for backwards in (False, True):
+        chunks = [left[start : start + AT_ONCE] for start in range(0, len(left), AT_ONCE)]
+        if chunks:
+            ordered = chunks[::-1] if backwards else chunks
+            _round(task, items, ordered, processes_for(len(left), jobs), done)
+        left = [place for place in left if place not in done]
     lost: list[int] = []
     while left and len(lost) < DEATHS:
         _round(task, items, [[place] for place in left], 1, done)

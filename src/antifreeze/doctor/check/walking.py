@@ -77,11 +77,20 @@ def _asked_git(folder: Path, depth: int = 0) -> list[Path] | None:
     found = [folder / each for each in dict.fromkeys(names) if each.endswith(SUFFIXES)]
     found = [path for path in found if path.is_file()]
     for name in within if depth < DEEPEST else ():
-        if (folder / name / ".git").exists():  # not a submodule that was never fetched
+        if _is_another(folder / name):
             found += _asked_git(folder / name, depth + 1) or ()
     if not found and not depth and _is_ignored(folder):
         return None  # somebody asks for a folder that git ignores: they mean it
     return found
+
+
+def _is_another(folder: Path) -> bool:
+    """Say whether a folder is a repository of its own: not a submodule that was never fetched, and
+    not a second work tree of one (`git worktree add`), which has the same files again."""
+    mark = folder / ".git"
+    if mark.is_file():
+        return "/worktrees/" not in mark.read_text(encoding="utf-8", errors="replace")
+    return mark.is_dir()
 
 
 def _git_lists(folder: Path, *options: str) -> list[str] | None:

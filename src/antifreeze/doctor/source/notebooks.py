@@ -74,7 +74,7 @@ def _is_python(whole: dict[str, Any]) -> bool:
     about = whole.get("metadata") or {}
     kernel, language = about.get("kernelspec") or {}, about.get("language_info") or {}
     word = kernel.get("language") or language.get("name") or "python"
-    return str(word).lower() in ("python", "python3", "ipython", "sage", "pyspark")
+    return str(word).lower() in ("python", "python3", "ipython", "pyspark")
 
 
 def _sources(whole: dict[str, Any]) -> Iterator[tuple[int, str]]:
