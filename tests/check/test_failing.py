@@ -304,3 +304,16 @@ def test_a_reader_that_goes_is_no_error(tmp_path: Path) -> None:
             ["sh", "-c", words], capture_output=True, check=False, timeout=PATIENCE_S
         )
         assert done.stdout and not done.stderr
+
+
+def test_a_disk_that_is_full_is_no_bug_and_no_finding(tmp_path: Path) -> None:
+    many(tmp_path)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "antifreeze", "check", str(tmp_path / "m000.py")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    assert done.returncode == 2 and b"Traceback" not in done.stderr

@@ -69,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         raise  # nobody reads any more: the same for every verb
+    except OSError as error:  # what was found cannot be written: a full disk
+        _complain(str(error))
+        return CANNOT
     except Exception:  # ours, and not of one file: it must not look like a finding
         traceback.print_exc()
         _complain("this is a bug of antifreeze: please report it")

@@ -78,7 +78,8 @@ def _asked_git(folder: Path, depth: int = 0) -> list[Path] | None:
     found = [path for path in found if path.is_file()]
     for name in within if depth < DEEPEST else ():
         if _is_another(folder / name):
-            found += _asked_git(folder / name, depth + 1) or ()
+            inner = _asked_git(folder / name, depth + 1)
+            found += inner if inner is not None else _walked(folder / name)
     if not found and not depth and _is_ignored(folder):
         return None  # somebody asks for a folder that git ignores: they mean it
     return found
