@@ -56,7 +56,7 @@ def test_a_bad_cell_is_reported_as_that_cell_and_the_others_are_checked(
     found = json.loads(run(capsys, str(path), "--format", "json")[1])["findings"]
     assert [(each["cell"], each["line"]) for each in found] == [(4, 1), (5, 2)]
     sarif = json.loads(run(capsys, str(path), "--format", "sarif")[1])["runs"][0]["results"]
-    assert sarif[1]["message"]["text"].startswith("cell 5: ")
+    assert sarif[1]["message"]["text"].startswith("cell 5 line 2: ")
 
 
 def test_it_is_the_same_in_several_processes(tmp_path: Path) -> None:
@@ -87,9 +87,11 @@ def test_a_fix_of_a_notebook_is_refused_in_words(
 ) -> None:
     path = write_notebook(tmp_path / "a.ipynb", IMPORTS, USELESS, LATER)
     before = path.read_bytes()
-    for option in ("--fix", "--diff"):
+    for option, expected in (("--fix", 1), ("--diff", 0)):
         code, out, err = run(capsys, str(path), option)
-        assert code == 1 and "notebooks are not changed" in err and path.read_bytes() == before
+        assert (
+            code == expected and "notebooks are not changed" in err and path.read_bytes() == before
+        )
     assert "--fix can" not in out
 
 
@@ -99,3 +101,33 @@ def test_what_is_no_notebook_is_reported(tmp_path: Path) -> None:
         path.write_text(text)
         (found,) = check([path], Settings()).found
         assert found.code == "AF001"
+
+
+def test_a_notebook_of_another_language_is_left_alone(tmp_path: Path) -> None:
+    for about in ({"kernelspec": {"language": "R"}}, {"language_info": {"name": "julia"}}):
+        path = write_notebook(tmp_path / "a.ipynb", "x <- c(1, 2)\n", metadata=about)
+        result = check([path], Settings())
+        assert not result.found and not result.failures and not result.not_looked_at
+    python = {"kernelspec": {"language": "python"}}
+    path = write_notebook(tmp_path / "a.ipynb", "x <- c(1, 2\n", metadata=python)
+    assert [each.code for each in check([path], Settings()).found] == ["AF001"]
+
+
+def test_a_notebook_of_the_third_format_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.ipynb"
+    text = {"cell_type": "markdown", "source": ["# Title"]}
+    code = [
+        {"cell_type": "code", "language": "python", "input": each.splitlines(keepends=True)}
+        for each in (IMPORTS, USELESS, LATER)
+    ]
+    sheets = [{"cells": [text, code[0]]}, {"cells": code[1:]}]
+    path.write_text(json.dumps({"metadata": {}, "nbformat": 3, "worksheets": sheets}))
+    found = check([path], Settings()).found
+    assert [(each.code, each.cell, each.cell_line) for each in found] == [("AF704", 3, 1)]
+
+
+def test_names_of_the_host_are_known_in_a_notebook_only(tmp_path: Path) -> None:
+    use = "from torch.utils.data import DataLoader\nloader = DataLoader(spark.table('a'))\n"
+    assert not check([write_notebook(tmp_path / "a.ipynb", use)], Settings()).found
+    (tmp_path / "a.py").write_text(use)
+    assert [each.code for each in check([tmp_path / "a.py"], Settings()).found] == ["AF705"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-FILE = "pyproject.toml"
+from .._pyproject import read_upward
+
 OTHERS = ("check",)  # tables of other verbs
 PATHS = ("fault_log", "quarantine")  # those that are not absolute are of the file's own folder
 
@@ -15,26 +15,14 @@ PATHS = ("fault_log", "quarantine")  # those that are not absolute are of the fi
 def read(folder: Path, known: Collection[str]) -> dict[str, Any]:
     """Give the values of the nearest file with such a table, by the names of the options; none if
     there is no such file. Raises ValueError, with the file's name."""
-    for place in (folder, *folder.parents):
-        path = place / FILE
-        if path.is_file() and (table := _table(path)) is not None:
+    for each in read_upward(folder):
+        if each.table is not None:
             return dict(
-                _value(path, key, value, known) for key, value in table.items() if key not in OTHERS
+                _value(each.path, key, value, known)
+                for key, value in each.table.items()
+                if key not in OTHERS
             )
     return {}
-
-
-def _table(path: Path) -> dict[str, Any] | None:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if "antifreeze" not in text:  # and if it were broken, it would be nothing to us
-        return None
-    try:
-        table = tomllib.loads(text).get("tool", {}).get("antifreeze")
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if table is not None and not isinstance(table, dict):
-        raise ValueError(f"{path}: tool.antifreeze is a table, not {table!r}")
-    return table
 
 
 def _value(path: Path, key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:

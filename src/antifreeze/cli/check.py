@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from ..doctor.check.decoding import Decoded
     from ..doctor.check.found import Result
     from ..doctor.check.mending import Mended
     from ..doctor.check.settings import Settings
 
-NOTHING, FOUND, CANNOT = 0, 1, 2  # exit codes
+NOTHING, FOUND, CANNOT, INTERRUPTED = 0, 1, 2, 130  # exit codes; the last as shells have it
 STANDARD_INPUT = "-"
+NAMELESS = "<stdin>"
 
 
 def add_to(verbs: Any) -> None:
@@ -23,7 +27,7 @@ def add_to(verbs: Any) -> None:
         help="what will freeze, crash, give wrong data or crawl, from the source alone",
         description="Read Python files and notebooks, without running them or importing torch, and"
         " name what will go wrong with their data loading.",
-        epilog="exit code: 0 nothing was found, 1 something was, 2 it could not be checked",
+        epilog="exit code: 0 nothing was found, 1 something was, 2 not all could be checked",
     )
     verb.add_argument(
         "paths", nargs="*", default=["."], metavar="PATH", help="files, folders, or - (default: .)"
@@ -34,6 +38,12 @@ def add_to(verbs: Any) -> None:
     )
     verb.add_argument("--ignore", action="append", metavar="RULES", help="not these")
     verb.add_argument("--exclude", action="append", metavar="PATTERN", help="not these files")
+    verb.add_argument(
+        "--force-exclude", action="store_true", help="leave them out also if they are named"
+    )
+    verb.add_argument(
+        "--stdin-filename", metavar="PATH", help="with -: the file that standard input is of"
+    )
     verb.add_argument(
         "--confidence",
         choices=("certain", "likely", "possible"),
@@ -53,57 +63,119 @@ def add_to(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..doctor.check.running import check
-    from ..doctor.check.walking import find_files
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise  # nobody reads any more: the same for every verb
+    except OSError as error:  # what was found cannot be written: a full disk
+        _complain(str(error))
+        return CANNOT
+    except Exception:  # ours, and not of one file: it must not look like a finding
+        traceback.print_exc()
+        _complain("this is a bug of antifreeze: please report it")
+        return CANNOT
 
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ..doctor.check.running import check
+    from ..doctor.check.walking import find_files, folders_without, is_left_out
+
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         settings = _settings(arguments)
-        texts: dict[Path, str] = {}
-        if arguments.paths == [STANDARD_INPUT]:
-            texts[Path("<stdin>")] = sys.stdin.read()
-            files = list(texts)
+        given = _standard_input(arguments)
+        if given:
+            files = [p for p in given if not (settings.force_exclude and is_left_out(p, settings))]
         else:
-            files = list(find_files(map(Path, arguments.paths), settings))
+            paths = [Path(each) for each in arguments.paths]
+            files = list(find_files(paths, settings))
+            for folder in folders_without(paths, files):
+                _complain(
+                    f"no Python files in {folder} (what git ignores or `exclude` names is left out)"
+                )
     except (ValueError, OSError) as error:
-        print(f"antifreeze check: {error}", file=sys.stderr)
+        _complain(str(error))
         return CANNOT
-    result = check(files, settings, texts)
-    out = sys.stdout
+    result = check(files, settings, {path: each.text for path, each in given.items()})
     if arguments.fix or arguments.diff:
-        from ..doctor.check.fixes import CannotFix
-        from ..doctor.check.mending import mend
+        return _mend(arguments, result, files, settings, given)
+    _tell(result, arguments.format, sys.stdout)
+    return _exit_code(result)
 
-        try:
-            write = arguments.fix and not arguments.diff and not texts
-            done = mend(result, files, settings, texts, write=write)
-        except (CannotFix, OSError) as error:
-            print(f"antifreeze check: {error}", file=sys.stderr)
-            return CANNOT
-        _say_what_was_done(done, diff=arguments.diff)
-        if arguments.diff:
-            return FOUND if result.found else NOTHING
-        result = done.result
-        for path, text in texts.items():  # the mended text is the output; all else goes beside it
-            print(done.after.get(path, text), end="")
-            out = sys.stderr
-    _tell(result, arguments.format, out)
+
+def _exit_code(result: Result) -> int:
     if result.failures:
         return CANNOT
     return FOUND if result.found else NOTHING
+
+
+def _complain(words: str) -> None:
+    print(f"antifreeze check: {words}", file=sys.stderr)
+
+
+def _standard_input(arguments: argparse.Namespace) -> dict[Path, Decoded]:
+    """Give what stands on standard input, by the file it is of; nothing if nobody asks."""
+    from ..doctor.check.decoding import decode
+    from ..doctor.check.reading import LARGEST_NOTEBOOK, too_large
+
+    if arguments.paths != [STANDARD_INPUT]:
+        if arguments.stdin_filename is not None:
+            raise ValueError("--stdin-filename is for - alone")
+        return {}
+    data = sys.stdin.buffer.read(LARGEST_NOTEBOOK + 1)
+    if len(data) > LARGEST_NOTEBOOK:
+        raise ValueError(f"{NAMELESS}: {too_large(LARGEST_NOTEBOOK)}")
+    return {Path(arguments.stdin_filename or NAMELESS): decode(data)}
+
+
+def _mend(
+    arguments: argparse.Namespace,
+    result: Result,
+    files: list[Path],
+    settings: Settings,
+    given: dict[Path, Decoded],
+) -> int:
+    """Mend, or show what would be; then tell what is left."""
+    from ..doctor.check.fixes import CannotFix
+    from ..doctor.check.mending import mend
+
+    try:
+        write = arguments.fix and not arguments.diff and not given
+        done = mend(result, files, settings, given, write=write)
+    except CannotFix as error:
+        _complain(str(error))
+        return CANNOT
+    _say_what_was_done(done, diff=arguments.diff)
+    if arguments.diff:
+        for failure in result.failures:
+            _complain(str(failure))
+        if result.failures or done.refused:
+            return CANNOT
+        return FOUND if done.after else NOTHING
+    for path, decoded in given.items():  # the mended text is the output; all else goes beside it
+        sys.stdout.flush()
+        sys.stdout.buffer.write(decoded.encoded(done.after.get(path, decoded.text)))
+        sys.stdout.buffer.flush()
+    _tell(done.result, arguments.format, sys.stderr if given else sys.stdout)
+    return CANNOT if done.refused else _exit_code(done.result)
 
 
 def _say_what_was_done(done: Mended, *, diff: bool) -> None:
     from ..doctor.check.fixes import as_diff
 
     for path in done.notebooks:
-        words = "notebooks are not changed; what could be fixed is left to you"
-        print(f"antifreeze check: {path}: {words}", file=sys.stderr)
+        _complain(f"{path}: notebooks are not changed; what could be fixed is left to you")
+    for path, why in done.refused.items():
+        _complain(f"{path}: {why}")
     if diff:
         for path, before in done.before.items():
             print(as_diff(str(path), before, done.after[path]), end="")
     elif done.applied:
         files = f"{len(done.after)} file{'s' * (len(done.after) != 1)}"
-        print(f"antifreeze check: mended {done.applied} in {files}", file=sys.stderr)
+        _complain(f"mended {done.applied} in {files}")
 
 
 def _tell(result: Result, how: str, out: TextIO) -> None:
@@ -129,22 +201,21 @@ def _tell(result: Result, how: str, out: TextIO) -> None:
 def _settings(arguments: argparse.Namespace) -> Settings:
     """Give what pyproject.toml says, and what the command line says instead or in addition."""
     from ..doctor.check.config import read_settings
-    from ..doctor.check.settings import check_words
     from ..doctor.findings import Confidence
 
-    first = Path(arguments.paths[0])
+    first = Path(arguments.stdin_filename or arguments.paths[0])
     settings = read_settings(first if first.is_dir() else first.parent)
     said: dict[str, Any] = {}
     for name in ("select", "extend_select", "ignore", "exclude"):
         words = [w.strip() for each in getattr(arguments, name) or () for w in each.split(",")]
-        if name != "exclude":
-            check_words(words)
         if words and name == "select":
             said[name] = tuple(words)
         elif words:
             said[name] = (*getattr(settings, name), *words)
     if arguments.confidence:
         said["confidence"] = Confidence(arguments.confidence)
+    if arguments.force_exclude:
+        said["force_exclude"] = True
     if arguments.strict:
         said["strict"] = True
     if arguments.jobs is not None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from .found import Found, Result
-
-_LEVELS = {"freeze": "error", "crash": "error", "wrong data": "error", "slow": "warning"}
+from .found import Failure, Found, Result
 
 
 def as_github(result: Result) -> str:
-    return "".join(f"{_one(each)}\n" for each in result.found)
+    lines = [*map(_one, result.found), *map(_failure, result.failures)]
+    return "".join(f"{each}\n" for each in lines)
 
 
 def _one(found: Found) -> str:
-    line = found.cell_line or found.span.line
-    last = line + found.span.end_line - found.span.line
     where = f"cell {found.cell}: " if found.cell is not None else ""
     title = f"{found.code} {found.name} ({found.severity.value}, {found.confidence.value})"
-    fields = f"file={_value(str(found.path))},line={line},endLine={last}"
+    fields = f"file={_value(str(found.path))},line={found.line},endLine={found.end_line}"
     fields += f",col={found.span.column + 1},title={_value(title)}"
-    return f"::{_LEVELS[found.severity.value]} {fields}::{_text(where + found.words)}"
+    return f"::{found.level} {fields}::{_text(where + found.words)}"
+
+
+def _failure(failure: Failure) -> str:
+    return f"::error file={_value(str(failure.path))},title=antifreeze check::{_text(str(failure))}"
 
 
 def _text(text: str) -> str:

@@ -16,7 +16,8 @@ def as_json(result: Result) -> str:
             "version": VERSION,
             "files": result.files,
             "findings": [_one(each) for each in result.found],
-            "failures": list(result.failures),
+            "failures": [str(each) for each in result.failures],
+            "not_looked_at": result.not_looked_at,
         },
         indent=2,
     )
@@ -26,9 +27,9 @@ def _one(found: Found) -> dict[str, Any]:
     return {
         "path": str(found.path),
         "cell": found.cell,
-        "line": found.cell_line or found.span.line,
+        "line": found.line,
         "column": found.span.column + 1,
-        "end_line": (found.cell_line or found.span.line) + found.span.end_line - found.span.line,
+        "end_line": found.end_line,
         "end_column": found.span.end_column + 1,
         "code": found.code,
         "name": found.name,
@@ -36,5 +37,5 @@ def _one(found: Found) -> dict[str, Any]:
         "confidence": found.confidence.value,
         "words": found.words,
         "source": found.source,
-        "fix": found.fix.title if found.fix is not None else None,
+        "fix": found.fix.title if found.fix is not None and found.can_be_fixed else None,
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
+import os
 import urllib.parse
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,19 @@ from ..._version import VERSION
 from ..rules import all_rules, find_rule
 from ..rules.base import Rule
 from ..rules.pages import file_name, flow, page
-from .found import Found, Result
+from .found import LEVELS, Found, Result
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"freeze": "error", "crash": "error", "wrong data": "error", "slow": "warning"}
 _RANKS = {"certain": 95.0, "likely": 75.0, "possible": 40.0}  # SARIF's `rank`: 0 to 100
 
 
 def as_sarif(result: Result) -> str:
     rules = list(all_rules())
-    home = _home()
     places = {rule.code: place for place, rule in enumerate(rules)}
     driver = {
         "name": "antifreeze check",
         "version": VERSION,
-        "rules": [_rule(each, home) for each in rules],
+        "rules": [_rule(each) for each in rules],
     }
     run = {
         "tool": {"driver": driver},
@@ -36,7 +34,7 @@ def as_sarif(result: Result) -> str:
             {
                 "executionSuccessful": not result.failures,
                 "toolExecutionNotifications": [
-                    {"level": "error", "message": {"text": each}} for each in result.failures
+                    {"level": "error", "message": {"text": str(each)}} for each in result.failures
                 ],
             }
         ],
@@ -44,54 +42,36 @@ def as_sarif(result: Result) -> str:
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _home() -> str:
-    """Give where the pages are on the web, as the installed package says; '' if it does not."""
-    try:
-        urls = importlib.metadata.metadata("antifreeze").get_all("Project-URL") or []
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    named: dict[str, str] = dict(str(each).split(", ", 1) for each in urls if ", " in each)
-    return named.get("Documentation", "").rstrip("/")
-
-
-def _rule(rule: Rule, home: str) -> dict[str, Any]:
-    page_path = f"docs/rules/{file_name(rule)}"
-    found = {
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": flow(rule.what)},
         "help": {"text": f"{flow(rule.why)}\n\n{flow(rule.instead)}", "markdown": page(rule)},
         "defaultConfiguration": {
-            "level": _LEVELS[rule.severity.value],
+            "level": LEVELS[rule.severity],
             "enabled": not rule.opinion,
         },
-        "properties": {"severity": rule.severity.value, "page": page_path},
+        "properties": {"severity": rule.severity.value, "page": f"docs/rules/{file_name(rule)}"},
     }
-    return found | ({"helpUri": f"{home}/{page_path}"} if home else {})
 
 
 def _one(found: Found, places: dict[str, int]) -> dict[str, Any]:
     rule = find_rule(found.code)
     assert rule is not None
-    line = found.cell_line or found.span.line
-    where = f"cell {found.cell}: " if found.cell is not None else ""
+    where = f"cell {found.cell} line {found.line}: " if found.cell is not None else ""
     return {
         "ruleId": found.code,
         "ruleIndex": places[found.code],
-        "level": _LEVELS[found.severity.value],
+        "level": found.level,
         "rank": _RANKS[found.confidence.value],
         "message": {"text": where + found.words},
         "locations": [
             {
                 "physicalLocation": {
                     "artifactLocation": {"uri": _uri(found.path)},
-                    "region": {
-                        "startLine": line,
-                        "startColumn": found.span.column + 1,
-                        "endLine": line + found.span.end_line - found.span.line,
-                        "endColumn": found.span.end_column + 1,
-                    },
+                    "region": _region(found),
                 },
                 **_cell(found),
             }
@@ -100,12 +80,31 @@ def _one(found: Found, places: dict[str, int]) -> dict[str, Any]:
     }
 
 
+def _region(found: Found) -> dict[str, int]:
+    """Give the place in the file. Of a notebook that is JSON, whose lines nobody means: its first
+    line, and the message and the logical location say which cell."""
+    if found.cell is not None:
+        return {"startLine": 1}
+    return {
+        "startLine": found.line,
+        "startColumn": found.span.column + 1,
+        "endLine": found.end_line,
+        "endColumn": found.span.end_column + 1,
+    }
+
+
 def _cell(found: Found) -> dict[str, Any]:
-    """Say which cell a line is counted in: SARIF knows no notebooks."""
     if found.cell is None:
         return {}
     return {"logicalLocations": [{"name": f"cell {found.cell}", "kind": "module"}]}
 
 
 def _uri(path: Path) -> str:
-    return path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
+    """Give the path as a URI, relative without dots if it is below this folder. Names that are no
+    UTF-8 are quoted byte by byte."""
+    plain = Path(os.path.normpath(path))
+    if plain.is_absolute():
+        return plain.as_uri()
+    if plain.parts[:1] == ("..",):
+        return Path(os.path.abspath(plain)).as_uri()
+    return urllib.parse.quote(os.fsencode(plain))

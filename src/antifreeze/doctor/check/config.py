@@ -16,14 +16,13 @@ python-version = "3.14"              # the oldest that runs it; default: require
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from ..._pyproject import read_upward
 from ..findings import Confidence
-from .settings import ForPaths, Settings, check_words
+from .settings import ForPaths, Settings
 
-FILE = "pyproject.toml"
 _LISTS = ("select", "extend-select", "ignore", "exclude")
 _KEYS = (*_LISTS, "confidence", "strict", "python-version", "per-path")
 
@@ -31,32 +30,16 @@ _KEYS = (*_LISTS, "confidence", "strict", "python-version", "per-path")
 def read_settings(folder: Path) -> Settings:
     """Give the settings of the nearest pyproject.toml with our table, or the defaults. The nearest
     one with `requires-python` says which Python. Raises ValueError, with the file's name."""
-    settings: Settings | None = None
     python: tuple[int, int] | None = None
-    for place in (folder.resolve(), *folder.resolve().parents):
-        path = place / FILE
-        if not path.is_file():
-            continue
-        whole = _load(path)
-        table = whole.get("tool", {}).get("antifreeze", {}).get("check")
-        python = python or _oldest(whole.get("project", {}).get("requires-python", ""))
+    for each in read_upward(folder.resolve()):
+        python = python or _oldest(each.requires_python)
+        table = (each.table or {}).get("check")
         if table is not None:
             try:
-                settings = _settings(table, place, python)
+                return _settings(table, each.path.parent, python)
             except ValueError as error:
-                raise ValueError(f"{path}: {error}") from None
-            break
-    return settings or Settings(root=folder, python=python)
-
-
-def _load(path: Path) -> dict[str, Any]:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        if "antifreeze" in text:
-            raise ValueError(f"{path}: {error}") from None
-        return {}  # broken, but nothing to us
+                raise ValueError(f"{each.path}: {error}") from None
+    return Settings(root=folder, python=python)
 
 
 def _settings(table: Any, root: Path, python: tuple[int, int] | None) -> Settings:
@@ -88,8 +71,6 @@ def _settings(table: Any, root: Path, python: tuple[int, int] | None) -> Setting
 def _words(value: Any, key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f"{key} is a list of words, not {value!r}")
-    if key != "exclude":
-        check_words(value)
     return tuple(value)
 
 
@@ -112,6 +93,6 @@ def _version(value: Any) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _oldest(requires: Any) -> tuple[int, int] | None:
-    match = re.search(r"(?:>=|~=|==)\s*(\d+)\.(\d+)", str(requires))
+def _oldest(requires: str) -> tuple[int, int] | None:
+    match = re.search(r"(?:>=|~=|==)\s*(\d+)\.(\d+)", requires)
     return (int(match[1]), int(match[2])) if match is not None else None

@@ -11,10 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..source.lines import lines_with_ends
 from .found import Found, PlainEdit, Span
 
 if TYPE_CHECKING:
     import libcst
+
+
+_NO_END = "\\ No newline at end of file\n"
 
 
 class CannotFix(Exception):
@@ -35,36 +39,42 @@ def fix_text(text: str, found: Iterable[Found]) -> Fixed:
         import libcst
     except ImportError:
         raise CannotFix("--fix needs libcst: pip install 'antifreeze[check]'") from None
-    applied: list[Found] = []
+    chosen: list[Found] = []
     taken: list[Span] = []
-    edits: list[PlainEdit] = []
     for each in found:
-        if each.fix is None or each.cell is not None:
-            continue  # cells of a notebook are left alone: their outputs belong to their source
-        spans = [edit.span for edit in each.fix.edits if edit.kind != "add-import"]
+        if each.fix is None or not each.can_be_fixed:
+            continue
+        spans = [edit.span for edit in each.fix.edits]
         if any(_overlap(one, other) for one in spans for other in taken):
             continue
         taken += spans
-        applied.append(each)
-        edits += each.fix.edits
-    if not edits:
+        chosen.append(each)
+    if not chosen:
         return Fixed(text, ())
+    edits = [edit for each in chosen if each.fix is not None for edit in each.fix.edits]
     try:
-        new = _apply(text, edits)
+        new, took = _apply(text, edits)
     except libcst.ParserSyntaxError:
         return Fixed(text, ())
+    applied = (each for each in chosen if each.fix is not None and took.issuperset(each.fix.edits))
     return Fixed(new, tuple(applied))
 
 
 def as_diff(path: str, before: str, after: str) -> str:
     """Give what a fix changes, as a unified diff."""
     lines = difflib.unified_diff(
-        before.splitlines(keepends=True),
-        after.splitlines(keepends=True),
+        lines_with_ends(before),
+        lines_with_ends(after),
         fromfile=f"{path} (before)",
         tofile=f"{path} (after)",
     )
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    return "".join(map(_shown, lines))
+
+
+def _shown(line: str) -> str:
+    if line.endswith("\n"):
+        return line
+    return f"{line[:-1]}\n" if line.endswith("\r") else f"{line}\n{_NO_END}"
 
 
 def _overlap(one: Span, other: Span) -> bool:
@@ -72,16 +82,17 @@ def _overlap(one: Span, other: Span) -> bool:
     return start < (other.end_line, other.end_column) and (other.line, other.column) < end
 
 
-def _apply(text: str, edits: list[PlainEdit]) -> str:
+def _apply(text: str, edits: list[PlainEdit]) -> tuple[str, set[PlainEdit]]:
+    """Give the new text, and the edits that found their place."""
     import libcst as cst
     from libcst.metadata import MetadataWrapper, PositionProvider
 
     by_place: dict[tuple[int, int, int, int], list[PlainEdit]] = {}
+    took: set[PlainEdit] = set()
     for each in edits:
-        if each.kind != "add-import":
-            span = each.span
-            place = (span.line, span.column, span.end_line, span.end_column)
-            by_place.setdefault(place, []).append(each)
+        span = each.span
+        place = (span.line, span.column, span.end_line, span.end_column)
+        by_place.setdefault(place, []).append(each)
 
     class Changes(cst.CSTTransformer):  # type: ignore[misc]
         METADATA_DEPENDENCIES = (PositionProvider,)
@@ -95,15 +106,14 @@ def _apply(text: str, edits: list[PlainEdit]) -> str:
             where = self.get_metadata(PositionProvider, original_node)
             place = (where.start.line, where.start.column, where.end.line, where.end.column)
             for edit in by_place.get(place, ()):
-                updated = _changed(updated, edit)
+                changed = _changed(updated, edit)
+                if changed is not updated:
+                    took.add(edit)
+                updated = changed
             return updated
 
     wrapper = MetadataWrapper(cst.parse_module(text))
-    tree = wrapper.visit(Changes())
-    for edit in edits:
-        if edit.kind == "add-import":
-            tree = _import(tree, edit.code, edit.name)
-    return str(tree.code)
+    return str(wrapper.visit(Changes()).code), took
 
 
 def _changed(node: libcst.CSTNode, edit: PlainEdit) -> libcst.CSTNode:
@@ -121,9 +131,10 @@ def _changed(node: libcst.CSTNode, edit: PlainEdit) -> libcst.CSTNode:
         return node
     others = [each for each in node.args if each.keyword is None or each.keyword.value != edit.name]
     if edit.kind == "drop-argument":
-        if others and len(others) < len(node.args):
-            last = others[-1].with_changes(comma=node.args[-1].comma)
-            others[-1] = last
+        if len(others) == len(node.args):
+            return node
+        if others:
+            others[-1] = others[-1].with_changes(comma=node.args[-1].comma)
         return node.with_changes(args=others)
     value = cst.parse_expression(edit.code)
     changed = [each.with_changes(value=value) if each not in others else each for each in node.args]
@@ -160,12 +171,3 @@ def _without_comment(comma: libcst.Comma) -> libcst.Comma:
     if isinstance(after, cst.ParenthesizedWhitespace):
         after = after.with_changes(first_line=cst.TrailingWhitespace(), empty_lines=[])
     return comma.with_changes(whitespace_after=after)
-
-
-def _import(tree: libcst.Module, module: str, name: str) -> libcst.Module:
-    from libcst.codemod import CodemodContext
-    from libcst.codemod.visitors import AddImportsVisitor
-
-    context = CodemodContext()
-    AddImportsVisitor.add_needed_import(context, module, name or None)
-    return AddImportsVisitor(context).transform_module(tree)

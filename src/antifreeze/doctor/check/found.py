@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..findings import Confidence
 from ..rules.base import Severity
+
+LEVELS = {  # what services that show annotations know
+    Severity.FREEZE: "error",
+    Severity.CRASH: "error",
+    Severity.WRONG_DATA: "error",
+    Severity.SLOW: "warning",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +30,7 @@ class Span:
 class PlainEdit:
     """One edit of a fix, by places instead of nodes."""
 
-    kind: str  # set-argument, drop-argument, replace, replace-statement, add-import
+    kind: str  # set-argument, drop-argument, replace, replace-statement
     span: Span
     name: str = ""
     code: str = ""
@@ -57,12 +64,42 @@ class Found:
         return str(self.path), self.span.line, self.span.column, self.code
 
     @property
+    def line(self) -> int:
+        """Give the line, as people count it: of a notebook, in its cell."""
+        return self.cell_line or self.span.line
+
+    @property
+    def end_line(self) -> int:
+        return self.line + self.span.end_line - self.span.line
+
+    @property
     def place(self) -> str:
         """Give file, line and column as editors take them."""
-        if self.cell is not None:
-            where = f"cell {self.cell} line {self.cell_line}"
-            return f"{self.path}:{where}:{self.span.column + 1}"
-        return f"{self.path}:{self.span.line}:{self.span.column + 1}"
+        where = f"cell {self.cell} line {self.line}" if self.cell is not None else f"{self.line}"
+        return f"{self.path}:{where}:{self.span.column + 1}"
+
+    @property
+    def level(self) -> str:
+        return LEVELS[self.severity]
+
+    @property
+    def can_be_fixed(self) -> bool:
+        """Say whether `--fix` would change it: cells of a notebook are left alone, their outputs
+        belong to their source."""
+        return self.fix is not None and self.cell is None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that was not looked at, or not by one of the rules: not the program's fault."""
+
+    path: Path
+    words: str
+    rule: str = ""  # the code of the rule that failed; '': nothing looked at the file
+    ours: bool = True  # a bug of ours; False: a file too large for us, or too new
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.path}: {self.words}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +109,14 @@ class Result:
     found: tuple[Found, ...] = ()
     files: int = 0
     lines: int = 0
-    failures: tuple[str, ...] = field(default=())  # ours: a rule that raised
+    failures: tuple[Failure, ...] = ()
+    unread: int = 0  # files that are no Python: also where AF001, which says so, is ignored
+
+    @property
+    def not_looked_at(self) -> int:
+        """Count the files that no rule has seen."""
+        return self.unread + len({each.path for each in self.failures if not each.rule})
+
+    @property
+    def rules_failed(self) -> int:
+        return len({each.rule for each in self.failures if each.rule})

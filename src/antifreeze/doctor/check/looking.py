@@ -9,19 +9,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..rules import Rule, find_rule
-from ..rules.base import CRASH, AddImport, DropArgument, Edit, Fix, Hit, Replace, SetArgument
+from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument
 from ..source import known
 from ..source.evidence import is_expected_to_fail
+from ..source.lines import split_lines
 from ..source.module import Module, parse_module
 from ..source.project import Project
 from ..source.summary import Summary, summarise
 from ..source.view import View
-from .found import Found, PlainEdit, PlainFix, Span
+from .found import Failure, Found, PlainEdit, PlainFix, Span
 from .reading import PYTHON, Source, Unreadable
-from .settings import Settings
+from .settings import CANNOT_BE_READ, Settings
 from .silencing import Allow, read_allows, silence
 
-CANNOT_BE_READ, WITHOUT_EFFECT = "AF001", "AF002"
+WITHOUT_EFFECT = "AF002"
 # A file without any of these words has nothing for us, unless a class of it is a dataset.
 _MENTIONS = re.compile(
     r"DataLoader|dataloader|data_loader|torch\.utils|Dataset\b|__getitem__|Sampler|worker_init"
@@ -44,7 +45,8 @@ def parse(source: Source, name: str, *, is_package: bool, shallow: bool = False)
             shallow=shallow,
         )
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"this file cannot be read as {PYTHON}: {error}") from None
+        words = f"this file cannot be read as {PYTHON}: {error}"
+        raise Unreadable(words, is_syntax=isinstance(error, SyntaxError)) from None
 
 
 def first_pass(source: Source, name: str, *, is_package: bool) -> tuple[Module | None, Summary]:
@@ -81,11 +83,11 @@ def concerns_us(summary: Summary, project: Project) -> bool:
 
 def second_pass(
     module: Module, source: Source, project: Project, settings: Settings
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[Found], list[Failure]]:
     """Let the rules look at a file. Gives what they found, and which of them failed, and how."""
     view = View(module, project)
     found: list[Found] = []
-    failures: list[str] = []
+    failures: list[Failure] = []
     rules = settings.rules_for(source.path)
     for rule in rules:
         try:
@@ -93,14 +95,18 @@ def second_pass(
             if rule.severity is CRASH:
                 hits = [each for each in hits if not is_expected_to_fail(each.node, module)]
         except Exception as error:  # ours, not the program's: the other rules go on
-            failures.append(f"{rule.code} {source.path}: {type(error).__name__}: {error}")
+            failures.append(Failure(source.path, in_words(error), rule.code))
             continue
         found += (as_found(rule, hit, source) for hit in hits)
-    found = [each for each in _once(found) if settings.shows(each.confidence)]
+    # An allow has its effect on what is found, whether it is shown or not.
     allows = read_allows(source.text)
-    left = silence(found, allows)
+    left = [each for each in silence(_once(found), allows) if settings.shows(each.confidence)]
     left += _without_effect(allows, rules, source, strict=settings.strict)
     return left, failures
+
+
+def in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _once(found: Iterable[Found]) -> Iterator[Found]:
@@ -113,21 +119,36 @@ def _once(found: Iterable[Found]) -> Iterator[Found]:
 
 def as_found(rule: Rule, hit: Hit, source: Source) -> Found:
     span = _span(hit.node, source)
+    fix = _plain(hit.fix, source) if hit.fix is not None else None
+    found = _at(rule, source, hit.words, span)
+    return dataclasses.replace(
+        found,
+        confidence=hit.confidence or rule.confidence,
+        header=_header(hit.node, span),
+        fix=fix,
+    )
+
+
+def at_place(rule: Rule, source: Source, words: str, line: int, column: int) -> Found:
+    """Give a finding at a place without a node; the column counts characters."""
+    return _at(rule, source, words, Span(line, column, line, column + 1))
+
+
+def _at(rule: Rule, source: Source, words: str, span: Span) -> Found:
     cell, line = source.notebook.locate(span.line) if source.notebook else (None, None)
-    lines = source.text.split("\n")
+    lines = split_lines(source.text)
     return Found(
         path=source.path,
         code=rule.code,
         name=rule.name,
         severity=rule.severity,
-        confidence=hit.confidence or rule.confidence,
-        words=hit.words,
+        confidence=rule.confidence,
+        words=words,
         span=span,
-        header=_header(hit.node, span),
-        source=lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else "",
+        header=(span.line, span.end_line),
+        source=lines[span.line - 1] if span.line <= len(lines) else "",
         cell=cell,
         cell_line=line,
-        fix=_plain(hit.fix, source) if hit.fix is not None else None,
     )
 
 
@@ -135,7 +156,7 @@ def _span(node: ast.AST, source: Source) -> Span:
     """Give where a node is. Columns of `ast` count bytes; ours count characters."""
     line: int = getattr(node, "lineno", 1)
     end_line: int = getattr(node, "end_lineno", None) or line
-    lines = source.text.split("\n")
+    lines = split_lines(source.text)
 
     def characters(number: int, column: int) -> int:
         text = lines[number - 1] if number <= len(lines) else ""
@@ -147,11 +168,19 @@ def _span(node: ast.AST, source: Source) -> Span:
 
 
 def _header(node: ast.AST, span: Span) -> tuple[int, int]:
-    """Give the lines that an allow may be on: all of an expression, but not a body."""
+    """Give the lines that an allow may be on: all of an expression, but not a body. Decorators are
+    a part of what they decorate."""
+    first = _first_line(node, span.line)
     body = getattr(node, "body", None)
     if isinstance(body, list) and body and isinstance(node, ast.stmt | ast.ExceptHandler):
-        return span.line, max(span.line, body[0].lineno - 1)
-    return span.line, span.end_line
+        return first, max(span.line, _first_line(body[0], span.line) - 1)
+    return first, span.end_line
+
+
+def _first_line(node: ast.AST, otherwise: int) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    lines = [getattr(node, "lineno", otherwise), *(each.lineno for each in decorators)]
+    return int(min(lines))
 
 
 def _plain(fix: Fix, source: Source) -> PlainFix:
@@ -167,8 +196,6 @@ def _plain_edit(edit: Edit, source: Source) -> PlainEdit:
         case Replace():
             kind = "replace-statement" if isinstance(edit.node, ast.stmt) else "replace"
             return PlainEdit(kind, _span(edit.node, source), code=edit.code)
-        case AddImport():
-            return PlainEdit("add-import", Span(1, 0, 1, 0), edit.name, edit.module)
 
 
 def _without_effect(
@@ -178,22 +205,16 @@ def _without_effect(
     about = next((rule for rule in rules if rule.code == WITHOUT_EFFECT), None)
     if about is None:
         return
-    looked = {word for rule in rules for word in (rule.code, rule.name)}
+    looked = {rule.code for rule in rules}
     for allow in allows:
-        for name in allow.names:
-            if find_rule(name) is None:
-                words = f"there is no rule {name!r} to allow"
-            elif strict and name in looked and name not in allow.used:
-                words = f"nothing here needs `allow[{name}]`"
+        for word, code in allow.codes.items():
+            if code is None:
+                words = f"there is no rule {word!r} to allow"
+            elif strict and code in looked and code not in allow.used:
+                words = f"nothing here needs `allow[{word}]`"
             else:
                 continue
             yield at_place(about, source, words, allow.line, allow.column)
-
-
-def at_place(rule: Rule, source: Source, words: str, line: int, column: int) -> Found:
-    """Give a finding at a place without a node."""
-    node = ast.Pass(lineno=line, col_offset=column, end_lineno=line, end_col_offset=column + 1)
-    return as_found(rule, Hit(node, words), source)
 
 
 def unreadable(source: Source, error: Unreadable) -> Found:

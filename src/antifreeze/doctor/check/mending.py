@@ -1,21 +1,24 @@
 """Files after their fixes: read and written as they are (encoding, byte order mark, line ends), in
-rounds, until nothing is left to fix. Only what still compiles is kept."""
+rounds, until nothing is left to fix. Only what still compiles is kept. What cannot be written as it
+was, byte by byte, is left alone and named."""
 
 from __future__ import annotations
 
-import io
-import tokenize
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .fixes import Fixed, fix_text
+from ..source.lines import LINE_END
+from .decoding import BOM, Decoded, decode
+from .fixes import CannotFix, Fixed, fix_text
 from .found import Found, Result
+from .looking import in_words
+from .reading import LARGEST, read_bytes
 from .running import check
 from .settings import Settings
 
 ROUNDS = 4  # a fix may wait for one that it overlaps; more rounds than that are a quarrel of rules
-BOM = "\ufeff"
 
 
 @dataclass(slots=True)
@@ -27,13 +30,14 @@ class Mended:
     after: dict[Path, str] = field(default_factory=dict)
     applied: int = 0
     notebooks: tuple[Path, ...] = ()  # with findings that could be fixed; they are never changed
+    refused: dict[Path, str] = field(default_factory=dict)  # files that cannot be mended, and why
 
 
 def mend(
     result: Result,
     files: list[Path],
     settings: Settings,
-    texts: Mapping[Path, str] | None = None,
+    texts: Mapping[Path, Decoded] | None = None,
     *,
     write: bool = False,
 ) -> Mended:
@@ -41,44 +45,71 @@ def mend(
     done = Mended(result, notebooks=_notebooks(result))
     given = dict(texts or {})
     for _ in range(ROUNDS):
-        changed = _round(done, given)
+        changed = _round(done, given, write=write)
         if not changed:
             break
         if write:
-            for path in changed:
-                _write(path, done.after[path])
             done.result = check(files, settings)
         else:
-            again = check(list(changed), settings, {**given, **done.after})
+            as_texts = {path: each.text for path, each in given.items()}
+            again = check(changed, settings, as_texts | done.after)
             others = [each for each in done.result.found if each.path not in changed]
             found = tuple(sorted([*others, *again.found], key=lambda each: each.order))
-            done.result = Result(found, result.files, result.lines, result.failures)
+            done.result = dataclasses.replace(result, found=found)
     return done
 
 
-def _round(done: Mended, given: Mapping[Path, str]) -> list[Path]:
+def _round(done: Mended, given: Mapping[Path, Decoded], *, write: bool) -> list[Path]:
+    """Mend each file once. Gives those that changed; what goes wrong with one is noted of it."""
     by_path: dict[Path, list[Found]] = {}
     for each in done.result.found:
-        if each.fix is not None and each.cell is None:
+        if each.can_be_fixed and each.path not in done.refused:
             by_path.setdefault(each.path, []).append(each)
     changed = []
     for path, found in by_path.items():
-        text = done.after[path] if path in done.after else given.get(path)
-        if text is None:
-            text = read_exactly(path)
-        fixed = _fixed(text, found)
-        if fixed.applied:
-            done.before.setdefault(path, text)
-            done.after[path] = fixed.text
-            done.applied += len(fixed.applied)
-            changed.append(path)
+        try:
+            if _mend_one(done, path, found, given.get(path), write=write):
+                changed.append(path)
+        except CannotFix:
+            raise
+        except (OSError, ValueError) as error:
+            done.refused[path] = str(error)
+        except Exception as error:  # ours, or libcst's: the other files are mended
+            done.refused[path] = in_words(error)
     return changed
+
+
+def _mend_one(
+    done: Mended, path: Path, found: list[Found], given: Decoded | None, *, write: bool
+) -> bool:
+    """Mend a file once; say whether it changed. Raises OSError, or ValueError in words."""
+    decoded = given or decode(read_bytes(path, LARGEST))
+    if not decoded.encoding:
+        raise ValueError(f"it is not mended: {decoded.problem}")
+    text = done.after.get(path, decoded.text)
+    fixed = _fixed(text, found)
+    if fixed.text == text:
+        return False
+    data = decoded.encoded(fixed.text)
+    if write:
+        path.write_bytes(data)
+    done.before.setdefault(path, text)
+    done.after[path] = fixed.text
+    done.applied += len(fixed.applied)
+    return True
 
 
 def _fixed(text: str, found: list[Found]) -> Fixed:
     """Fix a text; keep it as it was if what comes out is no Python."""
     mark = BOM if text.startswith(BOM) else ""
-    fixed = fix_text(text.removeprefix(BOM), found)
+    ends = set(LINE_END.findall(text))
+    old = len(ends) == 1 and "\r" in ends
+    if "\r" in ends and not old:
+        return Fixed(text, ())  # some of its lines end as on an old Mac: libcst loses such ends
+    bare = text.removeprefix(BOM)
+    fixed = fix_text(bare.replace("\r", "\n") if old else bare, found)
+    if old:
+        fixed = Fixed(fixed.text.replace("\n", "\r"), fixed.applied)
     try:
         compile(fixed.text, "fixed", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -89,18 +120,3 @@ def _fixed(text: str, found: list[Found]) -> Fixed:
 def _notebooks(result: Result) -> tuple[Path, ...]:
     found = (each.path for each in result.found if each.fix is not None and each.cell is not None)
     return tuple(dict.fromkeys(found))
-
-
-def read_exactly(path: Path) -> str:
-    """Read a file with its line ends, and with its byte order mark."""
-    data = path.read_bytes()
-    return data.decode(_encoding(data))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_bytes(text.encode(_encoding(path.read_bytes())))
-
-
-def _encoding(data: bytes) -> str:
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return "utf-8" if encoding == "utf-8-sig" else encoding  # the mark is a character of the text

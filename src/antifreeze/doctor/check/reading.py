@@ -11,15 +11,19 @@ import ast
 import dataclasses
 import io
 import re
+import stat
 import sys
 import tokenize
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..source.lines import LINE_END, split_lines
 from ..source.notebooks import Notebook, read_notebook
+from .decoding import BOM, decode
 
-LARGEST = 4_000_000  # characters; larger files are generated, and take many seconds each
+LARGEST = 4_000_000  # bytes, or characters; larger files are generated, and take many seconds each
+LARGEST_NOTEBOOK = 64_000_000  # bytes: pictures are inside; what counts as code is at most LARGEST
 MENDED = 20  # bodies that are missing, in one file: more is no Python
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 
@@ -31,9 +35,16 @@ PYTHON = "Python {}.{}".format(*sys.version_info)
 class Unreadable(ValueError):
     """A file, or a part of one, that cannot be read; with the place if there is one."""
 
-    def __init__(self, words: str, line: int = 1, column: int = 0) -> None:
+    def __init__(
+        self, words: str, line: int = 1, column: int = 0, *, is_syntax: bool = False
+    ) -> None:
         super().__init__(words)
         self.line, self.column = line, column
+        self.is_syntax = is_syntax  # another version of Python may think otherwise
+
+
+class NotLookedAt(ValueError):
+    """A file that may well be Python, but is nothing for us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +60,40 @@ class Source:
 
 
 def read_source(path: Path, text: str | None = None) -> Source:
-    """Read a file, or take its text. Raises Unreadable."""
+    """Read a file, or take its text. Raises Unreadable or NotLookedAt."""
+    is_notebook = path.suffix == ".ipynb"
     try:
         if text is None:
-            text = _decode(path.read_bytes())
-        if path.suffix == ".ipynb":
-            notebook = read_notebook(text)
-            return Source(path, notebook.text, notebook, is_whole=notebook.is_whole)
+            text = decode(read_bytes(path, LARGEST_NOTEBOOK if is_notebook else LARGEST)).text
+        text = text.removeprefix(BOM)
+        notebook = read_notebook(text) if is_notebook else None
+    except NotLookedAt:
+        raise
     except (OSError, ValueError) as error:
         raise Unreadable(f"this file cannot be read: {error}") from None
+    if notebook is not None:
+        text = notebook.text
     if len(text) > LARGEST:
-        raise Unreadable(f"this file has more than {LARGEST:,} characters: it is not looked at")
-    return Source(path, text.removeprefix("\ufeff"))
+        raise NotLookedAt(too_large(LARGEST))
+    return Source(path, text, notebook, is_whole=notebook is None or notebook.is_whole)
 
 
-def _decode(data: bytes) -> str:
-    """Decode as Python does, but never fail: a wrong letter in a comment is no reason."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        return data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError):
-        return data.decode("utf-8", errors="replace")
+def read_bytes(path: Path, largest: int) -> bytes:
+    """Read a file that is one: devices and pipes may have no end. Raises OSError, NotLookedAt."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise NotLookedAt("this is no regular file")
+    if status.st_size > largest:
+        raise NotLookedAt(too_large(largest))
+    with path.open("rb") as file:
+        data = file.read(largest + 1)  # some files, as in /proc, have no size
+    if len(data) > largest:
+        raise NotLookedAt(too_large(largest))
+    return data
+
+
+def too_large(largest: int) -> str:
+    return f"this file is larger than {largest:,} bytes: leave it out with `exclude`"
 
 
 def mended(source: Source) -> Source:
@@ -87,7 +111,10 @@ def mended(source: Source) -> Source:
         except Unreadable as error:
             text, found, whole = "\n" * (end - start - 1), (error,), False
         lines[start:end] = text.split("\n")
-        every += (Unreadable(str(each), each.line + start, each.column) for each in found)
+        every += (
+            Unreadable(str(each), each.line + start, each.column, is_syntax=each.is_syntax)
+            for each in found
+        )
     return dataclasses.replace(
         source,
         text="\n".join(lines),
@@ -110,10 +137,10 @@ def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreada
             if new is None or len(faults) >= MENDED:
                 words = f"{what} cannot be read as {PYTHON}: {error.msg}"
                 column = max(0, (error.offset or 1) - 1)
-                raise Unreadable(words, error.lineno or 1, column) from None
+                raise Unreadable(words, error.lineno or 1, column, is_syntax=True) from None
             assert match is not None
             line = int(match[1])
-            header = re.split(r"\r\n|\r|\n", text)[line - 1]
+            header = split_lines(text)[line - 1]
             column = len(header) - len(header.lstrip())
             words = "the block has no body, only comments at most: a SyntaxError"
             faults.append(Unreadable(words, line, column))
@@ -131,8 +158,8 @@ def _compile(text: str) -> None:
 
 def _with_pass(text: str, first: int, until: int) -> str | None:
     """Put `pass` behind the colon of a statement that begins at a line."""
-    lines = re.split(r"(\r\n|\r|\n)", text)[::2]
-    ends = [*re.findall(r"\r\n|\r|\n", text), ""]
+    lines = list(split_lines(text))
+    ends = [*LINE_END.findall(text), ""]
     for place in range(min(until, len(lines)) - 1, first - 2, -1):
         bare = lines[place].strip()
         if not bare or bare.startswith("#"):

@@ -1,25 +1,30 @@
-"""All files: two passes, in several processes if there are many, with results in a stable order."""
+"""All files: two passes, in several processes if there are many, with results in a stable order.
+
+What goes wrong with one file, a bug of ours included, is a failure of that file: it is told, and
+the others are checked.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..source.module import Module
 from ..source.project import Project
 from ..source.summary import Summary
-from .found import Found, Result
-from .looking import CANNOT_BE_READ, concerns_us, first_pass, second_pass, unreadable
-from .reading import Source, Unreadable, mended, read_source
-from .settings import Settings
+from .found import Failure, Found, Result
+from .looking import concerns_us, first_pass, in_words, second_pass, unreadable
+from .processes import Task, in_processes
+from .reading import PYTHON, NotLookedAt, Source, Unreadable, mended, read_source
+from .settings import CANNOT_BE_READ, Settings
 
 FEW = 40  # files; starting processes costs more than looking at so many
-AT_ONCE = 16  # files a message between processes
+_DIED = "the process that looked at it died, and did so again: out of memory, or killed"
 # Trees are millions of small objects without cycles: collecting after every 700 of them, as Python
 # does, took a third of the time (148,000 lines of MONAI: 10.8 s, with this 7.8 s).
 _GARBAGE = (100_000, 20, 50)
@@ -30,9 +35,19 @@ class _First:
     """What the first pass gives of one file."""
 
     path: Path
-    summary: Summary | None
-    found: tuple[Found, ...]
-    lines: int
+    summary: Summary | None = None
+    found: tuple[Found, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    lines: int = 0
+    is_read: bool = True  # False: it is no Python
+
+
+@dataclass(frozen=True, slots=True)
+class _Second:
+    """What the second pass gives of one file."""
+
+    found: tuple[Found, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 def check(
@@ -45,18 +60,25 @@ def check(
     if jobs <= 1 or len(files) <= FEW or texts:
         with _few_collections():
             firsts = [work.first(path) for path in files]
-            summaries = [each.summary for each in firsts if each.summary is not None]
-            seconds = [work.second(path) for path in work.begin_second(summaries)]
+            work.begin_second([each.summary for each in firsts if each.summary is not None])
+            seconds = [work.second(path) for path in work.wanted()]
+        lost: list[Path] = []
     else:
-        firsts, seconds = _in_processes(work, files, jobs)
-    found = [one for each in firsts for one in each.found]
-    found += (one for each in seconds for one in each[0])
+        firsts, seconds, lost = _in_processes(work, files, jobs)
+    every: list[_First | _Second] = [*firsts, *seconds]
+    failures = [one for each in every for one in each.failures]
+    failures += [*work.failures, *(Failure(path, _DIED, ours=False) for path in lost)]
     return Result(
-        found=tuple(sorted(found, key=lambda each: each.order)),
+        found=tuple(sorted((one for each in every for one in each.found), key=_order)),
         files=len(files),
         lines=sum(each.lines for each in firsts),
-        failures=tuple(one for each in seconds for one in each[1]),
+        failures=tuple(sorted(failures, key=str)),
+        unread=sum(not each.is_read for each in firsts),
     )
+
+
+def _order(found: Found) -> tuple[str, int, int, str]:
+    return found.order
 
 
 @contextlib.contextmanager
@@ -82,9 +104,19 @@ class _Work:
         self.settings = settings
         self.texts = texts
         self.project = Project()
+        self.failures: list[Failure] = []  # between the passes
         self._modules: dict[Path, tuple[Source, Module]] = {}  # of few files: parsed once only
 
     def first(self, path: Path, *, keep: bool = True) -> _First:
+        """Read and summarise a file. Never raises."""
+        try:
+            return self._first(path, keep=keep)
+        except NotLookedAt as error:
+            return _First(path, failures=(Failure(path, str(error), ours=False),))
+        except Exception as error:  # ours, not the program's: the other files are checked
+            return _First(path, failures=(Failure(path, in_words(error)),))
+
+    def _first(self, path: Path, *, keep: bool) -> _First:
         source = Source(path, "")
         try:
             source = read_source(path, self.texts.get(path))
@@ -95,20 +127,45 @@ class _Work:
                 source = mended(source)
                 module, summary = first_pass(source, name, is_package=is_package)
         except Unreadable as error:
-            return _First(path, None, self._faults(source, error), source.text.count("\n"))
+            found, failures = self._faults(source, error)
+            return _First(path, None, found, failures, source.text.count("\n"), bool(failures))
         if module is not None and keep and len(self._modules) <= FEW:
             self._modules[path] = (source, module)
-        found = self._faults(source, *source.faults)
-        return _First(path, summary, found, source.text.count("\n"))
+        found, failures = self._faults(source, *source.faults)
+        return _First(path, summary, found, failures, source.text.count("\n"))
 
-    def _faults(self, source: Source, *errors: Unreadable) -> tuple[Found, ...]:
+    def _faults(
+        self, source: Source, *errors: Unreadable
+    ) -> tuple[tuple[Found, ...], tuple[Failure, ...]]:
+        """Tell what is wrong in any Python from what may be right in the one the project needs."""
+        if not errors:
+            return (), ()
+        needed = self.settings.python or (0, 0)
+        newer = needed > sys.version_info[:2]
+        words = "this is {}, the project needs {}.{}: run antifreeze with that"
+        later = [each for each in errors if newer and each.is_syntax]
+        failures = tuple(
+            Failure(source.path, f"{each}; {words.format(PYTHON, *needed)}", ours=False)
+            for each in later
+        )
         wanted = any(each.code == CANNOT_BE_READ for each in self.settings.rules_for(source.path))
-        return tuple(unreadable(source, each) for each in errors) if wanted and errors else ()
+        now = [each for each in errors if each not in later] if wanted else []
+        return tuple(unreadable(source, each) for each in now), failures
 
-    def begin_second(self, summaries: list[Summary]) -> list[Path]:
-        """Take what the first pass gave; say which files are worth a look."""
+    def begin_second(self, summaries: list[Summary]) -> None:
+        """Take what the first pass gave of all files."""
         self.project = Project(summaries, self._read, self.settings.python)
-        return [each.path for each in summaries if concerns_us(each, self.project)]
+
+    def wanted(self) -> list[Path]:
+        """Give the files that are worth a look."""
+        return [each.path for each in self.project.summaries if self._is_wanted(each)]
+
+    def _is_wanted(self, summary: Summary) -> bool:
+        try:
+            return concerns_us(summary, self.project)
+        except Exception as error:  # as in `first`
+            self.failures.append(Failure(summary.path, in_words(error)))
+            return False
 
     def _source(self, path: Path) -> Source:
         source = read_source(path, self.texts.get(path))
@@ -118,7 +175,15 @@ class _Work:
     def _read(self, path: Path) -> str:
         return self._source(path).text
 
-    def second(self, path: Path) -> tuple[list[Found], list[str]]:
+    def second(self, path: Path) -> _Second:
+        """Let the rules look at a file. Never raises."""
+        try:
+            found, failures = self._second(path)
+        except Exception as error:  # as in `first`
+            found, failures = [], [Failure(path, in_words(error))]
+        return _Second(tuple(found), tuple(failures))
+
+    def _second(self, path: Path) -> tuple[list[Found], list[Failure]]:
         kept = self._modules.get(path)
         if kept is not None:
             source, module = kept
@@ -126,7 +191,7 @@ class _Work:
             summary = self.project.summary_of(path)
             loaded = self.project.load(summary) if summary is not None else None
             if loaded is None:
-                return [], []
+                raise OSError("it could be read at first, and then no more")
             source, module = self._source(path), loaded
         return second_pass(module, source, self.project, self.settings)
 
@@ -149,16 +214,17 @@ _mine: _Work  # of each process
 
 def _in_processes(
     work: _Work, files: list[Path], jobs: int
-) -> tuple[list[_First], list[tuple[list[Found], list[str]]]]:
-    with ProcessPoolExecutor(jobs, initializer=_begin, initargs=(work.settings,)) as pool:
-        firsts = list(pool.map(_first, files, chunksize=AT_ONCE))
+) -> tuple[list[_First], list[_Second], list[Path]]:
+    """Give what both passes made, and the files that are lost because processes died."""
+    firsts, lost = in_processes(Task(_first, _begin, (work.settings,)), files, jobs)
     summaries = [each.summary for each in firsts if each.summary is not None]
-    wanted = work.begin_second(summaries)
+    work.begin_second(summaries)
+    wanted = work.wanted()
     if len(wanted) <= FEW // 4:
-        return firsts, [work.second(path) for path in wanted]
-    given = (work.settings, summaries)
-    with ProcessPoolExecutor(jobs, initializer=_begin, initargs=given) as pool:
-        return firsts, list(pool.map(_second, wanted, chunksize=AT_ONCE))
+        return firsts, [work.second(path) for path in wanted], lost
+    task = Task(_second, _begin, (work.settings, summaries))
+    seconds, lost_then = in_processes(task, wanted, jobs)
+    return firsts, seconds, [*lost, *lost_then]
 
 
 def _begin(settings: Settings, summaries: list[Summary] | None = None) -> None:
@@ -173,5 +239,5 @@ def _first(path: Path) -> _First:
     return _mine.first(path, keep=False)
 
 
-def _second(path: Path) -> tuple[list[Found], list[str]]:
+def _second(path: Path) -> _Second:
     return _mine.second(path)

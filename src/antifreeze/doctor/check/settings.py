@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..findings import Confidence
-from ..rules import Rule, all_rules, find_rule
+from ..rules import Rule, all_rules
+
+CANNOT_BE_READ = "AF001"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +23,15 @@ class ForPaths:
     ignore: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _as_codes(self, "ignore", "select")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that decides what is reported. Codes may be cut short: AF3 is all of AF3xx."""
+    """Everything that decides what is reported. Rules may be given by name, by code, by its
+    beginning (AF3 is all of AF3xx) or ALL; here they become codes. Raises ValueError for a word
+    that means no rule."""
 
     root: Path = Path()  # what patterns are relative to
     select: tuple[str, ...] = ()  # instead of the default set; empty: the default set
@@ -34,6 +43,10 @@ class Settings:
     python: tuple[int, int] | None = None  # the oldest that the program runs on
     for_paths: tuple[ForPaths, ...] = ()
     jobs: int = 0  # processes; 0: as many as there are cores
+    force_exclude: bool = False  # also files that are named, as pre-commit names them
+
+    def __post_init__(self) -> None:
+        _as_codes(self, "select", "extend_select", "ignore")
 
     def rules_for(self, path: Path) -> tuple[Rule, ...]:
         """Give the rules that look at a file."""
@@ -46,30 +59,35 @@ class Settings:
             rule
             for rule in all_rules()
             if (
-                named(rule, more) or (named(rule, self.select) if self.select else not rule.opinion)
+                rule.code in more
+                or rule.code == CANNOT_BE_READ  # nothing else is to be had of such a file
+                or (rule.code in self.select if self.select else not rule.opinion)
             )
-            and not named(rule, ignore)
+            and rule.code not in ignore
         )
 
     def shows(self, confidence: Confidence) -> bool:
         return confidence.rank <= self.confidence.rank
 
 
-def named(rule: Rule, words: Iterable[str]) -> bool:
-    """Say whether a rule is meant by one of these words: a name, a code, its beginning, or ALL."""
-    for word in words:
-        if word == rule.name or word.upper() == "ALL":
-            return True
-        if word.upper().startswith("AF") and rule.code.startswith(word.upper()):
-            return True
-    return False
+def codes_of(word: str) -> tuple[str, ...]:
+    """Give the codes of the rules that a word means, in any case. Raises ValueError for none."""
+    wanted = word.strip().upper()
+    found = tuple(
+        rule.code
+        for rule in all_rules()
+        if wanted in ("ALL", rule.name.upper())
+        or (wanted.startswith("AF") and rule.code.startswith(wanted))
+    )
+    if not found:
+        raise ValueError(f"there is no rule {word!r}")
+    return found
 
 
-def check_words(words: Iterable[str]) -> None:
-    """Raise ValueError for a word that means no rule."""
-    for word in words:
-        if find_rule(word) is None and not any(named(rule, [word]) for rule in all_rules()):
-            raise ValueError(f"there is no rule {word!r}")
+def _as_codes(settings: ForPaths | Settings, *names: str) -> None:
+    for name in names:
+        codes = [code for word in getattr(settings, name) for code in codes_of(word)]
+        object.__setattr__(settings, name, tuple(dict.fromkeys(codes)))
 
 
 def matches(path: Path, patterns: Iterable[str], root: Path) -> bool:
@@ -80,9 +98,16 @@ def matches(path: Path, patterns: Iterable[str], root: Path) -> bool:
         inside = path
     names = [str(inside), *(str(each) for each in inside.parents if str(each) != ".")]
     for pattern in patterns:
-        pattern = pattern.removeprefix("./").rstrip("/")
-        if any(fnmatch.fnmatch(name, pattern) for name in names):
+        expression = _expression(pattern.removeprefix("./").rstrip("/"))
+        if any(expression.fullmatch(name) for name in names):
             return True
-        if "/" not in pattern and any(fnmatch.fnmatch(part, pattern) for part in inside.parts):
+        if "/" not in pattern.rstrip("/") and any(map(expression.fullmatch, inside.parts)):
             return True
     return False
+
+
+@functools.cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Translate a pattern. `**/` also means no folder at all, which fnmatch does not know."""
+    parts = [re.sub(r"\\[zZ]$", "", fnmatch.translate(each)) for each in pattern.split("**/")]
+    return re.compile("(?:.*/)?".join(parts), re.DOTALL)

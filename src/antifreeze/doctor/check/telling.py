@@ -34,7 +34,9 @@ def show(result: Result, file: TextIO | None = None) -> None:
         left = f"and {len(result.found) - MOST} more: --format json has all, --select fewer"
         out.print(f"[bold]{left}[/]")
     for failure in result.failures[:MOST]:
-        out.print(f"[bold red]a rule failed[/] (please report it): {_safe(failure)}")
+        what = "a rule failed" if failure.rule else "not looked at"
+        report = " (please report it)" if failure.ours else ""
+        out.print(f"[bold red]{what}[/]{report}: {_safe(str(failure))}")
     for line in textwrap.wrap(summary(result), width, break_on_hyphens=False):
         out.print(_safe(line))
 
@@ -55,13 +57,13 @@ def _show_one(out: Console, found: Found, width: int) -> None:
     for line in words:
         out.print(f"{_INDENT}{_safe(line)}")
     _show_source(out, found, width, colour)
-    if found.fix is not None and found.cell is None:
+    if found.fix is not None and found.can_be_fixed:
         out.print(f"{_INDENT}[dim]--fix can {_safe(found.fix.title)}[/]")
 
 
 def _show_source(out: Console, found: Found, width: int, colour: str) -> None:
     """Show the line, with a caret under each character that is meant; tabs are four columns."""
-    number = str(found.cell_line or found.span.line)
+    number = str(found.line)
     line = found.source.rstrip()
     if not line.strip():
         return
@@ -84,19 +86,29 @@ def _show_source(out: Console, found: Found, width: int, colour: str) -> None:
 
 
 def summary(result: Result) -> str:
-    """Say in one line what was found."""
-    files = f"{result.files:,} file{'s' * (result.files != 1)}"
+    """Say in one line what was found, and what was not looked at."""
+    files = _count(result.files, "file")
+    unseen = []
+    if result.not_looked_at:
+        unseen.append(f"{_count(result.not_looked_at, 'file')} not looked at")
+    if result.rules_failed:
+        unseen.append(f"{_count(result.rules_failed, 'rule')} of ours failed")
+    but = "".join(f"; {each}" for each in unseen)
     if not result.found:
-        lines = f", {result.lines:,} line{'s' * (result.lines != 1)}" if result.lines else ""
-        return f"All fine: nothing found in {files}{lines}."
+        lines = f", {_count(result.lines, 'line')}" if result.lines else ""
+        return f"{'Nothing' if but else 'All fine: nothing'} found in {files}{lines}{but}."
     counted = Counter(each.severity.value for each in result.found)
     kinds = [each.value for each in Severity]
     parts = ", ".join(f"{counted[kind]:,} {kind}" for kind in kinds if counted[kind])
-    fixable = sum(each.fix is not None and each.cell is None for each in result.found)
+    fixable = sum(each.can_be_fixed for each in result.found)
     more = f"; --fix mends {fixable}" if fixable else ""
     codes = Counter(each.code for each in result.found)
     why = f"antifreeze explain {codes.most_common(1)[0][0]}"
-    return f"{len(result.found):,} found in {files}: {parts}{more}. Why: {why}"
+    return f"{len(result.found):,} found in {files}: {parts}{more}{but}. Why: {why}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _sentence(words: str) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source import known
+from ..source.notebooks import HOST_NAMES
 from ..source.view import View
 from .base import CERTAIN, CRASH, Hit, Rule
 
@@ -21,6 +22,8 @@ def find(view: View) -> Iterator[Hit]:
     for root, where in _loading(view):
         for name in module.undefined(root):
             function = module.function_around(name)
+            if module.is_notebook and name.id in HOST_NAMES:
+                continue
             if (function, name.id) in seen or not _is_evaluated(name, view):
                 continue
             seen.add((function, name.id))
@@ -99,8 +102,8 @@ RULE = Rule(
     instead="Import or define it.",
     not_flagged="""
     Files with `from module import *`, with `exec` or `globals()`, and notebooks that run other
-    files or have cells that cannot be read: names may come from there. All other code: general
-    linters do that.
+    files or have cells that cannot be read: names may come from there. In a notebook, names that
+    its host has for it (`spark`, `display`). All other code: general linters do that.
     """,
     bad="""
 from torch.utils.data import DataLoader, Dataset

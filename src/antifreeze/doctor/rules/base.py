@@ -50,15 +50,7 @@ class Replace:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddImport:
-    """Import a name if it is not there yet: AddImport("itertools"), AddImport("os", "getcwd")."""
-
-    module: str
-    name: str = ""
-
-
-Edit = SetArgument | DropArgument | Replace | AddImport
+Edit = SetArgument | DropArgument | Replace
 
 
 @dataclass(frozen=True, slots=True)

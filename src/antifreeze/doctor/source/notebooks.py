@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+from .lines import split_lines
 
 _MAGIC = re.compile(
     r"^(\s*)(%{1,2}[A-Za-z_]|!|\?)|^(\s*)[\w.]+\?{1,2}\s*$|^()(pip|conda) install\b"
@@ -19,6 +23,11 @@ _BIND_NOTHING = frozenset(
 )
 # These bring names from elsewhere: another notebook, a store, all of numpy.
 _BRING_NAMES = re.compile(r"^\s*%(run|pylab|store|load|rerun|recall|macro)\b|^%%capture\s+\w")
+# What the host of a notebook (IPython, Databricks, Synapse) has there before the first cell.
+HOST_NAMES = frozenset(
+    {"get_ipython", "display", "In", "Out", "_", "__", "___", "exit", "quit"}
+    | {"spark", "sc", "sqlContext", "dbutils", "displayHTML", "mssparkutils", "notebookutils"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +54,52 @@ class Notebook:
 
 
 def read_notebook(text: str) -> Notebook:
-    """Read an .ipynb file. Raises ValueError if it is none."""
+    """Read an .ipynb file; one of another language has no cells. Raises ValueError for none."""
     try:
-        cells = json.loads(text)["cells"]
-        sources = [
-            (number, "".join(cell["source"]))
-            for number, cell in enumerate(cells, start=1)
-            if cell.get("cell_type") == "code"
-        ]
-    except (KeyError, TypeError, AttributeError) as error:
+        whole = json.loads(text)
+        sources = list(_sources(whole)) if _is_python(whole) else []
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no notebook: {error!r}") from None
     lines: list[str] = []
     starts: list[tuple[int, int]] = []
     for number, source in sources:
         starts.append((len(lines), number))
         lines += _python(source)
-    whole = not any(_brings_names(source) for _, source in sources)
-    return Notebook("\n".join(lines) + "\n", tuple(starts), whole)
+    is_whole = not any(_brings_names(source) for _, source in sources)
+    return Notebook("\n".join(lines) + "\n", tuple(starts), is_whole)
+
+
+def _is_python(whole: dict[str, Any]) -> bool:
+    """Say whether its kernel is one of Python, or nothing is said of it."""
+    about = whole.get("metadata") or {}
+    kernel, language = about.get("kernelspec") or {}, about.get("language_info") or {}
+    word = kernel.get("language") or language.get("name") or "python"
+    return str(word).lower() in ("python", "python3", "ipython", "pyspark")
+
+
+def _sources(whole: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """Give the code cells, with their numbers among all cells. Before nbformat 4 cells were in
+    worksheets, and code was `input`."""
+    cells = whole["cells"] if "worksheets" not in whole else _of_worksheets(whole["worksheets"])
+    for number, cell in enumerate(cells, start=1):
+        if cell.get("cell_type") == "code":
+            yield number, "".join(cell["source"] if "source" in cell else cell["input"])
+
+
+def _of_worksheets(sheets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [cell for sheet in sheets for cell in sheet["cells"]]
 
 
 def _brings_names(source: str) -> bool:
     cell_magic = re.match(r"\s*%%(\w+)", source)
     if cell_magic is not None and not source.lstrip().startswith(_STILL_PYTHON):
         return cell_magic[1] not in _BIND_NOTHING
-    return any(_BRING_NAMES.match(line) for line in source.split("\n"))
+    return any(_BRING_NAMES.match(line) for line in split_lines(source))
 
 
 def _python(source: str) -> list[str]:
     """Give the lines of a cell with magics put out of the way; each line stays in its place."""
-    lines = re.split(r"\r\n|\r|\n", source)
+    lines = list(split_lines(source))
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(_STILL_PYTHON):
         return ["" for _ in lines]

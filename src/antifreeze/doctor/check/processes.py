@@ -1,0 +1,103 @@
+"""Work on many items in several processes, any of which may die.
+
+1. A death loses nothing that was done. What was not done is tried again, from the end, since the
+   item that kills is near the start. If there is another death, one process takes what is left, one
+   item at a time, so that it is known which item kills: that one is lost, the rest is done.
+2. Who is interrupted ends at once: what is queued is dropped, processes are killed.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+AT_ONCE = 16  # items a message between processes
+MOST = 32  # processes; each has the summaries of all files, and has to be started
+DEATHS = 8  # items that kill a process, and are left out; after that the machine is to blame
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[Item, Made]):
+    """What each process does: `begin` once, then `do` for every item. Both are found by name."""
+
+    do: Callable[[Item], Made]
+    begin: Callable[..., None]
+    given: tuple[Any, ...]  # to `begin`
+
+
+def processes_for(items: int, jobs: int) -> int:
+    """Give how many processes are worth starting: not more than there are messages."""
+    return max(1, min(jobs, -(-items // AT_ONCE), MOST))
+
+
+def in_processes(
+    task: Task[Item, Made], items: Sequence[Item], jobs: int
+) -> tuple[list[Made], list[Item]]:
+    """Give what was made of the items, in their order, and the items that were lost."""
+    done: dict[int, Made] = {}
+    left = list(range(len(items)))
+    for backwards in (False, True):
+        chunks = [left[start : start + AT_ONCE] for start in range(0, len(left), AT_ONCE)]
+        if chunks:
+            ordered = chunks[::-1] if backwards else chunks
+            _round(task, items, ordered, processes_for(len(left), jobs), done)
+        left = [place for place in left if place not in done]
+    lost: list[int] = []
+    while left and len(lost) < DEATHS:
+        _round(task, items, [[place] for place in left], 1, done)
+        left = [place for place in left if place not in done]
+        lost += left[:1]  # one process takes them in order: it was at the first
+        left = left[1:]
+    return [done[place] for place in sorted(done)], [items[place] for place in (*lost, *left)]
+
+
+def _round(
+    task: Task[Item, Made],
+    items: Sequence[Item],
+    chunks: Iterable[Sequence[int]],
+    processes: int,
+    done: dict[int, Made],
+) -> None:
+    """Do what can be done with one set of processes."""
+    pool = ProcessPoolExecutor(processes, initializer=_begin, initargs=(task,))
+    try:
+        asked: list[tuple[Sequence[int], Future[list[Made]]]] = []
+        try:
+            for chunk in chunks:
+                asked.append((chunk, pool.submit(_do, task.do, [items[n] for n in chunk])))
+        except BrokenProcessPool:
+            pass  # what was not even asked for is left
+        for chunk, future in asked:
+            try:
+                done.update(zip(chunk, future.result(), strict=True))
+            except Exception:  # a process has died, or what it made cannot be sent: it is left
+                continue
+        pool.shutdown()
+    except BaseException:
+        _end(pool)
+        raise
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Kill the processes of a pool. Before Python 3.14 it has no public way to say so, and
+    `shutdown` waits for what they are at."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for each in processes:
+        each.kill()
+
+
+def _begin(task: Task[Any, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal asks all; the first process answers
+    task.begin(*task.given)
+
+
+def _do(do: Callable[[Item], Made], items: list[Item]) -> list[Made]:
+    return [do(each) for each in items]
