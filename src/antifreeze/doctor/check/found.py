@@ -8,6 +8,8 @@ from pathlib import Path
 from ..findings import Confidence
 from ..rules.base import Severity
 
+INSIDE = "__inside__"  # in the code of a `wrap`: where the expression itself goes
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -23,7 +25,7 @@ class Span:
 class PlainEdit:
     """One edit of a fix, by places instead of nodes."""
 
-    kind: str  # set-argument, drop-argument, replace, replace-statement, add-import
+    kind: str  # set-argument, drop-argument, replace, replace-statement, wrap, add-import
     span: Span
     name: str = ""
     code: str = ""

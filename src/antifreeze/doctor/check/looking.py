@@ -9,14 +9,24 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..rules import Rule, find_rule
-from ..rules.base import CRASH, AddImport, DropArgument, Edit, Fix, Hit, Replace, SetArgument
+from ..rules.base import (
+    CRASH,
+    AddImport,
+    DropArgument,
+    Edit,
+    Fix,
+    Hit,
+    Replace,
+    SetArgument,
+    Wrap,
+)
 from ..source import known
 from ..source.evidence import is_expected_to_fail
 from ..source.module import Module, parse_module
 from ..source.project import Project
 from ..source.summary import Summary, summarise
 from ..source.view import View
-from .found import Found, PlainEdit, PlainFix, Span
+from .found import INSIDE, Found, PlainEdit, PlainFix, Span
 from .reading import PYTHON, Source, Unreadable
 from .settings import Settings
 from .silencing import Allow, read_allows, silence
@@ -167,6 +177,9 @@ def _plain_edit(edit: Edit, source: Source) -> PlainEdit:
         case Replace():
             kind = "replace-statement" if isinstance(edit.node, ast.stmt) else "replace"
             return PlainEdit(kind, _span(edit.node, source), code=edit.code)
+        case Wrap():
+            code = f"{edit.before}{INSIDE}{edit.after}"
+            return PlainEdit("wrap", _span(edit.node, source), code=code)
         case AddImport():
             return PlainEdit("add-import", Span(1, 0, 1, 0), edit.name, edit.module)
 

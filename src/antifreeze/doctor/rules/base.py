@@ -51,6 +51,15 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
+class Wrap:
+    """Put code around an expression, which itself stays as it is written, comments and all."""
+
+    node: ast.expr
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddImport:
     """Import a name if it is not there yet: AddImport("itertools"), AddImport("os", "getcwd")."""
 
@@ -58,7 +67,7 @@ class AddImport:
     name: str = ""
 
 
-Edit = SetArgument | DropArgument | Replace | AddImport
+Edit = SetArgument | DropArgument | Replace | Wrap | AddImport
 
 
 @dataclass(frozen=True, slots=True)
