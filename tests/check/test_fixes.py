@@ -64,11 +64,15 @@ def test_code_is_replaced_and_imports_are_added_once() -> None:
 
 
 def test_what_is_wrapped_stays_as_it_is_written() -> None:
-    text = 'a = f(\n    "train",  # the big one\n)\nb = x  *  y\nc = (\n    x  # 63 bits\n    + y\n)\n'
+    text = (
+        'a = f(\n    "train",  # the big one\n)\nb = x  *  y\nc = (\n    x  # 63 bits\n    + y\n)\n'
+    )
     nodes = [each.value for each in ast.parse(text).body if isinstance(each, ast.Assign)]
     hits = [
         Hit(node, "words", fix=Fix("wrap", (Wrap(node, before, after),)))
-        for node, before, after in zip(nodes, ("g(", "(", "("), (", 1)", ") % 7", ") % 7"), strict=True)
+        for node, before, after in zip(
+            nodes, ("g(", "(", "("), (", 1)", ") % 7", ") % 7"), strict=True
+        )
     ]
     source = Source(Path("a.py"), text)
     fixed = fix_text(text, [as_found(all_rules()[0], hit, source) for hit in hits])
