@@ -120,17 +120,40 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
         isinstance(each, ast.Attribute) and each.attr == attribute for each in length.nodes()
     ):
         return True
+    numbers = _numbers_of_samples(dataset)
     for function in dataset.loading:
         for node in function.nodes():
             match node:
                 case ast.Subscript(value=ast.Attribute(attr=name), slice=ast.Name(id=index)):
-                    if name == attribute and index in function.parameters:
+                    if name == attribute and index in numbers.get(function.node, ()):
                         return True
                 case ast.For(iter=ast.Attribute(attr=name)) if name == attribute:
                     return True
                 case _:
                     pass
     return False
+
+
+def _numbers_of_samples(dataset: Dataset) -> dict[ast.AST, set[str]]:
+    """Give the parameters that are the number of the sample, as `__getitem__` has it and passes it
+    on: `self.read(index)`. Others may be that of a shard or a class."""
+    starts = [each for each in dataset.loading if each.name in ("__getitem__", "__getitems__")]
+    found: dict[ast.AST, set[str]] = {each.node: set(each.parameters[1:2]) for each in starts}
+    for _ in range(3):
+        for function in dataset.loading:
+            mine = found.get(function.node, set())
+            for call in function.calls() if mine else ():
+                match call:
+                    case ast.Call(func=ast.Attribute(attr=name, value=me), args=arguments):
+                        method = dataset.method(name)
+                        if method is None or not dataset.owns(me, function.module):
+                            continue
+                        for parameter, value in zip(method.parameters[1:], arguments, strict=False):
+                            if isinstance(value, ast.Name) and value.id in mine:
+                                found.setdefault(method.node, set()).add(parameter)
+                    case _:
+                        pass
+    return found
 
 
 def _large(
@@ -393,6 +416,36 @@ def loaders(path, n):
 """,
     ),
     also_good=(
+        """
+import bisect
+import json
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Shards(Dataset):
+    def __init__(self, path):
+        with open(path) as file:
+            manifest = json.load(file)
+        self.count = manifest["count"]
+        self.shards = list(manifest["shards"])
+        self.starts = np.array(manifest["starts"])
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        number = bisect.bisect_right(self.starts, index) - 1
+        return self.read(number)[index - self.starts[number]]
+
+    def read(self, number):
+        return np.load(self.shards[number]["file"], mmap_mode="r")
+
+
+def load(path):
+    return DataLoader(Shards(path), batch_size=8, num_workers=4)
+""",
         """
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset

@@ -19,7 +19,7 @@ _PARAMETERS = {"to": ("device", "dtype", "non_blocking"), "cuda": ("device", "no
 def find(view: View) -> Iterator[Hit]:
     told = set[ast.Call]()
     for loop in view.loops:
-        if loop.loader is None or not _pins(loop.loader, view):
+        if loop.loader is None or not _pins(loop.loader, view) or _is_there(loop.loader, view):
             continue
         batch = _batch(loop)
         for call in _calls(loop.body):
@@ -79,6 +79,17 @@ def _pins(loader: Loader, view: View) -> bool:
         if isinstance(value, ast.Call) and view.resolve(value.func) == "torch.cuda.is_available":
             return True
     return False
+
+
+def _is_there(loader: Loader, view: View) -> bool:
+    """Say whether its data was copied to the GPU before: `NeighborLoader(graph.to(device))`."""
+    node = loader["dataset"].node
+    return any(
+        isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr in _PARAMETERS
+        for each in (view.origins(node) if node is not None else ())
+    )
 
 
 def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
@@ -322,6 +333,15 @@ def main(dataset, model):
 """,
     ),
     also_good=(
+        """
+from torch_geometric.loader import DataLoader
+
+
+def embed(graphs, model, device):
+    model, graphs = model.to(device), graphs.to(device)
+    for batch in DataLoader(graphs, batch_size=32, pin_memory=True):
+        model(batch.to(device))
+""",
         """
 from torch.utils.data import DataLoader
 

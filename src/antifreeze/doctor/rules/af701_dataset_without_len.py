@@ -49,6 +49,7 @@ def _given_to_loader(loader: Loader, view: View) -> Iterator[Hit]:
     alone = all(
         loader[each].absent or loader[each].is_(None) for each in ("sampler", "batch_sampler")
     )
+    confidence = CERTAIN if len(view.origins(node)) == 1 else LIKELY
     for each in made(node, view):
         if each.is_iterable or not _lacks_length(each) or not has(each.owner, "__getitem__"):
             continue  # without either, AF702 has more to say
@@ -61,6 +62,7 @@ def _given_to_loader(loader: Loader, view: View) -> Iterator[Hit]:
                 loader.node,
                 f"this loader has no sampler, so it asks for `len()` of {who}: TypeError at the"
                 " first batch",
+                confidence,
             )
 
 
@@ -165,6 +167,22 @@ def loader():
 """,
     ),
     also_good=(
+        """
+from torch.utils.data import DataLoader, Dataset
+
+
+class Cuts(Dataset):
+    def __getitem__(self, cuts):
+        return [each.load() for each in cuts]
+
+
+def load(config, by_cuts, rows):
+    if config.cuts:
+        dataset = Cuts()
+        return by_cuts(dataset, config)
+    dataset = rows(config)
+    return DataLoader(dataset, batch_size=8)
+""",
         """
 from torch.utils.data import DataLoader, IterableDataset
 

@@ -56,8 +56,8 @@ MAY_BE_SENT = frozenset(
     {"redis.Redis", "redis.StrictRedis", "redis.from_url", "redis.Redis.from_url"}
     | {"pymongo.MongoClient", "zarr.ZipStore", "zarr.storage.ZipStore", "openslide.OpenSlide"}
 )
-# Parts of a handle that are handles, too: `file["x"]`, `connection.cursor()`, `client.db`. By maker:
-# the attributes that are; None: all but _VALUES.
+# Parts of a handle that are handles, too: `file["x"]`, `connection.cursor()`, `client.db`. By
+# maker, the attributes that are; None: all but _VALUES.
 _WITH_PARTS: dict[str, frozenset[str] | None] = {
     "h5py.File": frozenset({"file", "parent"}),
     "netCDF4.Dataset": frozenset({"variables", "groups", "parent"}),
