@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.running import check, check_text
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.findings import Confidence
 
@@ -94,3 +96,23 @@ class Tiles(Dataset):
 """
     (found,) = check_text(text).found
     assert (found.code, found.span.line, found.span.column) == ("AF705", 7, 48)
+
+
+LOADERS = """from torch.utils.data import DataLoader, DistributedSampler
+
+
+def loaders(dataset):
+    return DataLoader(dataset, sampler=DistributedSampler(dataset), num_workers=2)
+"""
+
+
+@pytest.mark.parametrize("imports", ["from data import loaders", "from other import loaders"])
+def test_epochs_count_where_the_loader_can_get_to(tmp_path: Path, imports: str) -> None:
+    (tmp_path / "data.py").write_text(LOADERS)
+    (tmp_path / "other.py").write_text("def loaders(dataset):\n    return [dataset]\n")
+    (tmp_path / "train.py").write_text(
+        f"{imports}\n\n\ndef train(dataset, epochs, step):\n    for epoch in range(epochs):\n"
+        "        step(loaders(dataset))\n"
+    )
+    found = check(sorted(tmp_path.iterdir()), Settings()).found
+    assert [each.code for each in found] == (["AF601"] if "data" in imports else [])

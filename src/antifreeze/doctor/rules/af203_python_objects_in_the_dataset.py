@@ -27,7 +27,7 @@ _LISTINGS = frozenset(
 _LISTING_METHODS = frozenset({"rglob", "glob", "iterdir"})
 # Entries that are plain text, or may be.
 _TEXTS = frozenset({"a file's lines", ".readlines()", ".splitlines()", "json.load", "json.loads"})
-_OPENS = re.compile(r"(open|load|read\w*|imread|decode\w*|Reader|Video\w*)$", re.IGNORECASE)
+_OPENS = re.compile(r"(open|load\w*|read\w*|imread|decode\w*|Reader|Video\w*)$", re.IGNORECASE)
 _AROUND = frozenset({"sorted", "list", "tuple", "set", "dict", "enumerate", "tqdm.tqdm", "zip"})
 Amount = tuple[str, Confidence]
 
@@ -416,6 +416,27 @@ def loaders(path, n):
 """,
     ),
     also_good=(
+        """
+import kaldiio
+from torch.utils.data import DataLoader, Dataset
+
+
+class Utterances(Dataset):
+    def __init__(self, path):
+        with open(path) as file:
+            self.samples = [line.split() for line in file.readlines()]
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        key, path, other = self.samples[index]
+        return key, kaldiio.load_mat(path), kaldiio.load_mat(other)
+
+
+def load(path):
+    return DataLoader(Utterances(path), batch_size=8, num_workers=4)
+""",
         """
 import bisect
 import json
