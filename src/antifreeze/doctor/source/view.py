@@ -119,7 +119,7 @@ class View:
         home = self._home(node)
         bindings = home.bindings(node)
         for binding in bindings:
-            if len(bindings) > 1 and not can_reach(binding.node, node, home):
+            if len(bindings) > 1 and not can_reach(binding, node, bindings, home):
                 continue
             if binding.kind in (Kind.ASSIGNED, Kind.WITH) and binding.value is not None:
                 yield binding.value
