@@ -120,7 +120,7 @@ RULE = Rule(
     """,
     not_flagged="""
     Loaders without workers; workers started by spawn or forkserver; what is brought back with
-    `.cpu()` or `.numpy()`.
+    `.cpu()` or `.numpy()`; one of several things that a call gives, `model, transform = load(...)`.
     """,
     bad="""
 import torch

@@ -12,6 +12,7 @@ from ..source.module import Given
 from ..source.summary import Workers
 from ..source.view import View
 from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
+from .samples import numbers_of_samples
 
 LARGE = 1_000_000  # objects: some 100 MB, which each worker takes a copy of
 # Functions that give many Python objects, of a size that is not known.
@@ -120,7 +121,7 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
         isinstance(each, ast.Attribute) and each.attr == attribute for each in length.nodes()
     ):
         return True
-    numbers = _numbers_of_samples(dataset)
+    numbers = numbers_of_samples(dataset)
     for function in dataset.loading:
         for node in function.nodes():
             match node:
@@ -132,28 +133,6 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
                 case _:
                     pass
     return False
-
-
-def _numbers_of_samples(dataset: Dataset) -> dict[ast.AST, set[str]]:
-    """Give the parameters that are the number of the sample, as `__getitem__` has it and passes it
-    on: `self.read(index)`. Others may be that of a shard or a class."""
-    starts = [each for each in dataset.loading if each.name in ("__getitem__", "__getitems__")]
-    found: dict[ast.AST, set[str]] = {each.node: set(each.parameters[1:2]) for each in starts}
-    for _ in range(3):
-        for function in dataset.loading:
-            mine = found.get(function.node, set())
-            for call in function.calls() if mine else ():
-                match call:
-                    case ast.Call(func=ast.Attribute(attr=name, value=me), args=arguments):
-                        method = dataset.method(name)
-                        if method is None or not dataset.owns(me, function.module):
-                            continue
-                        for parameter, value in zip(method.parameters[1:], arguments, strict=False):
-                            if isinstance(value, ast.Name) and value.id in mine:
-                                found.setdefault(method.node, set()).add(parameter)
-                    case _:
-                        pass
-    return found
 
 
 def _large(
@@ -416,57 +395,6 @@ def loaders(path, n):
 """,
     ),
     also_good=(
-        """
-import kaldiio
-from torch.utils.data import DataLoader, Dataset
-
-
-class Utterances(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            self.samples = [line.split() for line in file.readlines()]
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, index):
-        key, path, other = self.samples[index]
-        return key, kaldiio.load_mat(path), kaldiio.load_mat(other)
-
-
-def load(path):
-    return DataLoader(Utterances(path), batch_size=8, num_workers=4)
-""",
-        """
-import bisect
-import json
-
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Shards(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            manifest = json.load(file)
-        self.count = manifest["count"]
-        self.shards = list(manifest["shards"])
-        self.starts = np.array(manifest["starts"])
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        number = bisect.bisect_right(self.starts, index) - 1
-        return self.read(number)[index - self.starts[number]]
-
-    def read(self, number):
-        return np.load(self.shards[number]["file"], mmap_mode="r")
-
-
-def load(path):
-    return DataLoader(Shards(path), batch_size=8, num_workers=4)
-""",
         """
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset

@@ -98,9 +98,9 @@ RULE = Rule(
     """,
     not_flagged="""
     `shuffle=False`, samplers that are named for validation or tests, and programs with Lightning,
-    accelerate, transformers, ignite or Ray, which call it themselves. Where the loop over epochs is
-    nowhere to be seen (a library; a loader that goes to somebody's `fit`), it is shown with
-    `--confidence possible`.
+    accelerate, transformers, ignite or Ray, which call it themselves. Where no loop over epochs
+    is seen, here or in files that import this one (a library; a loader that goes to somebody's
+    `fit`), it is shown with `--confidence possible`.
     """,
     bad="""
 from torch.utils.data import DataLoader, DistributedSampler

@@ -59,6 +59,7 @@ RULE = Rule(
     """,
     not_flagged="""
     Classes with a base that was not found. `__getitems__`, which loads many at once.
+    What a variable was before it was given the dataset.
     """,
     bad="""
 from torch.utils.data import DataLoader, Dataset
