@@ -8,8 +8,10 @@ from pathlib import Path
 from antifreeze.doctor.check.fixes import as_diff, fix_text
 from antifreeze.doctor.check.found import Found
 from antifreeze.doctor.check.looking import Source, as_found
-from antifreeze.doctor.rules import all_rules
-from antifreeze.doctor.rules.base import DropArgument, Edit, Fix, Hit, Replace
+from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.settings import Settings
+from antifreeze.doctor.rules import all_rules, find_rule
+from antifreeze.doctor.rules.base import DropArgument, Edit, Fix, Hit, Replace, Wrap
 from antifreeze.doctor.rules.base import SetArgument as Set
 
 TEXT = """import torch
@@ -60,6 +62,25 @@ def test_code_is_replaced() -> None:
     assert again.text == fixed.text and not again.applied
 
 
+def test_what_is_wrapped_stays_as_it_is_written() -> None:
+    text = (
+        'a = f(\n    "train",  # the big one\n)\nb = x  *  y\nc = (\n    x  # 63 bits\n    + y\n)\n'
+    )
+    nodes = [each.value for each in ast.parse(text).body if isinstance(each, ast.Assign)]
+    hits = [
+        Hit(node, "words", fix=Fix("wrap", (Wrap(node, before, after),)))
+        for node, before, after in zip(
+            nodes, ("g(", "(", "("), (", 1)", ") % 7", ") % 7"), strict=True
+        )
+    ]
+    source = Source(Path("a.py"), text)
+    fixed = fix_text(text, [as_found(all_rules()[0], hit, source) for hit in hits])
+    assert fixed.text == (
+        'a = g(f(\n    "train",  # the big one\n), 1)\nb = (x  *  y) % 7\n'
+        "c = (\n    x  # 63 bits\n    + y\n) % 7\n"
+    )
+
+
 def test_a_statement_is_replaced_whole() -> None:
     statement = ast.parse(TEXT).body[2]
     assert isinstance(statement, ast.Expr)
@@ -78,3 +99,53 @@ def test_a_diff_shows_the_lines() -> None:
     fixed = fix_text(TEXT, [found(at, Set(at, "non_blocking", "True"))])
     diff = as_diff("a.py", TEXT, fixed.text)
     assert "-x.to(device)  # keep\n+x.to(device, non_blocking=True)  # keep\n" in diff
+
+
+def test_a_seed_is_made_smaller_and_nothing_else_changes() -> None:
+    text = """import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+
+def init(worker_id):
+    np.random.seed(
+        torch.initial_seed()  # another one in each worker
+        + int('7')
+    )
+
+
+def load(dataset):
+    return DataLoader(dataset, num_workers=2, worker_init_fn=init)
+"""
+    fixed = fix_text(text, check_text(text, Settings()).found)
+    after = text.replace("torch.initial_seed()  #", "(torch.initial_seed()  #")
+    assert fixed.text == after.replace("int('7')", "int('7')) % 2**32")
+
+
+def test_a_listing_is_not_sorted_for_you_as_an_index_would_be_another_sample() -> None:
+    text = (find_rule("AF604") or all_rules()[0]).bad
+    (hit,) = check_text(text, Settings()).found
+    assert hit.code == "AF604" and hit.fix is None
+
+
+LOOP = """from torch.utils.data import DataLoader
+
+
+def train(dataset, model, device, collate):
+    for step, (x, y) in enumerate(DataLoader(dataset, 4, num_workers=2, pin_memory=True)):
+        model.step(x.cuda(0, True), y.cuda(0), x.to(device), y.to(device, True))
+    for batch in DataLoader(dataset, 4, num_workers=2, pin_memory=True):
+        model.step(batch.to(device), batch["x"].cuda())
+    for x, y in DataLoader(dataset, 4, num_workers=2, pin_memory=True, collate_fn=collate):
+        model.step(x.to(device), y)
+"""
+
+
+def test_copies_do_not_wait_where_they_are_of_tensors_for_sure() -> None:
+    fixed = fix_text(LOOP, check_text(LOOP, Settings()).found)
+    wanted = LOOP.replace("y.cuda(0)", "y.cuda(0, non_blocking=True)")
+    wanted = wanted.replace("x.to(device), y.to", "x.to(device, non_blocking=True), y.to")
+    wanted = wanted.replace('batch["x"].cuda()', 'batch["x"].cuda(non_blocking=True)')
+    assert fixed.text == wanted
+    left = check_text(fixed.text, Settings()).found
+    assert [(each.span.line, each.fix) for each in left] == [(8, None), (10, None)]

@@ -131,3 +131,13 @@ def test_names_of_the_host_are_known_in_a_notebook_only(tmp_path: Path) -> None:
     assert not check([write_notebook(tmp_path / "a.ipynb", use)], Settings()).found
     (tmp_path / "a.py").write_text(use)
     assert [each.code for each in check([tmp_path / "a.py"], Settings()).found] == ["AF705"]
+
+
+def test_a_cell_that_is_indented_as_a_whole_runs_as_ipython_runs_it(tmp_path: Path) -> None:
+    indented = "".join(f"    {line}\n" for line in SAMPLER.splitlines()[1:])
+    path = write_notebook(tmp_path / "a.ipynb", IMPORTS, "data = [1, 2]", indented)
+    (found,) = check([path], Settings()).found
+    assert found.code == "AF601" and found.cell_line == 1
+    crooked = "    x = 1\n  y = 2\n"
+    path = write_notebook(tmp_path / "b.ipynb", crooked)
+    assert [each.code for each in check([path], Settings()).found] == ["AF001"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..source.lines import lines_with_ends
-from .found import Found, PlainEdit, Span
+from .found import INSIDE, Found, PlainEdit, Span
 
 if TYPE_CHECKING:
     import libcst
@@ -121,6 +121,10 @@ def _changed(node: libcst.CSTNode, edit: PlainEdit) -> libcst.CSTNode:
 
     if edit.kind == "replace":
         return cst.parse_expression(edit.code) if isinstance(node, cst.BaseExpression) else node
+    if edit.kind == "wrap":
+        if not isinstance(node, cst.BaseExpression):
+            return node
+        return _wrapped(node, edit.code)
     if edit.kind == "replace-statement":
         if not isinstance(node, cst.BaseSmallStatement):
             return node
@@ -141,6 +145,21 @@ def _changed(node: libcst.CSTNode, edit: PlainEdit) -> libcst.CSTNode:
     if len(others) == len(node.args):
         changed = _with_one_more(list(node.args), edit.name, value)
     return node.with_changes(args=changed)
+
+
+def _wrapped(node: libcst.BaseExpression, code: str) -> libcst.BaseExpression:
+    """Put an expression, as it is written, into the place that code keeps for it."""
+    import libcst as cst
+    import libcst.matchers as m
+
+    around = cst.parse_expression(code)
+    (place,) = m.findall(around, m.Name(INSIDE))
+    assert isinstance(place, cst.Name)
+    if not node.lpar:  # it may have brackets of its own
+        node = node.with_changes(lpar=place.lpar, rpar=place.rpar)
+    whole = around.deep_replace(place, node)
+    assert isinstance(whole, cst.BaseExpression)
+    return whole
 
 
 def _with_one_more(

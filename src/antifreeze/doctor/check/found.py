@@ -14,6 +14,7 @@ LEVELS = {  # what services that show annotations know
     Severity.WRONG_DATA: "error",
     Severity.SLOW: "warning",
 }
+INSIDE = "__inside__"  # in the code of a `wrap`: where the expression itself goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Span:
 class PlainEdit:
     """One edit of a fix, by places instead of nodes."""
 
-    kind: str  # set-argument, drop-argument, replace, replace-statement
+    kind: str  # set-argument, drop-argument, replace, replace-statement, wrap
     span: Span
     name: str = ""
     code: str = ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..rules import Rule, find_rule
-from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument
+from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
 from ..source import known
 from ..source.evidence import is_expected_to_fail
 from ..source.lines import split_lines
@@ -17,7 +17,7 @@ from ..source.module import Module, parse_module
 from ..source.project import Project
 from ..source.summary import Summary, summarise
 from ..source.view import View
-from .found import Failure, Found, PlainEdit, PlainFix, Span
+from .found import INSIDE, Failure, Found, PlainEdit, PlainFix, Span
 from .reading import PYTHON, Source, Unreadable
 from .settings import CANNOT_BE_READ, Settings
 from .silencing import Allow, read_allows, silence
@@ -196,6 +196,9 @@ def _plain_edit(edit: Edit, source: Source) -> PlainEdit:
         case Replace():
             kind = "replace-statement" if isinstance(edit.node, ast.stmt) else "replace"
             return PlainEdit(kind, _span(edit.node, source), code=edit.code)
+        case Wrap():
+            code = f"{edit.before}{INSIDE}{edit.after}"
+            return PlainEdit("wrap", _span(edit.node, source), code=code)
 
 
 def _without_effect(

@@ -68,6 +68,8 @@ def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
         return False
     for value in view.origins(node):
         match value:
+            case ast.Call() if _is_unpacked(value, view):
+                continue  # model, preprocess = load("ViT", device="cuda"): which of them?
             case ast.Call() if puts_on_cuda(value, view):
                 return True
             case ast.Call(func=ast.Attribute(attr="cpu" | "numpy" | "tolist" | "item" | "to")):
@@ -87,6 +89,14 @@ def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
             case _:
                 pass
     return False
+
+
+def _is_unpacked(call: ast.Call, view: View) -> bool:
+    match view.module.scopes.parents.get(call):
+        case ast.Assign(targets=[ast.Tuple() | ast.List()]):
+            return True
+        case _:
+            return False
 
 
 RULE = Rule(
@@ -110,7 +120,7 @@ RULE = Rule(
     """,
     not_flagged="""
     Loaders without workers; workers started by spawn or forkserver; what is brought back with
-    `.cpu()` or `.numpy()`.
+    `.cpu()` or `.numpy()`; one of several things that a call gives, `model, transform = load(...)`.
     """,
     bad="""
 import torch
@@ -192,6 +202,27 @@ def load(cfg, texts, encoder):
 """,
     ),
     also_good=(
+        """
+import clip
+from torch.utils.data import DataLoader, Dataset
+
+
+class Pictures(Dataset):
+    def __init__(self, pictures, transform):
+        self.pictures = pictures
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.pictures)
+
+    def __getitem__(self, index):
+        return self.transform(self.pictures[index])
+
+
+def load(pictures):
+    model, preprocess = clip.load("ViT-B/32", device="cuda")
+    return model, DataLoader(Pictures(pictures, preprocess), batch_size=8, num_workers=4)
+""",
         """
 import torch
 from torch.utils.data import DataLoader, Dataset

@@ -172,6 +172,34 @@ if __name__ == "__main__":
 """,
     also_bad=(
         """
+import os
+
+import h5py
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Points(Dataset):
+    def __init__(self, path, root):
+        try:
+            file = h5py.File(path, "r")
+            self.points = file["points"]
+        except KeyError:
+            file.close()
+            raise
+        self.labels = np.load(os.path.join(root, "labels.npz"))
+
+    def __len__(self):
+        return len(self.points)
+
+    def __getitem__(self, index):
+        return self.points[index], self.labels["x"][index]
+
+
+def load(path, root):
+    return DataLoader(Points(path, root), batch_size=32, num_workers=8)
+""",
+        """
 import pickle
 
 import lightning.pytorch as pl
@@ -321,6 +349,44 @@ def load(path):
 """,
     ),
     also_good=(
+        """
+import os
+
+import h5py
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Points(Dataset):
+    def __init__(self, path, npz_root, mask):
+        f = h5py.File(path, "r")
+        self.scale = f.attrs["scale"]
+        self.shape = f["points"].shape
+        points = f["points"]
+        self.points = points[mask]
+        self.labels = f["labels"][mask]
+        f.close()
+        self.extra = np.load(os.path.join(npz_root, "extra.npy"))
+        self.count = self.read(path)
+
+    def read(self, path):
+        file = h5py.File(path, "r")
+        try:
+            self.group = file["group"]
+            return len(self.group)
+        finally:
+            file.close()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.points[index] * self.scale, self.labels[index], self.shape, self.extra[index]
+
+
+def load(path, root, mask):
+    return DataLoader(Points(path, root, mask), batch_size=32, num_workers=8)
+""",
         """
 import h5py
 import numpy as np

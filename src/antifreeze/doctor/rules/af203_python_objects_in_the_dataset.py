@@ -12,6 +12,7 @@ from ..source.module import Given
 from ..source.summary import Workers
 from ..source.view import View
 from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
+from .samples import numbers_of_samples
 
 LARGE = 1_000_000  # objects: some 100 MB, which each worker takes a copy of
 # Functions that give many Python objects, of a size that is not known.
@@ -27,7 +28,7 @@ _LISTINGS = frozenset(
 _LISTING_METHODS = frozenset({"rglob", "glob", "iterdir"})
 # Entries that are plain text, or may be.
 _TEXTS = frozenset({"a file's lines", ".readlines()", ".splitlines()", "json.load", "json.loads"})
-_OPENS = re.compile(r"(open|load|read\w*|imread|decode\w*|Reader|Video\w*)$", re.IGNORECASE)
+_OPENS = re.compile(r"(open|load\w*|read\w*|imread|decode\w*|Reader|Video\w*)$", re.IGNORECASE)
 _AROUND = frozenset({"sorted", "list", "tuple", "set", "dict", "enumerate", "tqdm.tqdm", "zip"})
 Amount = tuple[str, Confidence]
 
@@ -120,11 +121,12 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
         isinstance(each, ast.Attribute) and each.attr == attribute for each in length.nodes()
     ):
         return True
+    numbers = numbers_of_samples(dataset)
     for function in dataset.loading:
         for node in function.nodes():
             match node:
                 case ast.Subscript(value=ast.Attribute(attr=name), slice=ast.Name(id=index)):
-                    if name == attribute and index in function.parameters:
+                    if name == attribute and index in numbers.get(function.node, ()):
                         return True
                 case ast.For(iter=ast.Attribute(attr=name)) if name == attribute:
                     return True

@@ -28,22 +28,44 @@ def find(view: View) -> Iterator[Hit]:
     if view.calls("multiprocessing.set_sharing_strategy"):
         return  # file_system: no descriptors
     for loop in view.loops:
-        if loop.loader is None or not _shares(loop.loader):
+        if loop.loader is None or not _shares(loop.loader) or _takes_some(loop.node.iter, view):
             continue
-        confidence = _confidence(loop.loader)
+        confidence = POSSIBLE if _moved(loop.iterable, view) else _confidence(loop.loader)
         if isinstance(loop.node, ast.comprehension):
             yield from _comprehension(loop, view, confidence)
         else:
             yield from _kept(loop, view, confidence)
     for call in view.calls(*_ALL):
         loader = view.loader_of(call.args[0]) if len(call.args) == 1 else None
-        if loader is not None and _shares(loader) and view.variable_of(call):
-            yield _hit(call, ast.unparse(call), _confidence(loader))
+        if loader is None or not _shares(loader) or _takes_some(call, view):
+            continue
+        if view.variable_of(call):
+            moved = _moved(call.args[0], view)
+            yield _hit(call, ast.unparse(call), POSSIBLE if moved else _confidence(loader))
 
 
 def _shares(loader: Loader) -> bool:
     """Say whether batches come in shared memory: from workers, and not copied to pinned memory."""
     return loader.workers.any and not loader.ours and not loader["pin_memory"].is_(True)
+
+
+def _takes_some(node: ast.expr, view: View) -> bool:
+    """Say whether only so many batches are taken: `islice(loader, 8)`, `zip(range(8), loader)`."""
+    return any(
+        view.resolve(each.func) in ("itertools.islice", "range")
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call)
+    )
+
+
+def _moved(node: ast.expr, view: View) -> bool:
+    """Say whether batches are copied to the GPU on their way: by Accelerate, or Fabric."""
+    return any(
+        isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr in ("prepare", "prepare_data_loader", "setup_dataloaders")
+        for each in view.origins(node)
+    )
 
 
 def _confidence(loader: Loader) -> Confidence:
@@ -105,8 +127,54 @@ def _kept(loop: LoaderLoop, view: View, confidence: Confidence) -> Iterator[Hit]
             place_name = ast.unparse(place)
             if place_name in made_inside or _emptied(place_name, loop):
                 continue
+            if _is_limited(place, view) or _is_for_some(node, loop, view):
+                continue
             text = _TEXT.search(ast.unparse(value).lower()) is not None
             yield _hit(node, ast.unparse(node), POSSIBLE if text else confidence)
+
+
+def _is_limited(place: ast.expr, view: View) -> bool:
+    """Say whether it is a `deque(maxlen=8)`."""
+    return any(
+        isinstance(each, ast.Call) and any(keyword.arg == "maxlen" for keyword in each.keywords)
+        for each in view.origins(place)
+    )
+
+
+def _is_for_some(node: ast.AST, loop: LoaderLoop, view: View) -> bool:
+    """Say whether only the first batches are kept: under `if step < 16`, `if step == 0`."""
+    counters = _counters(loop)
+    inner = node
+    for outer in view.module.ancestors(node):
+        if outer is loop.node:
+            return False
+        if isinstance(outer, ast.If):
+            for test in ast.walk(outer.test):
+                match test:
+                    case ast.Compare(left=ast.Name(id=name), ops=[op]) if name in counters:
+                        less = isinstance(op, (ast.Lt, ast.LtE, ast.Eq))
+                        if less if inner in outer.body else isinstance(op, (ast.Gt, ast.GtE)):
+                            return True
+                    case _:
+                        pass
+        inner = outer
+    return False
+
+
+def _counters(loop: LoaderLoop) -> set[str]:
+    """Give the names that count batches: of `enumerate`, and those that the body adds to."""
+    found = {
+        node.target.id
+        for statement in loop.body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    }
+    match loop.node.target:
+        case ast.Tuple(elts=[ast.Name(id=first), *_]) if "enumerate" in ast.unparse(loop.node.iter):
+            found.add(first)
+        case _:
+            pass
+    return found
 
 
 def _is_table(place: ast.expr, view: View) -> bool:
@@ -183,14 +251,23 @@ def _emptied(place: str, loop: LoaderLoop) -> bool:
     for statement in loop.body:
         for node in ast.walk(statement):
             match node:
-                case ast.Break():
+                case ast.Break() | ast.Return():
                     return True
+                case ast.Call(func=ast.Name(id="len"), args=[owner]) if _is_asked(node, loop):
+                    if ast.unparse(owner) == place:
+                        return True  # `if len(shown) < 16: shown.append(x)`
                 case ast.Call(func=ast.Attribute(attr="clear" | "pop" | "popleft", value=owner)):
                     if ast.unparse(owner) == place:
                         return True
                 case _:
                     pass
     return False
+
+
+def _is_asked(node: ast.AST, loop: LoaderLoop) -> bool:
+    """Say whether a value decides what is done: it is compared in the test of an `if`."""
+    parents = loop.view.module.scopes.parents
+    return isinstance(parents.get(node), ast.Compare)
 
 
 RULE = Rule(
@@ -218,7 +295,9 @@ RULE = Rule(
     """,
     not_flagged="""
     Copies: `clone`, `tolist`, `item`, `to(device)`, what the model gives. Lists that are emptied or
-    made anew in the loop; loops that are left with `break`. `pin_memory=True`, which copies.
+    made anew in the loop, or kept short: `if len(shown) < 16`, `deque(maxlen=16)`, `islice(loader,
+    16)`; loops that are left with `break` or `return`. `pin_memory=True`, which copies. What comes
+    through Accelerate's `prepare`, on the GPU most likely, is shown with `--confidence possible`.
     `set_sharing_strategy("file_system")`. Parts by the name of a path, id or text, which are
     strings. Loaders without workers, and antifreeze's.
     """,
@@ -286,6 +365,41 @@ def cached(dataset):
 """,
     ),
     also_good=(
+        """
+from collections import deque
+from itertools import islice
+
+from torch.utils.data import DataLoader
+
+
+def look(dataset, show):
+    loader = DataLoader(dataset, batch_size=8, num_workers=2)
+    shown, first, last = [], [], deque(maxlen=8)
+    for step, batch in enumerate(loader):
+        if len(shown) < 16:
+            shown.append(batch)
+        if step < 4:
+            first.append(batch["x"])
+        last.append(batch)
+    some = list(islice(loader, 4))
+    others = [batch for _, batch in zip(range(4), loader)]
+    show(shown, first, last, some, others)
+""",
+        """
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+
+def evaluate(model, dataset):
+    accelerator = Accelerator()
+    loader = DataLoader(dataset, batch_size=8, num_workers=2)
+    model, loader = accelerator.prepare(model, loader)
+    labels = []
+    for x, y in loader:
+        model(x)
+        labels.append(y)
+    return labels
+""",
         """
 from glob import glob
 

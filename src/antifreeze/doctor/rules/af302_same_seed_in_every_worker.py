@@ -19,18 +19,24 @@ _SAME = frozenset(
 )
 _INIT_NAME = re.compile(r"worker_?(init|seed)|(init|seed)_?worker", re.IGNORECASE)
 
+_EVALUATES = re.compile(r"(^|_)(val|valid|validation|eval|evaluation|test|infer|predict)(_|$)")
+
 
 def find(view: View) -> Iterator[Hit]:
     given: set[ast.AST] = set()
     for loader in view.loaders:
         function = loader.worker_init
-        if function is None:
+        if function is None or function.node in given:
             continue
-        given.add(function.node)
-        if loader.workers.any and not loader.ours:
+        evaluates = loader.for_evaluation or _EVALUATES.search(function.name)
+        if loader.workers.any and not loader.ours and not evaluates:
+            given.add(function.node)
             yield from _hits(function, _worker_id(loader, function), view, loader.node)
+    seen = {each.worker_init.node for each in view.loaders if each.worker_init is not None}
     for node in view.module.nodes(ast.FunctionDef):  # passed on to somebody we do not see
-        if node not in given and _INIT_NAME.search(node.name) and _takes_one(node):
+        if node in seen or _EVALUATES.search(node.name):
+            continue
+        if _INIT_NAME.search(node.name) and _takes_one(node):
             function = Function(node, view.module)
             yield from _hits(function, function.parameters[:1], view, node)
 
@@ -105,7 +111,8 @@ RULE = Rule(
     not_flagged="""
     Seeds with the worker's number, `torch.initial_seed()`, `get_worker_info()` or a call that we do
     not know in it. Seeds without an argument. Loaders without workers, or antifreeze's, which seeds
-    each sample.
+    each sample. Loaders and functions for validation and tests by their name, where every run is
+    meant to draw the same.
     """,
     bad="""
 import numpy as np
@@ -187,6 +194,28 @@ def loader_options(workers):
 """,
     ),
     also_good=(
+        """
+import random
+
+from torch.utils.data import DataLoader
+
+
+def validation_worker_init_fn(worker_id):
+    random.seed(42)
+
+
+def seed_worker(worker_id):
+    random.seed(7)
+
+
+def val_dataloader(dataset):
+    return DataLoader(dataset, num_workers=4, worker_init_fn=seed_worker)
+
+
+def loaders(dataset):
+    loader = DataLoader(dataset, num_workers=4, worker_init_fn=validation_worker_init_fn)
+    return loader
+""",
         """
 import numpy as np
 from torch.utils.data import DataLoader

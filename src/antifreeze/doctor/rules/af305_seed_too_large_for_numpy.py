@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Fix, Hit, Replace, Rule
+from .base import CERTAIN, CRASH, LIKELY, Fix, Hit, Rule, Wrap
 from .seeding import Seeding, seedings
 
 _TAKES_32_BITS = frozenset(
@@ -57,10 +57,9 @@ def _large(node: ast.expr, view: View, depth: int = 0) -> str:
 def _fix(seeding: Seeding, view: View) -> Fix | None:
     if not view.module.holds(seeding.seed):
         return None
-    code = ast.unparse(seeding.seed)
-    if isinstance(seeding.seed, ast.BinOp):
-        code = f"({code})"
-    return Fix("take it modulo 2**32", (Replace(seeding.seed, f"{code} % 2**32"),))
+    plain = isinstance(seeding.seed, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    before, after = ("", " % 2**32") if plain else ("(", ") % 2**32")
+    return Fix("take it modulo 2**32", (Wrap(seeding.seed, before, after),))
 
 
 RULE = Rule(

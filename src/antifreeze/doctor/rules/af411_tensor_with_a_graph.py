@@ -23,6 +23,12 @@ _CUTS = frozenset(
     {"detach", "detach_", "numpy", "item", "tolist", "no_grad", "inference_mode", "data", "argmax"}
     | {"set_grad_enabled", "requires_grad_", "requires_grad"}
 )
+# What is read off a tensor, and has no graph; `torch.autograd.grad` has none but if asked to.
+_READ_OFF = frozenset(
+    {"grad", "shape", "size", "dtype", "device", "ndim", "len", "float", "int", "bool", "str"}
+    | {"backward", "print", "isinstance", "type"}
+)
+_STEPS = 4  # from variable to variable
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -31,8 +37,86 @@ def find(view: View) -> Iterator[Hit]:
             continue
         for node in code.function.nodes():
             what = _leaf(node) or _with_weights(node, code.function, view)
-            if what:
+            if what and _gets_out(node, code.function):
                 yield Hit(node, _words(what, code), LIKELY if code.workers else POSSIBLE)
+
+
+def _gets_out(node: ast.AST, function: Function) -> bool:
+    """Say whether a value is in what the function returns or yields: at once, or through variables
+    it is put into. What is computed from it counts, what is only read off it does not."""
+    assert isinstance(node, ast.Call)
+    names = set[str]()
+    match node:
+        case ast.Call(func=ast.Attribute(attr="requires_grad_", value=changed)):
+            names.add(ast.unparse(changed))  # in place
+        case _:
+            pass
+    nodes = list(function.nodes())
+    for _ in range(_STEPS):
+        before = len(names)
+        for each in nodes:
+            match each:
+                case ast.Assign(targets=targets, value=value) if _in(value, node, names):
+                    names |= {name for target in targets for name in _owners(target)}
+                case (
+                    ast.AnnAssign(target=target, value=ast.expr() as value)
+                    | ast.AugAssign(target=target, value=value)
+                    | ast.For(target=target, iter=value)
+                    | ast.NamedExpr(target=target, value=value)
+                ) if _in(value, node, names):
+                    names |= _owners(target)
+                case ast.Call(
+                    func=ast.Attribute(attr="append" | "extend" | "add" | "update", value=owner),
+                    args=[value, *_],
+                ) if _in(value, node, names):
+                    names |= _owners(owner)
+                case _:
+                    pass
+        if len(names) == before:
+            break
+    given = [each for each in function.returns if each is not None]
+    given += [e.value for e in nodes if isinstance(e, (ast.Yield, ast.YieldFrom)) and e.value]
+    return any(_in(each, node, names) for each in given)
+
+
+def _owners(target: ast.expr) -> set[str]:
+    """Give the names that an assignment changes: `a, b`, `sample` of `sample["x"]`, `self.x`."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return {name for each in target.elts for name in _owners(each)}
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
+    return {ast.unparse(target)}
+
+
+def _in(value: ast.expr, node: ast.AST, names: set[str]) -> bool:
+    """Say whether a value is, holds or is computed from a tensor, with its graph."""
+    if value is node:
+        return True
+    if isinstance(value, (ast.Name, ast.Attribute)) and ast.unparse(value) in names:
+        return True
+    match value:
+        case ast.Attribute(attr=name) if name in _CUTS | _READ_OFF:
+            return False
+        case ast.Call(func=ast.Name(id=name)) if name in _READ_OFF:
+            return False
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _CUTS | _READ_OFF:
+            return name == "requires_grad_" and _in(value.func, node, names)
+        case ast.Compare():
+            return False
+        case _:
+            pass
+    return any(
+        _in(each.value if isinstance(each, ast.keyword) else each, node, names)
+        for each in _expressions(value)
+    )
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr | ast.keyword]:
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, (ast.expr, ast.keyword)):
+            yield each
+        elif isinstance(each, ast.comprehension):
+            yield each.iter
 
 
 def _words(what: str, code: WorkerCode) -> str:
@@ -143,7 +227,8 @@ RULE = Rule(
     where they are needed: `batch.requires_grad_()` in the loop.
     """,
     not_flagged="""
-    Models under `torch.no_grad()` or `torch.inference_mode()`, outputs that are detached or made
+    Tensors that the function keeps for itself, as to return their `grad`. Models under
+    `torch.no_grad()` or `torch.inference_mode()`, outputs that are detached or made
     arrays or numbers, transforms without weights, and loaders without workers.
     """,
     bad="""
@@ -202,6 +287,28 @@ class Points(Dataset):
     def __len__(self):
         return len(self.points)
 
+    def __getitem__(self, index):
+        x = torch.as_tensor(self.points[index])
+        x.requires_grad_()
+        sample = {"y": 2 * x}
+        return sample
+
+
+def load(points):
+    return DataLoader(Points(points), batch_size=8, num_workers=4)
+""",
+        """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Points(Dataset):
+    def __init__(self, points):
+        self.points = points
+
+    def __len__(self):
+        return len(self.points)
+
     def __getitem__(self, idx):
         x = torch.tensor(self.points[idx], requires_grad=True)
         return x, idx
@@ -248,6 +355,30 @@ def build(images):
 """,
     ),
     also_good=(
+        """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slopes(Dataset):
+    def __init__(self, points):
+        self.points = points
+
+    def __len__(self):
+        return len(self.points)
+
+    def __getitem__(self, index):
+        x = torch.tensor([float(self.points[index])], requires_grad=True)
+        y = x**2
+        y.sum().backward()
+        other = torch.ones(3, requires_grad=True)
+        slope = torch.autograd.grad((other**3).sum(), other)[0]
+        return x.grad, slope, y.item()
+
+
+def load(points):
+    return DataLoader(Slopes(points), batch_size=8, num_workers=4)
+""",
         """
 import torch
 from torch import nn

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.loaders import Loader
 from ..source.view import View
-from .base import LIKELY, SLOW, Hit, Rule
+from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -30,10 +30,9 @@ def _needlessly(loader: Loader, view: View) -> bool:
     if loop is None or not any(each.loader is loader for each in view.loops):
         return False
     changing = {
-        node.id
-        for each in ast.walk(loop)
-        if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.NamedExpr))
-        for target in (each.targets if isinstance(each, ast.Assign) else [each.target])
+        node.id  # `self` too, of `self.size = ...`
+        for target in ast.walk(loop)
+        if isinstance(getattr(target, "ctx", None), ast.Store)
         for node in ast.walk(target)
         if isinstance(node, ast.Name)
     }
@@ -52,10 +51,17 @@ def _first_batch_again(call: ast.Call, view: View) -> Hit | None:
         return None
     if view.loop_around(call) is None:
         return None
+    kept = loader["persistent_workers"]
+    what = (
+        "has all workers begin a new epoch, takes one batch and throws away the others they load"
+        if kept.is_(True)
+        else "starts all workers, takes one batch and ends them again"
+    )
     return Hit(
         call,
-        "`next(iter(loader))` in a loop starts all workers, takes one batch and ends them again,"
-        " in every round; without shuffling it is always the same batch",
+        f"`next(iter(loader))` in a loop {what}, in every round; without shuffling it is always the"
+        " same batch",
+        LIKELY if kept.absent or kept.is_(True) or kept.is_(False) else POSSIBLE,
     )
 
 
@@ -117,6 +123,28 @@ def train(dataset, step):
 """,
     ),
     also_good=(
+        """
+from torch.utils.data import DataLoader
+
+
+def train(paths, open_shard, step):
+    for path in paths:
+        with open_shard(path) as shard:
+            loader = DataLoader(shard, batch_size=32, num_workers=4)
+            for batch in loader:
+                step(batch)
+""",
+        """
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def fit(self, dataset, step):
+        for size in (8, 16, 32):
+            self.size = size
+            for batch in DataLoader(dataset, batch_size=self.size, num_workers=4):
+                step(batch)
+""",
         """
 from torch.utils.data import DataLoader, Subset
 

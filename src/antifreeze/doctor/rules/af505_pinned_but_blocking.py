@@ -4,29 +4,70 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from ..source import known
 from ..source.loaders import Loader
-from ..source.loops import LoaderLoop
+from ..source.loops import LoaderLoop, LoopNode
 from ..source.view import View
-from .base import LIKELY, SLOW, Fix, Hit, Rule, SetArgument
+from .base import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
+
+# Of a tensor's methods, by place; `.to` also takes another tensor, or a type, and non_blocking.
+_PARAMETERS = {"to": ("device", "dtype", "non_blocking"), "cuda": ("device", "non_blocking")}
 
 
 def find(view: View) -> Iterator[Hit]:
     told = set[ast.Call]()
     for loop in view.loops:
-        if loop.loader is None or not _pins(loop.loader, view):
+        if loop.loader is None or not _pins(loop.loader, view) or _is_there(loop.loader, view):
             continue
-        batch = _names(loop)
+        batch = _batch(loop)
         for call in _calls(loop.body):
-            if call in told or not _copies(call, view) or not _of_the_batch(call, batch):
+            if call in told or not _copies(call, view) or not batch.has(call):
+                continue
+            part = batch.is_part(call)
+            if not part and _own_type(loop.loader, view):
                 continue
             told.add(call)
             yield Hit(
                 call,
                 f"`{ast.unparse(call)}` waits until the copy is done, though the loader pins its"
                 " batches: the copy and the work of the GPU do not overlap",
-                fix=Fix("pass non_blocking=True", (SetArgument(call, "non_blocking", "True"),)),
+                LIKELY if part or loop.loader["collate_fn"].absent else POSSIBLE,
+                _fix(call) if part and _gives_tensors(loop.loader) else None,
             )
+
+
+def _fix(call: ast.Call) -> Fix:
+    return Fix("pass non_blocking=True", (SetArgument(call, "non_blocking", "True"),))
+
+
+def _gives_tensors(loader: Loader) -> bool:
+    """Say whether what its batches have and can be copied are tensors: the default collate function
+    knows no other such type. Without batches it passes on whatever it is given."""
+    size = loader["batch_size"]
+    by_batches = size.absent or isinstance(size.value, int)
+    torchs = loader.kind in (known.DATALOADER, known.OURS)
+    return torchs and by_batches and loader["collate_fn"].absent
+
+
+def _own_type(loader: Loader, view: View) -> bool:
+    """Say whether a batch is of a class of the project, which may copy as it likes."""
+    node = loader["collate_fn"].node
+    if node is None:
+        return False
+    made = [node, *(view.value(each) or each for each in _returned(loader))]
+    return any(
+        view.class_of(each.func if isinstance(each, ast.Call) else each) is not None
+        for each in made
+        if isinstance(each, (ast.Name, ast.Attribute, ast.Call))
+    )
+
+
+def _returned(loader: Loader) -> Iterator[ast.expr]:
+    for value in loader.collate.returns if loader.collate is not None else ():
+        if value is not None:
+            yield value
 
 
 def _pins(loader: Loader, view: View) -> bool:
@@ -40,6 +81,17 @@ def _pins(loader: Loader, view: View) -> bool:
     return False
 
 
+def _is_there(loader: Loader, view: View) -> bool:
+    """Say whether its data was copied to the GPU before: `NeighborLoader(graph.to(device))`."""
+    node = loader["dataset"].node
+    return any(
+        isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr in _PARAMETERS
+        for each in (view.origins(node) if node is not None else ())
+    )
+
+
 def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
     for statement in body:
         for node in ast.walk(statement):
@@ -49,13 +101,15 @@ def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
 
 def _copies(call: ast.Call, view: View) -> bool:
     """Say whether it copies to a GPU, and waits for it."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("to", "cuda"):
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _PARAMETERS:
         return False
-    given = view.call_arguments(call, ("device", "dtype", "non_blocking"))
+    given = view.call_arguments(call, _PARAMETERS[call.func.attr])
     if not given["non_blocking"].absent:
         return False
     if call.func.attr == "cuda":
         return True
+    if isinstance(given["dtype"].value, bool):
+        return False  # .to(other, True), .to(dtype, True): the second is non_blocking
     return given["device"].node is not None and _is_gpu(given["device"].node, view)
 
 
@@ -77,24 +131,72 @@ def _is_gpu(node: ast.expr, view: View) -> bool:
     )
 
 
-def _of_the_batch(call: ast.Call, names: set[str]) -> bool:
-    """Say whether what is copied is the batch or a part of it, and nothing computed from it."""
-    return isinstance(call.func, ast.Attribute) and _is_part(call.func.value, names)
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The names of the batch in the body of a loop, and those of its parts."""
+
+    whole: set[str]
+    parts: set[str]
+    anew: dict[str, int]  # names that are given something else: from which line on
+
+    def has(self, call: ast.Call) -> bool:
+        """Say whether what is copied is the batch or a part of it, and nothing computed from it."""
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        node = call.func.value
+        if not _is_part(node, self.whole | self.parts):
+            return False
+        while isinstance(node, (ast.Subscript, ast.Attribute)):
+            node = node.value
+        assert isinstance(node, ast.Name)
+        return call.lineno <= self.anew.get(node.id, call.lineno)
+
+    def is_part(self, call: ast.Call) -> bool:
+        """Say whether it is a part of a batch as collate functions make them: `batch[0]`."""
+        assert isinstance(call.func, ast.Attribute)
+        node = call.func.value
+        if isinstance(node, ast.Name):
+            return node.id in self.parts
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        return isinstance(node, ast.Name)
 
 
-def _names(loop: LoaderLoop) -> set[str]:
+def _batch(loop: LoaderLoop) -> _Batch:
     """Give the names of the batch and its parts: the loop's own, and what they are unpacked to."""
-    names = {each.id for each in ast.walk(loop.node.target) if isinstance(each, ast.Name)}
+    whole, parts = _of_target(loop.node)
+    anew: dict[str, int] = {}
     for statement in loop.body:
         for node in ast.walk(statement):
             match node:
-                case ast.Assign(targets=[target], value=value) if _is_part(value, names):
-                    names |= {e.id for e in ast.walk(target) if isinstance(e, ast.Name)}
-                case ast.comprehension(target=target, iter=source) if _about(source, names):
-                    names |= {e.id for e in ast.walk(target) if isinstance(e, ast.Name)}
+                case ast.Assign(targets=[target], value=value):
+                    names = {e.id for e in ast.walk(target) if isinstance(e, ast.Name)}
+                    if not _is_part(value, whole | parts):
+                        for name in names if not isinstance(target, ast.Subscript) else ():
+                            anew[name] = min(node.lineno, anew.get(name, node.lineno))
+                    elif isinstance(value, ast.Name) and isinstance(target, ast.Name):
+                        (whole if value.id in whole else parts).update(names)
+                    else:
+                        parts |= names
+                case ast.comprehension(target=target, iter=source) if _about(source, whole | parts):
+                    parts |= {e.id for e in ast.walk(target) if isinstance(e, ast.Name)}
                 case _:
                     pass
-    return names
+    return _Batch(whole, parts, anew)
+
+
+def _of_target(loop: LoopNode) -> tuple[set[str], set[str]]:
+    """Give the names a loop has for the batch, and for its parts: `for i, (x, y) in enumerate(`."""
+    target = loop.target
+    around = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
+    whole = [target]
+    if isinstance(target, ast.Tuple) and not around.isdisjoint({"enumerate", "zip"}):
+        whole = target.elts[1:] if "zip" not in around else target.elts
+    parts = [each for each in whole if not isinstance(each, ast.Name)]
+    return (
+        {each.id for each in whole if isinstance(each, ast.Name)},
+        {e.id for each in parts for e in ast.walk(each) if isinstance(e, ast.Name)},
+    )
 
 
 def _is_part(node: ast.expr, names: set[str]) -> bool:
@@ -130,11 +232,14 @@ RULE = Rule(
     it Python waits at every `.to()`. What follows on the GPU waits for the copy by itself.
     """,
     instead="""
-    `batch.to(device, non_blocking=True)`. `antifreeze check --fix` does it.
+    `batch.to(device, non_blocking=True)`. `antifreeze check --fix` does it for the parts of batches
+    that torch's own collate function makes, which are tensors. Others may be of a class whose `to`
+    does not take it.
     """,
     not_flagged="""
-    Loaders that do not pin, copies to the CPU or to another type, and tensors that are computed in
-    the loop.
+    Loaders that do not pin, copies to the CPU or to another type, tensors that are computed in
+    the loop, and batches of a class of yours. A whole batch of a collate function of yours is shown
+    with `--confidence possible`.
     """,
     bad="""
 from torch.utils.data import DataLoader
@@ -228,6 +333,54 @@ def main(dataset, model):
 """,
     ),
     also_good=(
+        """
+from torch_geometric.loader import DataLoader
+
+
+def embed(graphs, model, device):
+    model, graphs = model.to(device), graphs.to(device)
+    for batch in DataLoader(graphs, batch_size=32, pin_memory=True):
+        model(batch.to(device))
+""",
+        """
+from torch.utils.data import DataLoader
+
+
+class Batch:
+    def __init__(self, samples):
+        self.samples = samples
+
+    def pin_memory(self):
+        self.samples = [each.pin_memory() for each in self.samples]
+        return self
+
+    def to(self, device):
+        return [each.to(device, non_blocking=True) for each in self.samples]
+
+
+def collate(samples):
+    return Batch(samples)
+
+
+def train(dataset, model, device):
+    for batch in DataLoader(dataset, num_workers=4, pin_memory=True, collate_fn=Batch):
+        model.step(batch.to(device))
+    for batch in DataLoader(dataset, num_workers=4, pin_memory=True, collate_fn=collate):
+        model.step(batch.to(device))
+""",
+        """
+import torch
+from torch.utils.data import DataLoader
+
+
+def train(dataset, model, crop, like, device):
+    loader = DataLoader(dataset, batch_size=32, num_workers=4, pin_memory=True)
+    for images, labels in loader:
+        labels = labels.cuda(0, True)
+        images = crop(images)
+        images = images.to(device)
+        model.step(images, labels.to(like.device, torch.long, True))
+""",
         """
 import torch
 from torch.utils.data import DataLoader

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from ..findings import Confidence
 from ..source.loaders import Loader
+from ..source.summary import Summary
 from ..source.view import View
 from .base import CERTAIN, LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -14,6 +16,8 @@ SAMPLER = "torch.utils.data.DistributedSampler"
 _PARAMETERS = ("dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last")
 # Trainers that call set_epoch themselves.
 _CALL_IT = ("lightning", "pytorch_lightning", "accelerate", "ignite", "transformers", "ray")
+
+_STEPS = 3  # through the `__init__.py` of a package to who uses it
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -43,13 +47,26 @@ def _confidence(sampler: ast.Call, view: View) -> Confidence:
     """Say how sure it is that we see who goes through the epochs."""
     if any(loop.epochs is not None for loop in view.loops):
         return CERTAIN
-    if not view.project.has_epochs or _given_away(view):
+    if not view.project.has_epochs or _given_away(view) or not _epochs_near(view):
         return POSSIBLE
     function = view.function_around(sampler)
     owner = view.module.scopes.parents.get(function) if function is not None else None
     if function is not None and isinstance(owner, ast.ClassDef):  # a hook that a trainer calls?
         return LIKELY if view.project.anyone_calls(function.name) else POSSIBLE
     return LIKELY
+
+
+def _epochs_near(view: View) -> bool:
+    """Say whether this file, or one that imports it, over a few steps, has a loop over epochs. Of
+    others we do not know that they go through this loader more than once."""
+    summary = view.project.summary_of(view.path)
+    seen: dict[Path, Summary] = {view.path: summary} if summary is not None else {}
+    steps = list(seen.values())
+    for _ in range(_STEPS):
+        found = [each for near in steps for each in view.project.importers(near.path)]
+        steps = [each for each in found if each.path not in seen]
+        seen.update({each.path: each for each in steps})
+    return any(each.has_epochs for each in seen.values())
 
 
 def _given_away(view: View) -> bool:
@@ -81,9 +98,9 @@ RULE = Rule(
     """,
     not_flagged="""
     `shuffle=False`, samplers that are named for validation or tests, and programs with Lightning,
-    accelerate, transformers, ignite or Ray, which call it themselves. Where the loop over epochs is
-    nowhere to be seen (a library; a loader that goes to somebody's `fit`), it is shown with
-    `--confidence possible`.
+    accelerate, transformers, ignite or Ray, which call it themselves. Where no loop over epochs
+    is seen, here or in files that import this one (a library; a loader that goes to somebody's
+    `fit`), it is shown with `--confidence possible`.
     """,
     bad="""
 from torch.utils.data import DataLoader, DistributedSampler

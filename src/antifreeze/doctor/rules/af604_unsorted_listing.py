@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Fix, Hit, Replace, Rule
+from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _LISTS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
 _OF_PATHS = ("iterdir", "rglob", "glob")
@@ -39,7 +39,6 @@ def find(view: View) -> Iterator[Hit]:
                 f"`{_short(listing)}` gives names in no certain order, and `self.{attribute}` keeps"
                 f" it: the same index may be another sample on another machine{_ranks(view)}",
                 confidence,
-                _fix(listing, view),
             )
 
 
@@ -50,12 +49,6 @@ def _ranks(view: View) -> str:
 def _short(call: ast.Call) -> str:
     text = ast.unparse(call)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _fix(listing: ast.Call, view: View) -> Fix | None:
-    if view.resolve(listing.func) == "os.scandir":
-        return None  # its entries cannot be sorted
-    return Fix("sort the listing", (Replace(listing, f"sorted({ast.unparse(listing)})"),))
 
 
 def _kept(dataset: Dataset, view: View) -> Iterator[tuple[str, Function, ast.expr]]:
@@ -183,7 +176,9 @@ RULE = Rule(
     is another one on each machine, and test samples get into training.
     """,
     instead="""
-    `sorted(os.listdir(folder))`.
+    `sorted(os.listdir(folder))`. `antifreeze check --fix` leaves it to you: after it an index is
+    another sample than it was on this machine, so that splits by number, caches by index and
+    checkpoints of a run that goes on no longer mean the same samples. Between two runs it is safe.
     """,
     not_flagged="""
     Listings that are sorted, at once or later, or only counted; dictionaries by file name. Programs

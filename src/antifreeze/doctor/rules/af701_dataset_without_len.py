@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.loaders import Loader
 from ..source.view import View
 from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
-from .made import Made, has, is_closed, made
+from .made import Made, has, how_sure, is_closed, made
 
 # Samplers that ask the dataset they are given.
 _ASK = (
@@ -49,18 +49,21 @@ def _given_to_loader(loader: Loader, view: View) -> Iterator[Hit]:
     alone = all(
         loader[each].absent or loader[each].is_(None) for each in ("sampler", "batch_sampler")
     )
+    confidence = how_sure(node, view)
     for each in made(node, view):
         if each.is_iterable or not _lacks_length(each) or not has(each.owner, "__getitem__"):
             continue  # without either, AF702 has more to say
         who = _named(each)
         if each.asked_for_length:
             short = each.inside.rpartition(".")[2]
-            yield Hit(view.here(each.call, loader.node), f"{short} asks for `len()` of {who}")
+            words = f"{short} asks for `len()` of {who}"
+            yield Hit(view.here(each.call, loader.node), words, confidence)
         elif alone and not each.inside:
             yield Hit(
                 loader.node,
                 f"this loader has no sampler, so it asks for `len()` of {who}: TypeError at the"
                 " first batch",
+                confidence,
             )
 
 
@@ -165,6 +168,22 @@ def loader():
 """,
     ),
     also_good=(
+        """
+from torch.utils.data import DataLoader, Dataset
+
+
+class Cuts(Dataset):
+    def __getitem__(self, cuts):
+        return [each.load() for each in cuts]
+
+
+def load(config, by_cuts, rows):
+    if config.cuts:
+        dataset = Cuts()
+        return by_cuts(dataset, config)
+    dataset = rows(config)
+    return DataLoader(dataset, batch_size=8)
+""",
         """
 from torch.utils.data import DataLoader, IterableDataset
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..source.view import View
 from .base import CERTAIN, CRASH, Hit, Rule
-from .made import Made, has, is_closed, made
+from .made import Made, has, how_sure, is_closed, made
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -15,7 +15,8 @@ def find(view: View) -> Iterator[Hit]:
         for each in made(node, view) if node is not None else ():
             words = _lack(each)
             if words:
-                yield Hit(view.here(each.call, loader.node), words)
+                assert node is not None
+                yield Hit(view.here(each.call, loader.node), words, how_sure(node, view))
 
 
 def _lack(each: Made) -> str:
@@ -58,6 +59,7 @@ RULE = Rule(
     """,
     not_flagged="""
     Classes with a base that was not found. `__getitems__`, which loads many at once.
+    What a variable was before it was given the dataset.
     """,
     bad="""
 from torch.utils.data import DataLoader, Dataset
@@ -112,6 +114,47 @@ class Rows(Dataset):
 
 def loader():
     return DataLoader(Rows(), batch_size=4)
+""",
+    ),
+    also_good=(
+        """
+from torch.utils.data import DataLoader, Dataset
+
+
+class Source:
+    def __init__(self, path):
+        self.path = path
+
+    def rows(self):
+        return [self.path]
+
+
+class Other(Source):
+    pass
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+def load(path, other, windows):
+    if other:
+        data = Other(path)
+    else:
+        data = Source(path)
+    data = Rows(data.rows())
+    wrapped = Source(path)
+    wrapped = windows(wrapped)
+    inside = Source(path)
+    inside = Rows(inside)
+    return DataLoader(data), DataLoader(wrapped), DataLoader(inside)
 """,
     ),
     find=find,

@@ -156,10 +156,18 @@ def _is_object(argument: Argument, view: View) -> bool | None:
     if argument.node is None or argument.is_(None):
         return False
     values = view.values(argument.node)
-    empty = [isinstance(each, ast.Constant) and each.value is None for each in values]
+    empty = [_may_be_none(each, view) for each in values]
     if not values or not any(isinstance(each, (ast.Call, ast.List)) for each in values):
         return False  # we cannot see
     return None if any(empty) else True
+
+
+def _may_be_none(value: ast.expr, view: View) -> bool:
+    """Say whether a value is None, or what a function gives that may give that in some runs."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Constant) and value.value is None
+    name = (view.resolve(value.func) or ast.unparse(value.func)).rpartition(".")[2]
+    return not name[:1].isupper()  # of a class
 
 
 RULE = Rule(
@@ -294,6 +302,19 @@ def loader(dataset):
 """,
     ),
     also_good=(
+        """
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+
+class Model:
+    def sampler(self, config, dataset):
+        weights = dataset.weights() if config.weighted else None
+        return WeightedRandomSampler(weights, len(weights)) if weights is not None else None
+
+    def loader(self, config, dataset):
+        sampler = self.sampler(config, dataset)
+        return DataLoader(dataset, shuffle=True, sampler=sampler)  # if there is no other
+""",
         """
 import lightning as L
 from torch.utils.data import DataLoader

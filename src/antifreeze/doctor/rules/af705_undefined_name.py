@@ -157,6 +157,21 @@ for epoch in range(3):
     ),
     also_good=(
         """
+from torch.utils.data import Dataset
+
+
+class Tiles(Dataset):
+    states = ("de", "md")
+    splits = [f"{state}-train" for state in states] + [f"{state}-val" for state in states]
+    pairs = {state: number for number, state in enumerate(states)}
+
+    def __len__(self):
+        return len(self.splits)
+
+    def __getitem__(self, index):
+        return self.splits[index], self.pairs
+""",
+        """
 from __future__ import annotations
 
 from everything import *

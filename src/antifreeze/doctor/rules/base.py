@@ -50,7 +50,16 @@ class Replace:
     code: str
 
 
-Edit = SetArgument | DropArgument | Replace
+@dataclass(frozen=True, slots=True)
+class Wrap:
+    """Put code around an expression, which itself stays as it is written, comments and all."""
+
+    node: ast.expr
+    before: str
+    after: str
+
+
+Edit = SetArgument | DropArgument | Replace | Wrap
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ..source.definitions import Class
@@ -55,8 +56,18 @@ MAY_BE_SENT = frozenset(
     {"redis.Redis", "redis.StrictRedis", "redis.from_url", "redis.Redis.from_url"}
     | {"pymongo.MongoClient", "zarr.ZipStore", "zarr.storage.ZipStore", "openslide.OpenSlide"}
 )
-# Parts of a handle that are handles, too: `file["x"]`, `connection.cursor()`, `client.db`.
-_WITH_PARTS = frozenset({"h5py.File", "tables.open_file", "netCDF4.Dataset", "pymongo.MongoClient"})
+# Parts of a handle that are handles, too: `file["x"]`, `connection.cursor()`, `client.db`. By
+# maker, the attributes that are; None: all but _VALUES.
+_WITH_PARTS: dict[str, frozenset[str] | None] = {
+    "h5py.File": frozenset({"file", "parent"}),
+    "netCDF4.Dataset": frozenset({"variables", "groups", "parent"}),
+    "tables.open_file": None,
+    "pymongo.MongoClient": None,
+}
+_VALUES = frozenset(
+    {"attrs", "shape", "dtype", "size", "ndim", "nrows", "name", "title", "filename"}
+)
+_ARCHIVE_NAME = re.compile(r"(^|_)npz(_?(file|path|name|fn|fname))?$", re.IGNORECASE)
 _GIVE_HANDLES = frozenset({"cursor", "makefile", "open", "Bucket", "Table", "connect", "begin"})
 _DEEPEST = 5
 
@@ -69,9 +80,33 @@ def opened(node: ast.expr, view: View, depth: int = 0) -> Opened | None:
         return None
     for value in view.origins(node):
         found = _opened(value, view, depth + 1)
-        if found is not None:
+        if found is not None and not _closed_by_then(found[1], node, view):
             return found
     return None
+
+
+def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
+    """Say whether what a call opens is closed when the function ends that has it: by `with`, or by
+    `file.close()`. What is opened elsewhere and passed may be open for as long as it is used."""
+    function = view.function_around(call)
+    if function is None or not view.module.holds(function):
+        return False
+    parents = view.module.scopes.parents
+    if function is not view.function_around(node) and not isinstance(
+        parents.get(function), ast.ClassDef
+    ):
+        return False
+    if isinstance(parents.get(call), ast.withitem):
+        return True
+    name = view.variable_of(call)
+    return bool(name) and any(
+        isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr == "close"
+        and ast.unparse(each.func.value) == name
+        and not any(isinstance(e, ast.ExceptHandler) for e in view.module.ancestors(each))
+        for each in view.module.body_of(function)
+    )
 
 
 def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
@@ -85,10 +120,13 @@ def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
             parts = elements
         case ast.Dict(values=elements):
             parts = elements
-        case ast.Subscript(value=whole, slice=key) if _is_key(key):
-            return _part_of(whole, view, depth)
-        case ast.Attribute(value=whole):
-            return _part_of(whole, view, depth)
+        case ast.Subscript(value=whole, slice=key) if _is_key(key, whole, view):
+            found = opened(whole, view, depth)
+            return found if found is not None and found[0] in _WITH_PARTS else None
+        case ast.Attribute(value=whole, attr=name) if name not in _VALUES:
+            found = opened(whole, view, depth)
+            parts_of = _WITH_PARTS.get(found[0], frozenset()) if found is not None else frozenset()
+            return found if parts_of is None or name in parts_of else None
         case _:
             pass
     return next((found for each in parts if (found := opened(each, view, depth))), None)
@@ -110,16 +148,14 @@ def _by_call(call: ast.Call, view: View, depth: int) -> Opened | None:
     return None
 
 
-def _part_of(whole: ast.expr, view: View, depth: int) -> Opened | None:
-    found = opened(whole, view, depth)
-    return found if found is not None and found[0] in _WITH_PARTS else None
-
-
-def _is_key(node: ast.expr) -> bool:
-    """Say whether a subscript names a part, `file["x"]`; and does not read it, `file["x"][:]`."""
-    match node:
-        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name() | ast.Attribute():
+def _is_key(key: ast.expr, whole: ast.expr, view: View) -> bool:
+    """Say whether a subscript names a part, `file["x"]`; and does not read it, `file["x"][:]`,
+    `file["x"][mask]`."""
+    match key:
+        case ast.Constant(value=str()) | ast.JoinedStr():
             return True
+        case ast.Name() | ast.Attribute():
+            return not any(isinstance(each, ast.Subscript) for each in view.origins(whole))
         case _:
             return False
 
@@ -128,8 +164,27 @@ def _is_npz(call: ast.Call, view: View) -> bool:
     """Say whether numpy.load opens an archive, whose arrays it reads when they are asked for."""
     if not call.args or any(each.arg == "mmap_mode" for each in call.keywords):
         return False
-    values = (call.args[0], *view.origins(call.args[0]))
-    return any("npz" in ast.unparse(each) for each in values)
+    return _ends_in_npz(call.args[0], view)
+
+
+def _ends_in_npz(path: ast.expr, view: View, depth: int = 0) -> bool:
+    """Say whether a path has the ending of an archive, as far as its end is seen."""
+    match path:
+        case ast.Constant(value=str() as text):
+            return text.endswith(".npz")
+        case ast.JoinedStr(values=[*_, last]) | ast.BinOp(right=last):
+            return _ends_in_npz(last, view, depth + 1)
+        case ast.FormattedValue(value=inside):
+            return _ends_in_npz(inside, view, depth + 1)
+        case ast.Call(args=[*_, last]):  # os.path.join(...), Path(...), path.with_suffix(...)
+            return _ends_in_npz(last, view, depth + 1)
+        case ast.Name() | ast.Attribute() if depth <= _DEEPEST:
+            seen = [each for each in view.origins(path) if each is not path]
+            if any(_ends_in_npz(each, view, depth + 1) for each in seen):
+                return True
+            return not seen and _ARCHIVE_NAME.search(ast.unparse(path)) is not None
+        case _:
+            return False
 
 
 def kept_by(owner: Class, view: View, depth: int = 0) -> Iterator[tuple[str, Opened]]:

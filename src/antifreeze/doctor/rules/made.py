@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..findings import Confidence
 from ..source import known
 from ..source.definitions import Class
 from ..source.module import Module
@@ -52,6 +53,22 @@ def made(node: ast.expr, view: View, inside: str = "", depth: int = 0) -> Iterat
                     yield from made(each, view, inside or name or "", depth + 1)
             elif (owner := view.class_of(value.func)) is not None:
                 yield Made(owner, value, inside)
+
+
+def how_sure(node: ast.expr, view: View) -> Confidence:
+    """Say how sure it is that an object is what a variable stands for: not if there are others, and
+    hardly if it may be inside of what a function made of it, `rows = windows(rows)`."""
+    values = view.origins(node)
+    wrapped = any(
+        isinstance(each, ast.Call)
+        and view.class_of(each.func) is None
+        and any(isinstance(e, ast.Name) and e.id == name for e in ast.walk(each))
+        for name in ([node.id] if isinstance(node, ast.Name) else [])
+        for each in values
+    )
+    if wrapped:
+        return Confidence.POSSIBLE
+    return Confidence.CERTAIN if len(values) == 1 else Confidence.LIKELY
 
 
 def is_closed(owner: Class) -> bool:

@@ -99,7 +99,7 @@ def _brings_names(source: str) -> bool:
 
 def _python(source: str) -> list[str]:
     """Give the lines of a cell with magics put out of the way; each line stays in its place."""
-    lines = list(split_lines(source))
+    lines = _dedented(list(split_lines(source)))
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(_STILL_PYTHON):
         return ["" for _ in lines]
@@ -112,6 +112,13 @@ def _python(source: str) -> list[str]:
         goes_on = (goes_on or new != line) and line.rstrip().endswith("\\")
         tamed.append(new)
     return tamed
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    """Take from each line what the first one is indented by, as IPython does: such a cell runs."""
+    indent = re.match(r"[ \t]*", lines[0])
+    width = len(indent[0]) if indent is not None and lines[0].strip() else 0
+    return [line[width:] if line[:width].isspace() else line for line in lines] if width else lines
 
 
 def _tame(line: str) -> str:

@@ -99,10 +99,12 @@ class Scopes:
     def around(self, node: ast.AST) -> Scope:
         """Give the scope in which a node is evaluated."""
         inner, here = node, self.parents.get(node)
+        outside: ast.AST | None = None
         while here is not None:
             scope = self.of_node.get(here)
-            if scope is not None and _inside(inner, here):
+            if scope is not None and inner is not outside and _inside(inner, here):
                 return scope
+            outside = _first_source(inner, here, self.parents.get(here))
             inner, here = here, self.parents.get(here)
         return self.top
 
@@ -129,6 +131,15 @@ class Scopes:
             for scope in {id(s): s for s in self.of_node.values()}.values()
             for star in scope.stars
         ]
+
+
+def _first_source(inner: ast.AST, clause: ast.AST, whole: ast.AST | None) -> ast.AST | None:
+    """Give the clause of a comprehension if a node is what it goes over first, which is evaluated
+    in the scope around: in a class, with the names of the class."""
+    if not isinstance(clause, ast.comprehension) or clause.iter is not inner:
+        return None
+    first = isinstance(whole, _COMPREHENSION) and whole.generators[0] is clause
+    return clause if first else None
 
 
 def _inside(inner: ast.AST, opener: ast.AST) -> bool:

@@ -26,6 +26,7 @@ from .loaders import Loader, dataset_name, find_loaders
 from .loops import LoaderLoop, find_loops, loader_of, without_wrappers
 from .module import Module
 from .project import Project
+from .reaching import can_reach
 from .scopes import FunctionNode, Kind, Scope
 from .signatures import default_of, misfit
 from .summary import Summary, summarise
@@ -116,7 +117,10 @@ class View:
 
     def _behind_name(self, node: ast.Name) -> Iterator[ast.expr]:
         home = self._home(node)
-        for binding in home.bindings(node):
+        bindings = home.bindings(node)
+        for binding in bindings:
+            if len(bindings) > 1 and not can_reach(binding, node, bindings, home):
+                continue
             if binding.kind in (Kind.ASSIGNED, Kind.WITH) and binding.value is not None:
                 yield binding.value
             elif binding.kind is Kind.PARAMETER and isinstance(binding.node, ast.arg):
