@@ -9,9 +9,11 @@ from textwrap import dedent
 import pytest
 
 from antifreeze.doctor.check.looking import Source, first_pass
+from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.source.definitions import DatasetKind
 from antifreeze.doctor.source.notebooks import read_notebook
-from antifreeze.doctor.source.project import Project
+from antifreeze.doctor.source.project import KEPT, Project
 from antifreeze.doctor.source.summary import Workers
 from antifreeze.doctor.source.view import View
 
@@ -245,3 +247,34 @@ def test_a_notebook_is_read_by_cell_and_its_magics_are_put_aside() -> None:
     assert notebook.locate(1) == (1, 1)
     with pytest.raises(ValueError, match="no notebook"):
         read_notebook("{}")
+
+
+def test_a_file_that_leads_to_many_others_stays_the_one_that_is_looked_at() -> None:
+    """Its tree was parsed again as another, and what was compared by identity was not found."""
+    many = KEPT + 12
+    imports = "\n".join(f"from m{i} import D{i}" for i in range(many))
+    loaders = "\n".join(f"L{i} = DataLoader(D{i}('x'), num_workers=2)" for i in range(many))
+    one = "from torch.utils.data import Dataset\nclass D{}(Dataset):\n    def __getitem__(self, i): return i\n"
+    main = dedent(
+        """
+        class Mine:
+            def __init__(self, p):
+                self.file = h5py.File(p)
+            def __getitem__(self, i):
+                return self.file["x"][i]
+            def __len__(self):
+                return 5
+        loader = DataLoader(Mine("a.h5"), num_workers=2)
+        """
+    )
+    texts = {Path(f"m{i}.py"): one.format(i) for i in range(many)}
+    texts[Path("main.py")] = (
+        f"import h5py\nfrom torch.utils.data import DataLoader\n{imports}\n{main}\n{loaders}\n"
+    )
+    found = check(list(texts), Settings(), texts).found
+    assert [each.code for each in found if each.path == Path("main.py")].count("AF201") == 1
+
+
+def test_a_node_of_no_file_is_not_taken_for_one_of_this() -> None:
+    with pytest.raises(LookupError):
+        view("x = 1\n").resolve(ast.Name("x", ast.Load()))

@@ -137,8 +137,7 @@ def _set_later(name: ast.Name, module: Module, found: dict[str, ast.expr]) -> bo
                 value = above.value
                 if key in found:  # one or the other
                     either = ast.IfExp(ast.Constant(True), found[key], value)
-                    value = ast.copy_location(either, value)
-                    module.scopes.parents[value] = above
+                    value = module.adopt(ast.copy_location(either, value), value)
                 found[key] = value
             case ast.Attribute(attr="update" | "setdefault" | "pop"), ast.Call():
                 complete = False

@@ -205,7 +205,8 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
             continue
         kind = view.resolve(value.args[0])
         if kind in known.LOADERS:
-            inner = ast.Call(value.func, value.args[1:], value.keywords)
+            made = ast.copy_location(ast.Call(value.func, value.args[1:], value.keywords), value)
+            inner = view.module.adopt(made, value)
             base = _read(inner, kind, view)
             return Loader(call, kind, _read(call, kind, view, base), view)
     return None

@@ -78,6 +78,12 @@ class Module:
     def holds(self, node: ast.AST) -> bool:
         return node in self.scopes.parents or node is self.tree
 
+    def adopt(self, made: Node, near: ast.AST) -> Node:
+        """Take in a node that is not in the text, but made of parts that are, as a sibling of one
+        that is."""
+        self.scopes.parents[made] = self.scopes.parents[near]
+        return made
+
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         return self.scopes.ancestors(node)
 

@@ -42,7 +42,7 @@ class View:
         self.project = project
         self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
-        project.add(module)
+        project.visit(module)
 
     def __repr__(self) -> str:
         return f"View({self.module.path})"
@@ -54,7 +54,10 @@ class View:
     def _home(self, node: ast.AST) -> Module:
         if self.module.holds(node):
             return self.module
-        return self.project.home(node) or self.module
+        home = self.project.home(node)
+        if home is None:  # to take it for one of this file would be to answer at random
+            raise LookupError(f"{type(node).__name__} is of no file that was read")
+        return home
 
     # ---- what a node stands for ------------------------------------------------------------------
 
@@ -192,7 +195,8 @@ class View:
                 continue
             named = self.function_of(first)
             if named is not None and named.node is function:
-                yield ast.copy_location(ast.Call(first, call.args[1:], call.keywords), call)
+                made = ast.copy_location(ast.Call(first, call.args[1:], call.keywords), call)
+                yield self.module.adopt(made, call)
 
     def _default(self, parameter: ast.arg, scope: Scope) -> ast.expr | None:
         """Give the default of a parameter, unless that is None, which stands for something else."""
