@@ -254,7 +254,10 @@ def test_a_file_that_leads_to_many_others_stays_the_one_that_is_looked_at() -> N
     many = KEPT + 12
     imports = "\n".join(f"from m{i} import D{i}" for i in range(many))
     loaders = "\n".join(f"L{i} = DataLoader(D{i}('x'), num_workers=2)" for i in range(many))
-    one = "from torch.utils.data import Dataset\nclass D{}(Dataset):\n    def __getitem__(self, i): return i\n"
+    one = (
+        "from torch.utils.data import Dataset\n"
+        "class D{}(Dataset):\n    def __getitem__(self, i): return i\n"
+    )
     main = dedent(
         """
         class Mine:
@@ -267,10 +270,9 @@ def test_a_file_that_leads_to_many_others_stays_the_one_that_is_looked_at() -> N
         loader = DataLoader(Mine("a.h5"), num_workers=2)
         """
     )
-    texts = {Path(f"m{i}.py"): one.format(i) for i in range(many)}
-    texts[Path("main.py")] = (
-        f"import h5py\nfrom torch.utils.data import DataLoader\n{imports}\n{main}\n{loaders}\n"
-    )
+    start = f"import h5py\nfrom torch.utils.data import DataLoader\n{imports}\n"
+    texts = {Path("main.py"): f"{start}{loaders}\n{main}"}
+    texts |= {Path(f"m{i}.py"): one.format(i) for i in range(many)}
     found = check(list(texts), Settings(), texts).found
     assert [each.code for each in found if each.path == Path("main.py")].count("AF201") == 1
 

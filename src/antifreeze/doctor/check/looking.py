@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 from ..rules import Rule, find_rule
 from ..rules.base import CRASH, AddImport, DropArgument, Edit, Fix, Hit, Replace, SetArgument
 from ..source import known
+from ..source.budget import TooEntangled
 from ..source.evidence import is_expected_to_fail
 from ..source.module import Module, parse_module
 from ..source.project import Project
@@ -57,8 +59,11 @@ def first_pass(source: Source, name: str, *, is_package: bool) -> tuple[Module |
     )
     if not deep:
         return None, summary
-    whole = View(module, Project([summary])).summary
-    return module, dataclasses.replace(summary, concerns_us=True, **_program_facts(whole))
+    summary = dataclasses.replace(summary, concerns_us=True)
+    with contextlib.suppress(TooEntangled):  # the second pass meets it too, and says so
+        whole = View(module, Project([summary])).summary
+        summary = dataclasses.replace(summary, **_program_facts(whole))
+    return module, summary
 
 
 def _program_facts(whole: Summary) -> dict[str, Any]:
@@ -92,6 +97,9 @@ def second_pass(
             hits = [hit for hit in rule.find(view) if module.holds(hit.node)]
             if rule.severity is CRASH:
                 hits = [each for each in hits if not is_expected_to_fail(each.node, module)]
+        except TooEntangled as error:  # nothing is left for the rules after this one
+            failures.append(f"{rule.code} {source.path}, and all after it: {error}")
+            break
         except Exception as error:  # ours, not the program's: the other rules go on
             failures.append(f"{rule.code} {source.path}: {type(error).__name__}: {error}")
             continue

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
+from ..source.budget import asked_once
 from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
 from ..source.summary import Workers
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _DEEPEST = 5  # Compose([Lambda(...)]) in a list in a partial
@@ -94,7 +96,8 @@ def _cannot(method: str) -> str:
     return f"which cannot be pickled: workers {started} cannot be given it"
 
 
-def _local(node: ast.expr, view: View, depth: int = 0) -> Iterator[tuple[ast.AST, str]]:
+@asked_once
+def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST, str]]:
     """Give what pickle finds no name for, in an expression: each with words for it."""
     if depth > _DEEPEST:
         return
@@ -140,7 +143,7 @@ def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, 
                 for each in function.module.bindings(value)
             )
             if inside or isinstance(value, ast.Lambda):
-                what = ast.unparse(value) if isinstance(value, ast.Name) else "lambda"
+                what = text_of(value) if isinstance(value, ast.Name) else "lambda"
                 yield call, f"the `{what}` inside `{function.name}`"
 
 

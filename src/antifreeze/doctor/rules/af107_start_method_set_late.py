@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _SET = "multiprocessing.set_start_method"
@@ -59,7 +60,7 @@ def _is_looked_after(call: ast.Call, view: View) -> bool:
     for each in view.module.ancestors(call):
         if isinstance(each, ast.Try) and inner in each.body and each.handlers:
             return True
-        if isinstance(each, ast.If) and "start_method" in ast.unparse(each.test):
+        if isinstance(each, ast.If) and "start_method" in text_of(each.test):
             return True
         inner = each
     return False

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .catching import handlers, is_broad, own_nodes, tells
 
@@ -41,7 +42,7 @@ def _every(function: Function, is_start: bool) -> Iterator[Hit]:
         if again is not None:
             yield Hit(
                 handler,
-                f"any error that `{function.name}` catches here gives `{ast.unparse(again)}`"
+                f"any error that `{function.name}` catches here gives `{text_of(again)}`"
                 " instead, and nobody counts how often: broken files and bugs become repeated"
                 " samples",
                 LIKELY,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 from .catching import catches, handlers, leaves, own_nodes
 
@@ -22,7 +23,7 @@ def find(view: View) -> Iterator[Hit]:
             if again is not None:
                 yield Hit(
                     again,
-                    f"`{ast.unparse(again)}` tries a sample that failed again, for as long as it"
+                    f"`{text_of(again)}` tries a sample that failed again, for as long as it"
                     " fails: about a thousand times, then a RecursionError hides the cause",
                     confidence,
                 )
@@ -111,7 +112,7 @@ def _after(statement: ast.stmt, attempt: ast.Try, loop: ast.While) -> bool:
 def _changes(nodes: list[ast.AST], used: set[str]) -> bool:
     """Say whether the next round tries something else: another index, another file."""
     random_calls = any(
-        isinstance(node, ast.Call) and "rand" in ast.unparse(node.func)
+        isinstance(node, ast.Call) and "rand" in text_of(node.func)
         for each in nodes
         for node in own_nodes(each)
     )

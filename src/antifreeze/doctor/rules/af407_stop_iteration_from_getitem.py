@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .catching import catches, is_broad
 
@@ -84,7 +85,7 @@ def _beyond_the_end(node: ast.AST, view: View) -> bool:
     """Say whether it is raised only for indices beyond the length, which no sampler gives."""
     for each in view.module.ancestors(node):
         if isinstance(each, ast.If):
-            text = ast.unparse(each.test)
+            text = text_of(each.test)
             return "len(" in text or ">=" in text or "self.n" in text
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source import known
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CERTAIN, CRASH, Hit, Rule
 
 _BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
@@ -67,7 +68,7 @@ def _is_evaluated(name: ast.Name, view: View) -> bool:
             ):
                 return not _later(view)
             case ast.Try(handlers=handlers) if inner in each.body:
-                if any("NameError" in ast.unparse(h.type) for h in handlers if h.type is not None):
+                if any("NameError" in text_of(h.type) for h in handlers if h.type is not None):
                     return False
             case _:
                 pass

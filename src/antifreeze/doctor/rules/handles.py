@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.definitions import Class
 from ..source.view import View
 
@@ -74,6 +75,7 @@ def opened(node: ast.expr, view: View, depth: int = 0) -> Opened | None:
     return None
 
 
+@asked_once
 def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
     parts: list[ast.expr] = []
     match value:

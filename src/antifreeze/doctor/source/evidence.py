@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from .module import Module
+from .scopes import FunctionNode
 
 if TYPE_CHECKING:
     from .view import View
@@ -100,21 +101,33 @@ def has_main_guard(module: Module) -> bool:
     return any(is_main_guard(each) for each in module.nodes(ast.If))
 
 
-def runs_on_import(node: ast.AST, view: View, depth: int = 0) -> bool:
-    """Say whether a node runs when the file is imported, as a spawned worker does with the script:
-    at the top and not under the guard, or in a function that is called there."""
+def run_on_import(view: View) -> frozenset[FunctionNode]:
+    """Give the functions of a file that run when it is imported: called at the top and not under
+    the guard, or by one that is."""
     module = view.module
-    if any(is_main_guard(each) and _in_body(node, each, module) for each in module.ancestors(node)):
-        return False
-    function = module.function_around(node)
-    if function is None:
-        return True
-    if depth > 3:
-        return False
-    name = module.qualified(function)
+    by_name: dict[str, list[FunctionNode]] = {}
+    every: list[FunctionNode] = [*module.nodes(ast.FunctionDef)]
+    every += module.nodes(ast.AsyncFunctionDef)
+    for each in every:
+        by_name.setdefault(module.qualified(each), []).append(each)
+    called_in: dict[FunctionNode | None, list[str]] = {}
+    for call in module.nodes(ast.Call):
+        name = view.resolve(call.func)
+        if name in by_name and not is_guarded(call, module):
+            called_in.setdefault(module.function_around(call), []).append(name)
+    found: set[FunctionNode] = set()
+    queue = list(called_in.get(None, ()))
+    while queue:
+        for function in by_name.pop(queue.pop(), ()):
+            found.add(function)
+            queue += called_in.get(function, ())
+    return frozenset(found)
+
+
+def is_guarded(node: ast.AST, module: Module) -> bool:
+    """Say whether a node runs under the main guard only."""
     return any(
-        view.resolve(call.func) == name and runs_on_import(call, view, depth + 1)
-        for call in module.nodes(ast.Call)
+        is_main_guard(each) and _in_body(node, each, module) for each in module.ancestors(node)
     )
 
 

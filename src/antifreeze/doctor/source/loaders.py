@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import known
 from .arguments import Argument, Arguments, read_arguments
+from .budget import asked_once
 from .definitions import Dataset, Function, find_class, find_definition, find_function
 from .scopes import FunctionNode
 from .summary import LoaderFact, Workers
@@ -212,6 +213,7 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
     return None
 
 
+@asked_once
 def dataset_name(node: ast.expr, view: View, depth: int = 0) -> str | None:
     """Give the qualified name of a dataset's class, through wrappers, parameters, and functions of
     this file that return one."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+FAR = 40  # nodes between one and its scope: a sum of as many terms
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -95,16 +96,31 @@ class Scopes:
     parents: dict[ast.AST, ast.AST]
     of_node: dict[ast.AST, Scope]  # the scope that a node opens
     nodes: list[ast.AST]  # all of them, in the order of the text
+    _far: dict[ast.AST, Scope] = field(default_factory=dict)  # the scopes of nodes far inside
 
     def around(self, node: ast.AST) -> Scope:
         """Give the scope in which a node is evaluated."""
         inner, here = node, self.parents.get(node)
+        found, steps = self.top, 0
         while here is not None:
+            if inner in self._far:
+                found = self._far[inner]
+                break
             scope = self.of_node.get(here)
             if scope is not None and _inside(inner, here):
-                return scope
+                found = scope
+                break
             inner, here = here, self.parents.get(here)
-        return self.top
+            steps += 1
+        if steps > FAR:
+            self._keep(node, inner, found)
+        return found
+
+    def _keep(self, node: ast.AST, last: ast.AST, scope: Scope) -> None:
+        """Keep the scope of a node, and of all on the way to it: who asks of one asks of them."""
+        while node is not last:
+            self._far[node] = scope
+            node = self.parents[node]
 
     def lookup(self, name: str, node: ast.AST) -> tuple[Scope, list[Binding]] | None:
         """Give the scope and the bindings that a name used at a node refers to."""

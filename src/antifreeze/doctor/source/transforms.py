@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from .budget import asked_once
 from .definitions import Dataset, Function
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
                 yield from _applied(keyword.value, view)
 
 
-def _made(node: ast.expr, view: View, depth: int = 0) -> Iterator[ast.Call]:
+@asked_once
+def _made(node: ast.expr, view: View, depth: int = 0) -> Iterable[ast.Call]:
     for value in view.origins(node) if depth <= _DEEPEST else ():
         if isinstance(value, ast.Subscript):
             yield from _made(value.value, view, depth + 1)
@@ -61,7 +63,8 @@ def _called(dataset: Dataset, view: View) -> Iterator[Function]:
                 yield from _applied(given.value, view)
 
 
-def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterator[Function]:
+@asked_once
+def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterable[Function]:
     if depth > _DEEPEST:
         return
     if isinstance(node, (ast.Name, ast.Attribute)):

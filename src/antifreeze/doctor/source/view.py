@@ -6,12 +6,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import evidence, known, values
 from .arguments import Arguments, read_arguments
+from .budget import Budget
 from .definitions import (
     PICKLING,
     Class,
@@ -31,6 +32,7 @@ from .signatures import default_of, misfit
 from .summary import Summary, summarise
 from .trainers import facts_of_trainers
 from .values import UNKNOWN
+from .wording import last_name, text_of
 from .worker_code import WorkerCode, find_worker_code
 
 
@@ -40,7 +42,9 @@ class View:
     def __init__(self, module: Module, project: Project) -> None:
         self.module = module
         self.project = project
+        self.budget = Budget()  # of all that rules ask here, and what they ask of themselves
         self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
+        self.answers: dict[Hashable, Any] = {}  # of walks that would ask the same again and again
         self._returned: dict[ast.AST, list[ast.expr]] = {}
         project.visit(module)
 
@@ -52,6 +56,7 @@ class View:
         return self.module.path
 
     def _home(self, node: ast.AST) -> Module:
+        self.budget.spend()
         if self.module.holds(node):
             return self.module
         home = self.project.home(node)
@@ -191,7 +196,7 @@ class View:
             first = call.args[0] if call.args else None
             if not isinstance(first, (ast.Name, ast.Attribute)):
                 continue
-            if ast.unparse(first).rpartition(".")[2] != function.name:
+            if last_name(first) != function.name:
                 continue
             named = self.function_of(first)
             if named is not None and named.node is function:
@@ -415,7 +420,7 @@ class View:
         """Give the name that an expression is bound to: loader, or self.loader; '' if to none."""
         match self._home(node).scopes.parents.get(node):
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
-                return ast.unparse(target)
+                return text_of(target)
             case ast.keyword(arg=str() as name):
                 return name
             case _:
@@ -431,7 +436,13 @@ class View:
     def runs_on_import(self, node: ast.AST) -> bool:
         """Say whether a node runs when the file is imported: not under the main guard, and not in a
         function, unless that is called so."""
-        return evidence.runs_on_import(node, self)
+        function = self.module.function_around(node)
+        called = function is None or function in self._run_on_import
+        return called and not evidence.is_guarded(node, self.module)
+
+    @functools.cached_property
+    def _run_on_import(self) -> frozenset[FunctionNode]:
+        return evidence.run_on_import(self)
 
     @functools.cached_property
     def has_main_guard(self) -> bool:
