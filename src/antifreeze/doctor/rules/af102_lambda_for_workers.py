@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
+from ..source import known
 from ..source.budget import asked_once
 from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
@@ -19,7 +20,6 @@ _SENT = ("collate_fn", "worker_init_fn")
 # Arguments that datasets of other packages keep as they are.
 _KEPT_BY_DATASETS = ("transform", "target_transform", "transforms", "loader", "pre_transform")
 # What keeps its arguments as they are, and so cannot be pickled if one of them cannot.
-_KEEPERS = ("torchvision.transforms.", "albumentations.", "monai.transforms.", "torchaudio.")
 _KEEP = frozenset({"functools.partial", "collections.defaultdict", "list", "dict", "tuple"})
 
 
@@ -124,7 +124,7 @@ def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST
 
 def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, str]]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(_KEEPERS):
+    if name in _KEEP or name.startswith(known.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _local(each, view, depth + 1)
         return

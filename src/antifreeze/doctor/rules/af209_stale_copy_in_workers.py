@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..source import known
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
 from ..source.view import View
@@ -13,7 +14,6 @@ from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .changing import changed, has_plain
 
-_WRAPPERS = frozenset({"torch.utils.data.Subset", "torch.utils.data.random_split"})
 # Attributes of datasets of other libraries that loading surely reads.
 _READ_BY_LOADING = frozenset({"transform", "transforms", "target_transform", "epoch", "augment"})
 _STARTS_ANEW = frozenset({"reset", "_reset", "shutdown_workers", "_shutdown_workers", "close"})
@@ -96,8 +96,9 @@ def _made(node: ast.expr, view: View) -> set[ast.Call]:
             if not isinstance(value, ast.Call) or value in seen:
                 continue
             seen.add(value)
-            if view.resolve(value.func) in _WRAPPERS and value.args:
-                queue.append(value.args[0])
+            if view.resolve(value.func) in known.WRAPPERS and value.args:
+                for each in view.origins(value.args[0]):
+                    queue += each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
             else:
                 found.add(value)
     return found

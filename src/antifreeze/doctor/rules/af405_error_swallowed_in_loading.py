@@ -9,7 +9,7 @@ from ..source.definitions import DatasetKind, Function
 from ..source.view import View
 from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .catching import handlers, is_broad, own_nodes, tells
+from .catching import Attempt, handlers, is_broad, own_nodes, tells
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -92,7 +92,7 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _loads(attempt: ast.Try) -> bool:
+def _loads(attempt: Attempt) -> bool:
     """Say whether what is tried gives something to a sample: not an import, not a clean-up."""
     return any(isinstance(each, (ast.Assign, ast.Return, ast.Expr)) for each in attempt.body) and (
         any(

@@ -9,7 +9,7 @@ from ..source.definitions import Function
 from ..source.view import View
 from ..source.wording import text_of
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
-from .catching import catches, handlers, leaves, own_nodes
+from .catching import Attempt, catches, handlers, leaves, own_nodes
 
 # What these say is "not yet" or "the end", and a loop around them is how one waits.
 _NOT_FAILURES = ("Empty", "Full", "StopIteration", "StopAsyncIteration", "TimeoutError", "timeout")
@@ -58,7 +58,7 @@ def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | N
     return None
 
 
-def _endless(attempt: ast.Try, handler: ast.ExceptHandler, view: View) -> ast.While | None:
+def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.While | None:
     """Give the `while True` that goes on with the same thing after an exception."""
     loop = view.loop_around(attempt)
     if not isinstance(loop, ast.While) or attempt not in loop.body or attempt.finalbody:
@@ -86,7 +86,7 @@ def _endless(attempt: ast.Try, handler: ast.ExceptHandler, view: View) -> ast.Wh
     return None if _changes([handler, *others], used) else loop
 
 
-def _waits_for_success(loop: ast.While, attempt: ast.Try, handler: ast.ExceptHandler) -> bool:
+def _waits_for_success(loop: ast.While, attempt: Attempt, handler: ast.ExceptHandler) -> bool:
     """Say whether only a success ends a loop: `while not done:`, `while sample is None:`."""
     match loop.test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
@@ -101,7 +101,7 @@ def _waits_for_success(loop: ast.While, attempt: ast.Try, handler: ast.ExceptHan
     return _stored(list(attempt.body), {name}) and not _stored([handler, *others], {name})
 
 
-def _after(statement: ast.stmt, attempt: ast.Try, loop: ast.While) -> bool:
+def _after(statement: ast.stmt, attempt: Attempt, loop: ast.While) -> bool:
     """Say whether a statement is reached only when the attempt succeeded."""
     skips = all(
         handler.body and isinstance(handler.body[-1], ast.Continue) for handler in attempt.handlers

@@ -71,7 +71,9 @@ def _caught(node: ast.AST, view: View) -> bool:
     for each in view.module.ancestors(node):
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return False
-        catching = each.handlers if isinstance(each, ast.Try) and inner in each.body else []
+        catching = (
+            each.handlers if isinstance(each, (ast.Try, ast.TryStar)) and inner in each.body else []
+        )
         if any(is_broad(h) or catches(h, "StopIteration") for h in catching):
             return True
         anew = isinstance(each, ast.ExceptHandler) and catches(each, "StopIteration")

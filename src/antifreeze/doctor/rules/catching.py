@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import Function
 from ..source.wording import last_name
 
+Attempt = ast.Try | ast.TryStar  # `except*` catches as `except` does
 _TELLING = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "fatal"}
     | {"capture_exception", "report", "write", "writerow", "put"}
@@ -37,10 +38,10 @@ def catches(handler: ast.ExceptHandler, *names: str) -> bool:
     return any(part is not None and last_name(part) in names for part in parts)
 
 
-def handlers(function: Function) -> Iterator[tuple[ast.Try, ast.ExceptHandler]]:
+def handlers(function: Function) -> Iterator[tuple[Attempt, ast.ExceptHandler]]:
     """Give every handler of a function, with its `try`."""
     for node in function.nodes():
-        if isinstance(node, ast.Try):
+        if isinstance(node, (ast.Try, ast.TryStar)):
             for handler in node.handlers:
                 yield node, handler
 

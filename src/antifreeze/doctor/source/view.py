@@ -32,7 +32,7 @@ from .signatures import default_of, misfit
 from .summary import Summary, summarise
 from .trainers import facts_of_trainers
 from .values import UNKNOWN
-from .wording import last_name, text_of
+from .wording import last_name, speaks_of_evaluation, text_of
 from .worker_code import WorkerCode, find_worker_code
 
 
@@ -284,11 +284,6 @@ class View:
         return tuple(self._dataset(each) for each in nodes)
 
     @functools.cached_property
-    def data_modules(self) -> tuple[Class, ...]:
-        """Give the Lightning modules and data modules of this file."""
-        return tuple(e for e in self.classes if e.descends_from(*known.LIGHTNING_MODULES))
-
-    @functools.cached_property
     def training_arguments(self) -> tuple[ast.Call, ...]:
         """Give the constructions of transformers' TrainingArguments, for `call_arguments()`."""
         return tuple(self.calls(*known.TRAINING_ARGUMENTS))
@@ -430,8 +425,7 @@ class View:
         """Say whether the name a value is given, or its function's, is one of validation or tests,
         where order, repetition and speed matter less."""
         function = self.function_around(node)
-        words = f"{self.variable_of(node)} {function.name if function else ''}".lower()
-        return any(each in words for each in ("val", "test", "eval", "predict", "infer"))
+        return speaks_of_evaluation(f"{self.variable_of(node)} {function.name if function else ''}")
 
     def runs_on_import(self, node: ast.AST) -> bool:
         """Say whether a node runs when the file is imported: not under the main guard, and not in a
@@ -443,10 +437,6 @@ class View:
     @functools.cached_property
     def _run_on_import(self) -> frozenset[FunctionNode]:
         return evidence.run_on_import(self)
-
-    @functools.cached_property
-    def has_main_guard(self) -> bool:
-        return evidence.has_main_guard(self.module)
 
     # ---- the program -----------------------------------------------------------------------------
 
