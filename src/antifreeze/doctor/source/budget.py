@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .view import View
 
 Walk = TypeVar("Walk", bound=Callable[..., Any])
-# Questions about one file, of all rules together: some ten seconds. The most that a file of torch,
-# MONAI or transformers takes is a hundredth of it.
+# Questions about one file, of all rules together: some ten seconds. torch's largest file that
+# speaks of loading (110,738 nodes) takes 40,563.
 MOST_STEPS = 1_000_000
 
 
