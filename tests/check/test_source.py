@@ -9,11 +9,14 @@ from textwrap import dedent
 import pytest
 
 from antifreeze.doctor.check.looking import Source, first_pass
+from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.source.definitions import DatasetKind
 from antifreeze.doctor.source.notebooks import read_notebook
-from antifreeze.doctor.source.project import Project
+from antifreeze.doctor.source.project import KEPT, Project
 from antifreeze.doctor.source.summary import Workers
 from antifreeze.doctor.source.view import View
+from antifreeze.doctor.source.wording import speaks_of_evaluation
 
 
 def views(**files: str) -> dict[str, View]:
@@ -245,3 +248,162 @@ def test_a_notebook_is_read_by_cell_and_its_magics_are_put_aside() -> None:
     assert notebook.locate(1) == (1, 1)
     with pytest.raises(ValueError, match="no notebook"):
         read_notebook("{}")
+
+
+def test_a_file_that_leads_to_many_others_stays_the_one_that_is_looked_at() -> None:
+    """Its tree was parsed again as another, and what was compared by identity was not found."""
+    many = KEPT + 12
+    imports = "\n".join(f"from m{i} import D{i}" for i in range(many))
+    loaders = "\n".join(f"L{i} = DataLoader(D{i}('x'), num_workers=2)" for i in range(many))
+    one = (
+        "from torch.utils.data import Dataset\n"
+        "class D{}(Dataset):\n    def __getitem__(self, i): return i\n"
+    )
+    main = dedent(
+        """
+        class Mine:
+            def __init__(self, p):
+                self.file = h5py.File(p)
+            def __getitem__(self, i):
+                return self.file["x"][i]
+            def __len__(self):
+                return 5
+        loader = DataLoader(Mine("a.h5"), num_workers=2)
+        """
+    )
+    start = f"import h5py\nfrom torch.utils.data import DataLoader\n{imports}\n"
+    texts = {Path("main.py"): f"{start}{loaders}\n{main}"}
+    texts |= {Path(f"m{i}.py"): one.format(i) for i in range(many)}
+    found = check(list(texts), Settings(), texts).found
+    assert [each.code for each in found if each.path == Path("main.py")].count("AF201") == 1
+
+
+def test_a_node_of_no_file_is_not_taken_for_one_of_this() -> None:
+    with pytest.raises(LookupError):
+        view("x = 1\n").resolve(ast.Name("x", ast.Load()))
+
+
+LOADS = "from torch.utils.data import DataLoader, Dataset\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("import os\nx = os.environ['RANK']\n", True),
+        ("import os\nx = os.environ.get('RANK', 0)\n", True),
+        ("import os\nx = os.getenv('WORLD_SIZE')\n", True),
+        ("from os import environ\nx = 'LOCAL_RANK' in environ\n", True),
+        ("frame = {}\nx = frame['RANK']\n", False),
+        ("columns = ['RANK', 'WORLD_SIZE']\n", False),
+        ("x = frame.get('RANK')\n", False),
+    ],
+)
+def test_ranks_are_shown_by_the_environment_not_by_a_word(text: str, ranks: bool) -> None:
+    assert bool(view(LOADS + text).distributed) is ranks
+
+
+@pytest.mark.parametrize(
+    ("condition", "method"),
+    [
+        ("if __name__ == '__main__':", "spawn"),
+        ("if __name__ == '__main__' and x:", "spawn"),
+        ("if mp.get_start_method() != 'spawn':", "spawn"),
+        ("if sys.platform == 'win32':", ""),
+        ("if args.debug:", ""),
+    ],
+)
+def test_a_start_method_set_on_a_condition_is_not_known(condition: str, method: str) -> None:
+    said = f"{condition}\n    mp.set_start_method('spawn')\n"
+    found = view(f"{LOADS}import multiprocessing as mp\n{said}")
+    assert found.start_method == method
+
+
+@pytest.mark.parametrize(
+    ("guard", "runs"),
+    [
+        ("if __name__ == '__main__':", False),
+        ("if __name__ == '__main__' and len(argv) > 1:", False),
+        ("if __name__ == '__main__' or x:", True),
+        ("if x:", True),
+    ],
+)
+def test_what_is_under_the_main_guard_does_not_run_on_import(guard: str, runs: bool) -> None:
+    found = view(f"{LOADS}def main():\n    return DataLoader([1])\n{guard}\n    main()\n")
+    assert found.runs_on_import(found.loaders[0].node) is runs
+
+
+def test_what_functions_call_at_whatever_depth_runs_on_import() -> None:
+    steps = "".join(f"def f{i}():\n    f{i + 1}()\n" for i in range(20))
+    found = view(f"{LOADS}{steps}def f20():\n    return DataLoader([1])\nf0()\n")
+    assert found.runs_on_import(found.loaders[0].node)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        *((each, True) for each in ("val_loader", "testloader", "self.valSet", "eval_dl")),
+        *((each, True) for each in ("validation", "predictions", "inference_data", "TestData")),
+        *((each, False) for each in ("retrieval_loader", "interval", "values", "latest")),
+        *((each, False) for each in ("train_loader", "contest_loader", "evaluated_on", "loader")),
+    ],
+)
+def test_a_name_of_evaluation_is_one_by_its_words(name: str, is_one: bool) -> None:
+    assert speaks_of_evaluation(name) is is_one
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "Subset({}, [1, 2])",
+        "ConcatDataset([{}])",
+        "ConcatDataset(datasets=[{0}, {0}])",
+        "random_split(ConcatDataset([{}]), [1, 2])[0]",
+        "ConcatDataset([Subset({}, [1])])",
+        "ConcatDataset([{} for part in 'ab'])",
+    ],
+)
+def test_transforms_are_seen_through_every_wrapper(wrapped: str) -> None:
+    made = wrapped.format("ImageFolder('a', transform=augment)")
+    found = view(
+        f"{LOADS}from torch.utils.data import ConcatDataset, Subset, random_split\n"
+        f"from torchvision.datasets import ImageFolder\ndef augment(x):\n    return x\n"
+        f"loader = DataLoader({made}, num_workers=2)\n"
+    )
+    assert [each.function.name for each in found.worker_code] == ["augment"]
+
+
+def test_of_a_dictionary_of_datasets_only_the_entry_is_loaded() -> None:
+    found = view(
+        f"{LOADS}from torchvision.datasets import ImageFolder\ndef f(x): pass\ndef g(x): pass\n"
+        "both = {'a': ImageFolder('a', transform=f), 'b': ImageFolder('b', transform=g)}\n"
+        "loader = DataLoader(both['b'], num_workers=2)\n"
+    )
+    assert [each.function.name for each in found.worker_code] == ["g"]
+
+
+def test_an_option_may_have_the_name_of_a_parameter_before_the_slash() -> None:
+    found = view(
+        """
+        class D:
+            def __init__(self, a, /, **options): pass
+        D(1, a=2), D(a=2)
+        """
+    )
+    fits, lacks = found.module.nodes(ast.Call)
+    assert found.misfit(fits) == "" and found.misfit(lacks) == "lacks 'a'"
+
+
+def test_what_a_profiler_puts_among_the_builtins_is_at_most_possible() -> None:
+    text = f"{LOADS}class D(Dataset):\n    @profile\n    def __getitem__(self, i): pass\n"
+    assert not [e for e in check_text(text).found if e.code == "AF705"]
+
+
+def test_a_handler_with_a_star_is_one() -> None:
+    text = (
+        f"{LOADS}class D(Dataset):\n    def __len__(self):\n        return 3\n"
+        "    def __getitem__(self, i):\n        try:\n            x = open(self.paths[i])\n"
+        "        except{} Exception:\n            x = None\n        return x\n"
+        "DataLoader(D(), num_workers=2)\n"
+    )
+    plain, starred = (check_text(text.replace("{}", each)).found for each in ("", "*"))
+    assert [each.code for each in plain] == [each.code for each in starred] != []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 from ..rules import Rule, find_rule
 from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
 from ..source import known
+from ..source.budget import TooEntangled
 from ..source.evidence import is_expected_to_fail
 from ..source.lines import split_lines
 from ..source.module import Module, parse_module
@@ -59,8 +61,11 @@ def first_pass(source: Source, name: str, *, is_package: bool) -> tuple[Module |
     )
     if not deep:
         return None, summary
-    whole = View(module, Project([summary])).summary
-    return module, dataclasses.replace(summary, concerns_us=True, **_program_facts(whole))
+    summary = dataclasses.replace(summary, concerns_us=True)
+    with contextlib.suppress(TooEntangled):  # the second pass meets it too, and says so
+        whole = View(module, Project([summary])).summary
+        summary = dataclasses.replace(summary, **_program_facts(whole))
+    return module, summary
 
 
 def _program_facts(whole: Summary) -> dict[str, Any]:
@@ -94,6 +99,9 @@ def second_pass(
             hits = [hit for hit in rule.find(view) if module.holds(hit.node)]
             if rule.severity is CRASH:
                 hits = [each for each in hits if not is_expected_to_fail(each.node, module)]
+        except TooEntangled as error:  # nothing is left for the rules after this one
+            failures.append(Failure(source.path, f"{error}; no rule after it was tried", rule.code))
+            break
         except Exception as error:  # ours, not the program's: the other rules go on
             failures.append(Failure(source.path, in_words(error), rule.code))
             continue

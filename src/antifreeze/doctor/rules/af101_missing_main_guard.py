@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..source.definitions import PICKLING
 from ..source.view import View
 from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
-
-_IMPORTS_AGAIN = ("spawn", "forkserver")
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -20,7 +19,7 @@ def find(view: View) -> Iterator[Hit]:
         loop = loops[loader]
         if not view.runs_on_import(loop.place) or loader.start_method == "fork":
             continue
-        if loader.start_method in _IMPORTS_AGAIN:
+        if loader.start_method in PICKLING:
             how = f"workers are started by {loader.start_method}, import this file and"
             confidence = CERTAIN if loader.workers.value == "some" else LIKELY
         else:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
+from ..source import known
+from ..source.budget import asked_once
 from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
 from ..source.summary import Workers
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _DEEPEST = 5  # Compose([Lambda(...)]) in a list in a partial
@@ -17,7 +20,6 @@ _SENT = ("collate_fn", "worker_init_fn")
 # Arguments that datasets of other packages keep as they are.
 _KEPT_BY_DATASETS = ("transform", "target_transform", "transforms", "loader", "pre_transform")
 # What keeps its arguments as they are, and so cannot be pickled if one of them cannot.
-_KEEPERS = ("torchvision.transforms.", "albumentations.", "monai.transforms.", "torchaudio.")
 _KEEP = frozenset({"functools.partial", "collections.defaultdict", "list", "dict", "tuple"})
 
 
@@ -94,7 +96,8 @@ def _cannot(method: str) -> str:
     return f"which cannot be pickled: workers {started} cannot be given it"
 
 
-def _local(node: ast.expr, view: View, depth: int = 0) -> Iterator[tuple[ast.AST, str]]:
+@asked_once
+def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST, str]]:
     """Give what pickle finds no name for, in an expression: each with words for it."""
     if depth > _DEEPEST:
         return
@@ -121,7 +124,7 @@ def _local(node: ast.expr, view: View, depth: int = 0) -> Iterator[tuple[ast.AST
 
 def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, str]]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(_KEEPERS):
+    if name in _KEEP or name.startswith(known.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _local(each, view, depth + 1)
         return
@@ -140,7 +143,7 @@ def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, 
                 for each in function.module.bindings(value)
             )
             if inside or isinstance(value, ast.Lambda):
-                what = ast.unparse(value) if isinstance(value, ast.Name) else "lambda"
+                what = text_of(value) if isinstance(value, ast.Name) else "lambda"
                 yield call, f"the `{what}` inside `{function.name}`"
 
 

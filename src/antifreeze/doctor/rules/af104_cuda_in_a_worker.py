@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
 from ..source.view import View
+from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
 from .devices import puts_on_cuda
@@ -45,27 +46,27 @@ def _is_sent(code: WorkerCode, view: View) -> bool:
 def _asks_where_it_is(code: WorkerCode) -> bool:
     """Say whether it asks if it runs in a worker at all."""
     return any(
-        isinstance(each, ast.Call) and ast.unparse(each.func).endswith("get_worker_info")
+        isinstance(each, ast.Call) and text_of(each.func).endswith("get_worker_info")
         for each in code.function.nodes()
     )
 
 
 def _depends(call: ast.Call, view: View) -> bool:
     """Say whether an `if` around it asks for the device, other than whether there is a GPU."""
-    tests = [ast.unparse(e.test) for e in view.module.ancestors(call) if isinstance(e, ast.If)]
+    tests = [text_of(e.test) for e in view.module.ancestors(call) if isinstance(e, ast.If)]
     return any("device" in test and "is_available" not in test for test in tests)
 
 
 def _to_some_device(call: ast.Call) -> bool:
     match call:
         case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() | ast.Attribute() as device]):
-            return ast.unparse(device).endswith("device")
+            return text_of(device).endswith("device")
         case _:
             return False
 
 
 def _short(call: ast.Call) -> str:
-    text = ast.unparse(call)
+    text = text_of(call)
     return text if len(text) <= 50 else f"{text[:47]}..."
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CRASH, LIKELY, Hit, Rule
 from .devices import puts_on_cuda
 
@@ -57,11 +59,12 @@ def _given(loader: Loader, view: View) -> Iterator[Hit]:
         return
     for each in made.args:
         if _on_cuda(each, view):
-            words = f"`{ast.unparse(each)[:40]}` is on the GPU, and this loader's workers read it"
+            words = f"`{text_of(each)[:40]}` is on the GPU, and this loader's workers read it"
             yield Hit(loader.node, f"{words}: a forked one cannot use CUDA")
             return
 
 
+@asked_once
 def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether what an expression makes is, or has parts, on a GPU."""
     if depth > _DEEPEST:

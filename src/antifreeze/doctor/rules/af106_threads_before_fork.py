@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _POOLS = frozenset(
@@ -85,7 +86,7 @@ def _is_used(attribute: str, dataset: Dataset) -> bool:
     return any(
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("submit", "map")
-        and ast.unparse(call.func.value) == f"self.{attribute}"
+        and text_of(call.func.value) == f"self.{attribute}"
         for function in dataset.preparing
         for call in function.calls()
     )

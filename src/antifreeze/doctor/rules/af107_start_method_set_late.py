@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _SET = "multiprocessing.set_start_method"
@@ -57,9 +58,9 @@ def _is_looked_after(call: ast.Call, view: View) -> bool:
     """Say whether a failure is caught, or the method asked for first."""
     inner: ast.AST = call
     for each in view.module.ancestors(call):
-        if isinstance(each, ast.Try) and inner in each.body and each.handlers:
+        if isinstance(each, (ast.Try, ast.TryStar)) and inner in each.body and each.handlers:
             return True
-        if isinstance(each, ast.If) and "start_method" in ast.unparse(each.test):
+        if isinstance(each, ast.If) and "start_method" in text_of(each.test):
             return True
         inner = each
     return False
@@ -77,7 +78,7 @@ def _follows(late: ast.AST, early: ast.AST, view: View) -> bool:
             places = [id(statement) for statement in body]
             mine = next((place for place, known in enumerate(places) if known in above), -1)
             return id(inner) in places and places.index(id(inner)) < mine
-        if each is not early and isinstance(each, (ast.If, ast.Try)):
+        if each is not early and isinstance(each, (ast.If, ast.Try, ast.TryStar)):
             return False
         inner = each
     return False

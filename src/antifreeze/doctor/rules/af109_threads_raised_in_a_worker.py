@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
+from ..source.wording import text_of
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _SETTERS = frozenset(
@@ -24,7 +25,7 @@ def find(view: View) -> Iterator[Hit]:
             if name in _SETTERS and call.args and _is_several(call.args[0], view):
                 yield Hit(
                     call,
-                    f"`{ast.unparse(call)}` runs in every worker: workers times threads fight for"
+                    f"`{text_of(call)}` runs in every worker: workers times threads fight for"
                     " the cores, and a forked worker may wait for threads that it does not have",
                     LIKELY if code.workers is not None else POSSIBLE,
                 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .handles import HANDLES, Opened, opened
 
@@ -74,7 +75,7 @@ def _archive(attribute: str, value: ast.expr, dataset: Dataset, view: View) -> O
             asked = any(
                 isinstance(node, ast.Attribute)
                 and node.attr == "files"
-                and ast.unparse(node.value) == f"self.{attribute}"
+                and text_of(node.value) == f"self.{attribute}"
                 for function in (*dataset.preparing, *dataset.loading)
                 for node in function.nodes()
             )

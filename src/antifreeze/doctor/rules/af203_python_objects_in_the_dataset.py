@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 
 from ..findings import Confidence
+from ..source.budget import asked_once
 from ..source.definitions import Dataset
 from ..source.module import Given
 from ..source.summary import Workers
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
 from .samples import numbers_of_samples
 
@@ -75,7 +77,7 @@ def _are_paths(dataset: Dataset, attribute: str) -> bool:
                 case _:
                     pass
     return any(
-        _OPENS.search(ast.unparse(call.func))
+        _OPENS.search(text_of(call.func))
         and any(
             _is_entry(node, attribute) or (isinstance(node, ast.Name) and node.id in entries)
             for argument in call.args
@@ -96,10 +98,12 @@ def _is_entry(node: ast.AST, attribute: str) -> bool:
 
 def _whole(node: ast.AST) -> Iterator[ast.AST]:
     """Give a node and its parts, but not what a subscript takes from a part: `row["path"]`."""
-    yield node
-    if not isinstance(node, ast.Subscript):
-        for each in ast.iter_child_nodes(node):
-            yield from _whole(each)
+    queue = [node]
+    while queue:
+        here = queue.pop()
+        yield here
+        if not isinstance(here, ast.Subscript):
+            queue += reversed(list(ast.iter_child_nodes(here)))
 
 
 def _read_while_loading(dataset: Dataset, attribute: str) -> bool:
@@ -159,6 +163,7 @@ def _is_array(value: ast.expr, view: View) -> bool:
     )
 
 
+@asked_once
 def _amount(value: ast.expr, view: View, depth: int = 0) -> Amount | None:
     """Say what makes a value many Python objects, and how sure that is."""
     if depth > 6:

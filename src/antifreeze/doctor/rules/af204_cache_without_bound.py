@@ -9,6 +9,7 @@ from ..findings import Confidence
 from ..source.definitions import Dataset, Function
 from ..source.summary import Workers
 from ..source.view import View
+from ..source.wording import last_name, text_of
 from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
 from .handles import HANDLES
 
@@ -66,7 +67,7 @@ def _of_the_sample(
         return False
     for caller in dataset.loading:
         for call in caller.calls():
-            name = ast.unparse(call.func).rpartition(".")[2]
+            name = last_name(call.func)
             if name != function.name:
                 continue
             given = view.arguments(call, function.node)
@@ -92,7 +93,7 @@ def _kept(node: ast.expr, function: Function, dataset: Dataset, view: View) -> s
         case _:
             return ""
     tables = [each for each in places if each is not None and _is_table(each, view)]
-    return ast.unparse(node) if tables and len(tables) == len(places) else ""
+    return text_of(node) if tables and len(tables) == len(places) else ""
 
 
 def _is_table(value: ast.expr, view: View) -> bool:
@@ -117,7 +118,7 @@ def _is_small(value: ast.expr, view: View) -> bool:
                 return True
             case ast.Call():
                 name = view.resolve(each.func) or ""
-                last = ast.unparse(each.func).rpartition(".")[2].lower()
+                last = last_name(each.func).lower()
                 if name in HANDLES or name in ("len", "int", "float", "bool"):
                     return True
                 if any(word in last for word in ("open", "connect", "reader", "file", "client")):
@@ -134,15 +135,15 @@ def _is_bounded(kept: str, dataset: Dataset) -> bool:
         for node in module.nodes(ast.Call):
             match node:
                 case ast.Call(func=ast.Attribute(attr=name, value=owner)) if name in _TAKES_OUT:
-                    if ast.unparse(owner) == kept:
+                    if text_of(owner) == kept:
                         return True
-                case ast.Call(func=ast.Name(id="len"), args=[inner]) if ast.unparse(inner) == kept:
+                case ast.Call(func=ast.Name(id="len"), args=[inner]) if text_of(inner) == kept:
                     if any(isinstance(each, ast.Compare) for each in module.ancestors(node)):
                         return True
                 case _:
                     pass
         for delete in module.nodes(ast.Delete):
-            if any(ast.unparse(each).startswith(kept) for each in delete.targets):
+            if any(text_of(each).startswith(kept) for each in delete.targets):
                 return True
     return False
 
@@ -152,7 +153,7 @@ def _asked_for(node: ast.AST, kept: str, function: Function) -> bool:
     for each in function.module.ancestors(node):
         if each is function.node:
             return False
-        if isinstance(each, ast.If) and kept not in ast.unparse(each.test):
+        if isinstance(each, ast.If) and kept not in text_of(each.test):
             options = (e.value for e in ast.walk(each.test) if isinstance(e, ast.Attribute))
             if any(function.module.class_of_self(e) is not None for e in options):
                 return True

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, SLOW, Hit, Rule
 
 # Who makes a tensor that the dataset holds.
@@ -38,7 +39,7 @@ def find(view: View) -> Iterator[Hit]:
                     told.add(part)
                     yield Hit(
                         view.here(part, loader.node),
-                        f"`{ast.unparse(part)}` is a view of all of `{name}`, and nothing"
+                        f"`{text_of(part)}` is a view of all of `{name}`, and nothing"
                         " copies it: to send it, a worker moves the whole tensor to shared memory",
                     )
 
@@ -57,7 +58,7 @@ def _sends_as_is(loader: Loader) -> bool:
     batch = function.parameters[-1]
     as_it_is = (batch, f"zip(*{batch})", f"tuple(zip(*{batch}))", f"list(zip(*{batch}))")
     return bool(function.returns) and all(
-        each is not None and ast.unparse(each) in as_it_is for each in function.returns
+        each is not None and text_of(each) in as_it_is for each in function.returns
     )
 
 

@@ -10,6 +10,7 @@ from ..findings import Confidence
 from ..source.loaders import Loader
 from ..source.loops import LoaderLoop
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 # Methods that give the same memory again.
@@ -41,7 +42,7 @@ def find(view: View) -> Iterator[Hit]:
             continue
         if view.variable_of(call):
             moved = _moved(call.args[0], view)
-            yield _hit(call, ast.unparse(call), POSSIBLE if moved else _confidence(loader))
+            yield _hit(call, text_of(call), POSSIBLE if moved else _confidence(loader))
 
 
 def _shares(loader: Loader) -> bool:
@@ -104,14 +105,14 @@ def _comprehension(loop: LoaderLoop, view: View, confidence: Confidence) -> Iter
         and _is_of_batch(outer.elt, names)
         and view.variable_of(outer)
     ):
-        yield _hit(outer, ast.unparse(outer), confidence)
+        yield _hit(outer, text_of(outer), confidence)
 
 
 def _kept(loop: LoaderLoop, view: View, confidence: Confidence) -> Iterator[Hit]:
     assert isinstance(loop.node, (ast.For, ast.AsyncFor))
     names = _batch_names(loop.node)
     made_inside = {
-        ast.unparse(target)
+        text_of(target)
         for statement in loop.body
         for node in ast.walk(statement)
         if isinstance(node, ast.Assign)
@@ -124,13 +125,13 @@ def _kept(loop: LoaderLoop, view: View, confidence: Confidence) -> Iterator[Hit]
                 continue
             if isinstance(node, ast.Assign) and not _is_table(place, view):
                 continue
-            place_name = ast.unparse(place)
+            place_name = text_of(place)
             if place_name in made_inside or _emptied(place_name, loop):
                 continue
             if _is_limited(place, view) or _is_for_some(node, loop, view):
                 continue
-            text = _TEXT.search(ast.unparse(value).lower()) is not None
-            yield _hit(node, ast.unparse(node), POSSIBLE if text else confidence)
+            text = _TEXT.search(text_of(value).lower()) is not None
+            yield _hit(node, text_of(node), POSSIBLE if text else confidence)
 
 
 def _is_limited(place: ast.expr, view: View) -> bool:
@@ -170,7 +171,7 @@ def _counters(loop: LoaderLoop) -> set[str]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
     }
     match loop.node.target:
-        case ast.Tuple(elts=[ast.Name(id=first), *_]) if "enumerate" in ast.unparse(loop.node.iter):
+        case ast.Tuple(elts=[ast.Name(id=first), *_]) if "enumerate" in text_of(loop.node.iter):
             found.add(first)
         case _:
             pass
@@ -218,7 +219,7 @@ def _keeping(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
             return place, value
         case ast.Call(func=ast.Attribute(attr="extend", value=place), args=[value]):
             # The rows of a tensor are views of it; those of an array of numbers are copies.
-            return place, None if "numpy" in ast.unparse(value) else value
+            return place, None if "numpy" in text_of(value) else value
         case ast.AugAssign(op=ast.Add(), target=place, value=ast.List(elts=[value])):
             return place, value
         case ast.Assign(targets=[ast.Subscript(value=place)], value=value):
@@ -254,10 +255,10 @@ def _emptied(place: str, loop: LoaderLoop) -> bool:
                 case ast.Break() | ast.Return():
                     return True
                 case ast.Call(func=ast.Name(id="len"), args=[owner]) if _is_asked(node, loop):
-                    if ast.unparse(owner) == place:
+                    if text_of(owner) == place:
                         return True  # `if len(shown) < 16: shown.append(x)`
                 case ast.Call(func=ast.Attribute(attr="clear" | "pop" | "popleft", value=owner)):
-                    if ast.unparse(owner) == place:
+                    if text_of(owner) == place:
                         return True
                 case _:
                     pass

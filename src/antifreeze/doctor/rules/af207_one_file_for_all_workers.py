@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
+from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -42,7 +43,7 @@ def find(view: View) -> Iterator[Hit]:
                 assert path is not None
                 yield Hit(
                     call,
-                    f"every worker writes to the same file, `{ast.unparse(path)}`: they overwrite"
+                    f"every worker writes to the same file, `{text_of(path)}`: they overwrite"
                     " each other, and who reads it meanwhile gets half a file",
                     POSSIBLE if appends or code.workers is None else LIKELY,
                 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 from .changing import changed, has_plain
 
@@ -33,7 +34,7 @@ def find(view: View) -> Iterator[Hit]:
             yield Hit(
                 node,
                 f"workers change `self.{attribute}` in copies of `{dataset.name}` of their own:"
-                f" `{ast.unparse(node)}` here stays as it was",
+                f" `{text_of(node)}` here stays as it was",
             )
 
 

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..source import known
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .changing import changed, has_plain
 
-_WRAPPERS = frozenset({"torch.utils.data.Subset", "torch.utils.data.random_split"})
 # Attributes of datasets of other libraries that loading surely reads.
 _READ_BY_LOADING = frozenset({"transform", "transforms", "target_transform", "epoch", "augment"})
 _STARTS_ANEW = frozenset({"reset", "_reset", "shutdown_workers", "_shutdown_workers", "close"})
@@ -82,7 +83,7 @@ def _is_dataset_of(owner: ast.expr, loader: Loader, view: View) -> bool:
     if theirs:
         return not theirs.isdisjoint(_made(owner, view))
     same_function = view.function_around(owner) is view.function_around(loader.node)
-    return same_function and ast.unparse(owner) == ast.unparse(given)
+    return same_function and text_of(owner) == text_of(given)
 
 
 def _made(node: ast.expr, view: View) -> set[ast.Call]:
@@ -95,8 +96,9 @@ def _made(node: ast.expr, view: View) -> set[ast.Call]:
             if not isinstance(value, ast.Call) or value in seen:
                 continue
             seen.add(value)
-            if view.resolve(value.func) in _WRAPPERS and value.args:
-                queue.append(value.args[0])
+            if view.resolve(value.func) in known.WRAPPERS and value.args:
+                for each in view.origins(value.args[0]):
+                    queue += each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
             else:
                 found.add(value)
     return found
@@ -136,7 +138,7 @@ def _changed_by(method: Function, dataset: Dataset, view: View) -> set[str]:
 
 
 def _hit(change: Change, loader: Loader, view: View) -> Hit | None:
-    what = ast.unparse(change.node).partition("\n")[0]
+    what = text_of(change.node).partition("\n")[0]
     what = what if len(what) <= 60 else f"{what[:57]}..."
     persistent = loader["persistent_workers"]
     once = persistent.absent or persistent.is_(False)
@@ -182,7 +184,7 @@ def _between_epochs(node: ast.AST, loader: Loader, view: View) -> bool:
     inner = node
     while (loop := view.loop_around(inner)) is not None:
         head = loop.target if not isinstance(loop, ast.While) else loop.test
-        if "epoch" in ast.unparse(head).lower():
+        if "epoch" in text_of(head).lower():
             return True
         if any(each.epochs is loop for each in view.loops):
             return True

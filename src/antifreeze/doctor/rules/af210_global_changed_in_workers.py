@@ -41,7 +41,9 @@ def _changes(function: Function, view: View) -> Iterator[tuple[ast.AST, str]]:
 
 def _is_plain_global(name: ast.Name, function: Function, view: View) -> bool:
     own = function.module.scopes.of_node.get(function.node)
-    if isinstance(name.ctx, ast.Store) and (own is None or name.id not in own.outer):
+    if isinstance(name.ctx, ast.Store) and (
+        own is None or name.id not in own.of_module | own.of_outer
+    ):
         return False  # a variable of the function
     found = function.module.scopes.lookup(name.id, name)
     if found is None or found[0] is not view.module.scopes.top:

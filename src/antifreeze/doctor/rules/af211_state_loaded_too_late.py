@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 
 _STATEFUL = "torchdata.stateful_dataloader.StatefulDataLoader"
@@ -55,7 +56,7 @@ def _iterator_before(call: ast.Call, loader: Loader, view: View) -> str | None:
             for node in named
             if node.lineno > call.lineno
             and view.function_around(node) is function
-            and ast.unparse(node) == name
+            and text_of(node) == name
         ]
         if uses and isinstance(uses[0].ctx, ast.Load):
             return name

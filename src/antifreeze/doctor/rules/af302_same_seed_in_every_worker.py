@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ..source.definitions import Function
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 from .seeding import Seeding, seedings
 
@@ -53,7 +54,7 @@ def _hits(
     for each in every[:1]:
         yield Hit(
             view.here(each.call, otherwise),
-            f"`{function.name}` gives every worker the same seed (`{ast.unparse(each.call)}`):"
+            f"`{function.name}` gives every worker the same seed (`{text_of(each.call)}`):"
             " all of them draw the same numbers, and with new workers the same again in the next"
             " epoch",
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, Seeding, seedings
 
@@ -21,7 +22,7 @@ def find(view: View) -> Iterator[Hit]:
                     continue
                 yield Hit(
                     view.here(each.call, dataset.node),
-                    f"`{ast.unparse(each.call)}` runs for every sample: all samples get the same"
+                    f"`{text_of(each.call)}` runs for every sample: all samples get the same"
                     " random numbers, in every epoch",
                     POSSIBLE if _on_condition(each, function, view) else LIKELY,
                 )

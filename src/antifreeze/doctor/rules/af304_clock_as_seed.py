@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 from .seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, Seeding, seedings
 
@@ -24,7 +26,7 @@ def find(view: View) -> Iterator[Hit]:
                 when = "start" if code.role == "init" else "load a sample"
                 yield Hit(
                     view.here(each.call, code.function.node),
-                    f"`{ast.unparse(each.call)}`: all workers that {when} in the same second draw"
+                    f"`{text_of(each.call)}`: all workers that {when} in the same second draw"
                     " the same numbers",
                 )
 
@@ -38,6 +40,7 @@ def _only_the_second(seeding: Seeding, view: View) -> bool:
     return _whole_seconds(seeding.seed, view)
 
 
+@asked_once
 def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether a value changes once a second: `int(time.time())`, `now().second`."""
     value = view.value(node) or node
@@ -57,6 +60,7 @@ def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
             return False
 
 
+@asked_once
 def _is_clock(node: ast.expr, view: View, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         return False

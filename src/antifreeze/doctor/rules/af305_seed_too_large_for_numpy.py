@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CERTAIN, CRASH, LIKELY, Fix, Hit, Rule, Wrap
 from .seeding import Seeding, seedings
 
@@ -35,12 +37,13 @@ def find(view: View) -> Iterator[Hit]:
                 )
 
 
+@asked_once
 def _large(node: ast.expr, view: View, depth: int = 0) -> str:
     """Give the part of a seed that makes it too large; '' if nothing does."""
     value = view.value(node) or node
     match value:
         case ast.Call() if view.resolve(value.func) in _LARGE:
-            return ast.unparse(value)
+            return text_of(value)
         case ast.Call(args=[inner]) if view.resolve(value.func) == "int" and depth < 4:
             return _large(inner, view, depth + 1)
         case ast.BinOp(op=ast.Add() | ast.Sub()) if depth < 4:
@@ -48,7 +51,7 @@ def _large(node: ast.expr, view: View, depth: int = 0) -> str:
         case ast.Attribute(attr="seed"):
             made = view.value(value.value) or value.value
             if isinstance(made, ast.Call) and view.resolve(made.func) == _WORKER_INFO:
-                return ast.unparse(value)
+                return text_of(value)
             return ""
         case _:
             return ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.view import View
+from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 from .catching import own_nodes
@@ -31,7 +32,7 @@ def find(view: View) -> Iterator[Hit]:
             elif view.type_of(lock) in _THREADS:
                 yield Hit(
                     place,
-                    f"`{ast.unparse(lock)}` is a lock of threads: each worker has its own copy, so"
+                    f"`{text_of(lock)}` is a lock of threads: each worker has its own copy, so"
                     " it keeps no other worker out",
                     POSSIBLE,
                 )
@@ -39,7 +40,7 @@ def find(view: View) -> Iterator[Hit]:
 
 def _words(code: WorkerCode, lock: ast.expr) -> str:
     slow = (
-        f"`{code.function.name}` holds `{ast.unparse(lock)}` while it works: only one worker does"
+        f"`{code.function.name}` holds `{text_of(lock)}` while it works: only one worker does"
         " so at a time"
     )
     if code.only_ours:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind
 from ..source.view import View
+from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .base import FREEZE, LIKELY, Hit, Rule
 from .catching import catches, handlers, is_broad, own_nodes
@@ -29,7 +30,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _words(call: ast.Call, queue: ast.expr, code: WorkerCode) -> str:
-    name = f"`{code.function.name}` takes samples from the queue `{ast.unparse(queue)}`"
+    name = f"`{code.function.name}` takes samples from the queue `{text_of(queue)}`"
     if _waits_for_ever(call):
         return f"{name}: when its producer has died or has no more, the workers wait for ever"
     if code.dataset is not None and code.dataset.kind is DatasetKind.MAP:

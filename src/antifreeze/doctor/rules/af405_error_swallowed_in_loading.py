@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .catching import handlers, is_broad, own_nodes, tells
+from .catching import Attempt, handlers, is_broad, own_nodes, tells
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -41,7 +42,7 @@ def _every(function: Function, is_start: bool) -> Iterator[Hit]:
         if again is not None:
             yield Hit(
                 handler,
-                f"any error that `{function.name}` catches here gives `{ast.unparse(again)}`"
+                f"any error that `{function.name}` catches here gives `{text_of(again)}`"
                 " instead, and nobody counts how often: broken files and bugs become repeated"
                 " samples",
                 LIKELY,
@@ -91,7 +92,7 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _loads(attempt: ast.Try) -> bool:
+def _loads(attempt: Attempt) -> bool:
     """Say whether what is tried gives something to a sample: not an import, not a clean-up."""
     return any(isinstance(each, (ast.Assign, ast.Return, ast.Expr)) for each in attempt.body) and (
         any(

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
-from .catching import catches, handlers, leaves, own_nodes
+from .catching import Attempt, catches, handlers, leaves, own_nodes
 
 # What these say is "not yet" or "the end", and a loop around them is how one waits.
 _NOT_FAILURES = ("Empty", "Full", "StopIteration", "StopAsyncIteration", "TimeoutError", "timeout")
@@ -22,7 +23,7 @@ def find(view: View) -> Iterator[Hit]:
             if again is not None:
                 yield Hit(
                     again,
-                    f"`{ast.unparse(again)}` tries a sample that failed again, for as long as it"
+                    f"`{text_of(again)}` tries a sample that failed again, for as long as it"
                     " fails: about a thousand times, then a RecursionError hides the cause",
                     confidence,
                 )
@@ -57,7 +58,7 @@ def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | N
     return None
 
 
-def _endless(attempt: ast.Try, handler: ast.ExceptHandler, view: View) -> ast.While | None:
+def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.While | None:
     """Give the `while True` that goes on with the same thing after an exception."""
     loop = view.loop_around(attempt)
     if not isinstance(loop, ast.While) or attempt not in loop.body or attempt.finalbody:
@@ -85,7 +86,7 @@ def _endless(attempt: ast.Try, handler: ast.ExceptHandler, view: View) -> ast.Wh
     return None if _changes([handler, *others], used) else loop
 
 
-def _waits_for_success(loop: ast.While, attempt: ast.Try, handler: ast.ExceptHandler) -> bool:
+def _waits_for_success(loop: ast.While, attempt: Attempt, handler: ast.ExceptHandler) -> bool:
     """Say whether only a success ends a loop: `while not done:`, `while sample is None:`."""
     match loop.test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
@@ -100,7 +101,7 @@ def _waits_for_success(loop: ast.While, attempt: ast.Try, handler: ast.ExceptHan
     return _stored(list(attempt.body), {name}) and not _stored([handler, *others], {name})
 
 
-def _after(statement: ast.stmt, attempt: ast.Try, loop: ast.While) -> bool:
+def _after(statement: ast.stmt, attempt: Attempt, loop: ast.While) -> bool:
     """Say whether a statement is reached only when the attempt succeeded."""
     skips = all(
         handler.body and isinstance(handler.body[-1], ast.Continue) for handler in attempt.handlers
@@ -111,7 +112,7 @@ def _after(statement: ast.stmt, attempt: ast.Try, loop: ast.While) -> bool:
 def _changes(nodes: list[ast.AST], used: set[str]) -> bool:
     """Say whether the next round tries something else: another index, another file."""
     random_calls = any(
-        isinstance(node, ast.Call) and "rand" in ast.unparse(node.func)
+        isinstance(node, ast.Call) and "rand" in text_of(node.func)
         for each in nodes
         for node in own_nodes(each)
     )

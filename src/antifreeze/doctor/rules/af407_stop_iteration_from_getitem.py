@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 from .catching import catches, is_broad
 
@@ -70,7 +71,9 @@ def _caught(node: ast.AST, view: View) -> bool:
     for each in view.module.ancestors(node):
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return False
-        catching = each.handlers if isinstance(each, ast.Try) and inner in each.body else []
+        catching = (
+            each.handlers if isinstance(each, (ast.Try, ast.TryStar)) and inner in each.body else []
+        )
         if any(is_broad(h) or catches(h, "StopIteration") for h in catching):
             return True
         anew = isinstance(each, ast.ExceptHandler) and catches(each, "StopIteration")
@@ -84,7 +87,7 @@ def _beyond_the_end(node: ast.AST, view: View) -> bool:
     """Say whether it is raised only for indices beyond the length, which no sampler gives."""
     for each in view.module.ancestors(node):
         if isinstance(each, ast.If):
-            text = ast.unparse(each.test)
+            text = text_of(each.test)
             return "len(" in text or ">=" in text or "self.n" in text
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
+from ..source.budget import asked_once
 from ..source.definitions import Function
 from ..source.view import View
+from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
@@ -78,14 +80,15 @@ def _given(function: Function) -> Iterator[ast.expr]:
         yield from (each for each in function.returns if each is not None)
 
 
-def _parts(node: ast.expr, view: View, path: str, depth: int) -> Iterator[tuple[ast.expr, str]]:
+@asked_once
+def _parts(node: ast.expr, view: View, path: str, depth: int) -> Iterable[tuple[ast.expr, str]]:
     """Give an expression and what is in it, each with its place: `["later"]`."""
     values = view.values(node) if isinstance(node, ast.Name) else (node,)
     for value in values if depth < 4 else ():
         match value:
             case ast.Dict():
                 for key, each in zip(value.keys, value.values, strict=True):
-                    name = f"[{ast.unparse(key)}]" if key is not None else ""
+                    name = f"[{text_of(key)}]" if key is not None else ""
                     yield from _parts(each, view, path + name, depth + 1)
             case ast.Tuple() | ast.List():
                 for place, each in enumerate(value.elts):

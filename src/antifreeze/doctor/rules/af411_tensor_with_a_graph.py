@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.view import View
+from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
@@ -48,7 +49,7 @@ def _gets_out(node: ast.AST, function: Function) -> bool:
     names = set[str]()
     match node:
         case ast.Call(func=ast.Attribute(attr="requires_grad_", value=changed)):
-            names.add(ast.unparse(changed))  # in place
+            names.add(text_of(changed))  # in place
         case _:
             pass
     nodes = list(function.nodes())
@@ -85,14 +86,14 @@ def _owners(target: ast.expr) -> set[str]:
         return {name for each in target.elts for name in _owners(each)}
     while isinstance(target, (ast.Subscript, ast.Starred)):
         target = target.value
-    return {ast.unparse(target)}
+    return {text_of(target)}
 
 
 def _in(value: ast.expr, node: ast.AST, names: set[str]) -> bool:
     """Say whether a value is, holds or is computed from a tensor, with its graph."""
     if value is node:
         return True
-    if isinstance(value, (ast.Name, ast.Attribute)) and ast.unparse(value) in names:
+    if isinstance(value, (ast.Name, ast.Attribute)) and text_of(value) in names:
         return True
     match value:
         case ast.Attribute(attr=name) if name in _CUTS | _READ_OFF:
@@ -155,7 +156,7 @@ def _with_weights(node: ast.AST, function: Function, view: View) -> str:
             return ""
     if not _has_weights(called, view) or _cut(node, function, view):
         return ""
-    return f"`{ast.unparse(called)}(...)`"
+    return f"`{text_of(called)}(...)`"
 
 
 def _has_weights(node: ast.expr, view: View, depth: int = 0) -> bool:

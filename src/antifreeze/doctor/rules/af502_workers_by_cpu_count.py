@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, SLOW, Hit, Rule
 
 COUNTS = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "psutil.cpu_count"})
@@ -17,7 +19,7 @@ def find(view: View) -> Iterator[Hit]:
         if count is not None:
             yield Hit(
                 count if view.module.holds(count) else view.here(node, call),
-                f"the number of workers comes from `{ast.unparse(count)}`, which counts all cores"
+                f"the number of workers comes from `{text_of(count)}`, which counts all cores"
                 " of the machine: where fewer are allowed, workers crowd each other out",
             )
 
@@ -33,6 +35,7 @@ def _given(view: View) -> Iterator[tuple[ast.expr, ast.Call]]:
             yield node, call
 
 
+@asked_once
 def _count(node: ast.expr, view: View, depth: int) -> ast.Call | None:
     """Give the call that counts cores, if the number is that, or that and a constant."""
     if depth > 4:

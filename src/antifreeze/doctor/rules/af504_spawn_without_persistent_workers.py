@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.definitions import PICKLING
 from ..source.loops import LoaderLoop
 from ..source.view import View
 from .base import LIKELY, SLOW, Hit, Rule
-
-SLOW_STARTS = ("spawn", "forkserver")
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -19,7 +18,7 @@ def find(view: View) -> Iterator[Hit]:
         if loader is None or loader.ours or not loader.workers.any or loader.node in told:
             continue
         kept = loader["persistent_workers"]
-        if not (kept.absent or kept.is_(False)) or loader.start_method not in SLOW_STARTS:
+        if not (kept.absent or kept.is_(False)) or loader.start_method not in PICKLING:
             continue
         if loader.in_loop is None and _in_epochs(loop, view):
             told.add(loader.node)

@@ -10,6 +10,7 @@ from ..source import known
 from ..source.loaders import Loader
 from ..source.loops import LoaderLoop, LoopNode
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
 
 # Of a tensor's methods, by place; `.to` also takes another tensor, or a type, and non_blocking.
@@ -31,7 +32,7 @@ def find(view: View) -> Iterator[Hit]:
             told.add(call)
             yield Hit(
                 call,
-                f"`{ast.unparse(call)}` waits until the copy is done, though the loader pins its"
+                f"`{text_of(call)}` waits until the copy is done, though the loader pins its"
                 " batches: the copy and the work of the GPU do not overlap",
                 LIKELY if part or loop.loader["collate_fn"].absent else POSSIBLE,
                 _fix(call) if part and _gives_tensors(loop.loader) else None,
@@ -115,14 +116,14 @@ def _copies(call: ast.Call, view: View) -> bool:
 
 def _is_gpu(node: ast.expr, view: View) -> bool:
     """Say whether a device is, or may well be, a GPU; types and other tensors are none."""
-    shown = " ".join(ast.unparse(each) for each in (node, *view.origins(node)))
+    shown = " ".join(text_of(each) for each in (node, *view.origins(node)))
     if "cuda" in shown:
         return True
     if any(
         each in shown for each in ("cpu", "xla", "mps", "dtype", "float", "long", "int", "bool")
     ):
         return False
-    return ast.unparse(node).rpartition(".")[2].lower() in (
+    return text_of(node).rpartition(".")[2].lower() in (
         "device",
         "gpu",
         "dev",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, SLOW, Hit, Rule
 from .unvarying import Samples
 
@@ -51,7 +52,7 @@ def find(view: View) -> Iterator[Hit]:
                 if samples.same(path, function) and not samples.once(node, function):
                     yield Hit(
                         node,
-                        f"{what} in `{function.name}` reads the whole of `{ast.unparse(path)}`"
+                        f"{what} in `{function.name}` reads the whole of `{text_of(path)}`"
                         " again for every sample",
                     )
 
@@ -74,9 +75,7 @@ def _reads(function: Function, view: View) -> Iterator[tuple[ast.expr, ast.expr,
                 case ast.Subscript(value=ast.Name() as file, slice=ast.Constant()):
                     made = view.value(file)
                     if view.type_of(file) == "h5py.File" and isinstance(made, ast.Call):
-                        yield from (
-                            (node, each, f"`{ast.unparse(node)}`") for each in made.args[:1]
-                        )
+                        yield from ((node, each, f"`{text_of(node)}`") for each in made.args[:1])
                 case _:
                     pass
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, SLOW, Hit, Rule
 from .unvarying import Samples
 
@@ -43,7 +44,7 @@ def find(view: View) -> Iterator[Hit]:
                 if _same(call, samples, function) and not samples.once(call, function):
                     yield Hit(
                         call,
-                        f"`{ast.unparse(call.func)}` in `{function.name}` builds the same thing"
+                        f"`{text_of(call.func)}` in `{function.name}` builds the same thing"
                         " again for every sample",
                     )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ..source.definitions import DatasetKind
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .af605_iterable_in_every_worker import is_finite
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -55,7 +56,7 @@ def find(view: View) -> Iterator[Hit]:
 def _has_sampler_for_ranks(view: View) -> bool:
     return any(
         "Sampler" in name and ("Distributed" in name or "Rank" in name)
-        for name in (ast.unparse(each.func) for each in view.module.nodes(ast.Call))
+        for name in (text_of(each.func) for each in view.module.nodes(ast.Call))
     )
 
 
@@ -80,14 +81,14 @@ def _streams_all(loader: Loader, view: View) -> bool:
 def _is_parted(loader: Loader, view: View) -> bool:
     """Say whether the dataset depends on the rank, or the loader is of a program with one."""
     for each in view.module.ancestors(loader.node):
-        if isinstance(each, (ast.If, ast.IfExp)) and _CHOICE.search(ast.unparse(each.test)):
+        if isinstance(each, (ast.If, ast.IfExp)) and _CHOICE.search(text_of(each.test)):
             return True
     node = loader["dataset"].node
     names = [each for each in ast.walk(node) if isinstance(each, ast.Name)] if node else []
     made = [each for name in names for each in view.origins(name)]
     if node is not None:
         made += [node, *view.origins(node)]
-    if any(_BY_RANK.search(ast.unparse(each).lower()) or _is_chosen(each) for each in made):
+    if any(_BY_RANK.search(text_of(each).lower()) or _is_chosen(each) for each in made):
         return True
     dataset = loader.dataset
     inside = [

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ..source.loaders import Loader
 from ..source.view import View
+from ..source.wording import text_of
 from .af601_sampler_without_set_epoch import SAMPLER
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 
@@ -43,7 +44,7 @@ def _of_a_part(view: View) -> Iterator[Hit]:
             if view.resolve(value.func) != "torch.utils.data.Subset":
                 continue
             indices = (value.args[1], *view.origins(value.args[1]))
-            if any(_RANK.search(ast.unparse(each)) for each in indices):
+            if any(_RANK.search(text_of(each)) for each in indices):
                 yield Hit(
                     call,
                     f"the dataset is the part of one rank already (line {value.lineno}), and the"
@@ -62,7 +63,7 @@ def _has_sampler(loader: Loader, view: View) -> bool:
 def _is_accelerator(call: ast.Call, view: View) -> bool:
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
-    named = ast.unparse(receiver).lower().endswith("accelerator")
+    named = text_of(receiver).lower().endswith("accelerator")
     return named or view.type_of(receiver) == "accelerate.Accelerator"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _LISTS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
@@ -47,7 +48,7 @@ def _ranks(view: View) -> str:
 
 
 def _short(call: ast.Call) -> str:
-    text = ast.unparse(call)
+    text = text_of(call)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
@@ -128,7 +129,7 @@ def _returned(call: ast.Call, view: View, depth: int, seen: set[ast.AST]) -> ast
 def _lists_a_path(call: ast.Call, name: str | None) -> bool:
     if name is not None or not isinstance(call.func, ast.Attribute):
         return False
-    remote = ast.unparse(call.func.value).lower().endswith(("fs", "filesystem"))  # fsspec's: sorted
+    remote = text_of(call.func.value).lower().endswith(("fs", "filesystem"))  # fsspec's: sorted
     return call.func.attr in _OF_PATHS and not remote
 
 
@@ -136,7 +137,7 @@ def _is_sorted(attribute: str, dataset: Dataset) -> bool:
     """Say whether the class sorts `self.attribute` anywhere."""
     mention = f"self.{attribute}"
     return any(
-        "sort" in ast.unparse(node.func) and mention in ast.unparse(node)
+        "sort" in text_of(node.func) and mention in text_of(node)
         for each in dataset.lineage
         for node in ast.walk(each.node)
         if isinstance(node, ast.Call)
@@ -151,7 +152,7 @@ def _sorts_variables(node: ast.expr, function: Function, view: View) -> bool:
         if isinstance(each, ast.Name) and _listing(each, view, _DEEPEST - 2) is not None
     }
     return any(
-        "sort" in ast.unparse(call.func)
+        "sort" in text_of(call.func)
         and any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(call))
         for call in function.calls()
     )

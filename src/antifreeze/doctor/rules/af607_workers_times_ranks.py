@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, SLOW, Hit, Rule
 
 _CORES = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "os.process_cpu_count"})
@@ -23,12 +25,13 @@ def find(view: View) -> Iterator[Hit]:
             if _all_cores(value, view):
                 yield Hit(
                     loader.node,
-                    f"`num_workers` is the number of cores (`{ast.unparse(value)}`), and each rank"
+                    f"`num_workers` is the number of cores (`{text_of(value)}`), and each rank"
                     f" of a machine starts as many ({view.distributed})",
                 )
                 break
 
 
+@asked_once
 def _all_cores(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether a number is that of the cores: not divided, not bounded."""
     match node:

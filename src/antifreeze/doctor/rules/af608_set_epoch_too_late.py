@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..source.loops import LoaderLoop
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 
 
@@ -21,7 +22,7 @@ def find(view: View) -> Iterator[Hit]:
         elif _after_the_loop(call, view):
             yield Hit(
                 call,
-                f"`set_epoch({ast.unparse(call.args[0])})` after the loop is for the next epoch:"
+                f"`set_epoch({text_of(call.args[0])})` after the loop is for the next epoch:"
                 " the first two have the same order",
             )
 
@@ -31,7 +32,7 @@ def _is_of_samples(loop: LoaderLoop, call: ast.Call, view: View) -> bool:
     if view.loop_around(call) is not loop.node or isinstance(loop.node, ast.comprehension):
         return False
     assert isinstance(call.func, ast.Attribute)
-    receiver = ast.unparse(call.func.value)
+    receiver = text_of(call.func.value)
     targets = {each.id for each in ast.walk(loop.node.target) if isinstance(each, ast.Name)}
     if receiver.partition(".")[0] in targets:  # for loader in (train_loader, test_loader)
         return False

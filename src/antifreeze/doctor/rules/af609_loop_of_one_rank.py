@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ..source.loops import LoaderLoop
 from ..source.view import View
+from ..source.wording import last_name, text_of
 from .base import FREEZE, LIKELY, Hit, Rule
 
 _TOGETHER = frozenset(
@@ -46,8 +47,8 @@ def find(view: View) -> Iterator[Hit]:
             if step is not None:
                 yield Hit(
                     step,
-                    f"`{ast.unparse(step.func)}` waits for all ranks, and only the one of line"
-                    f" {branch.lineno} (`{ast.unparse(branch.test)}`) comes here",
+                    f"`{text_of(step.func)}` waits for all ranks, and only the one of line"
+                    f" {branch.lineno} (`{text_of(branch.test)}`) comes here",
                 )
 
 
@@ -61,7 +62,7 @@ def _others_come(branch: ast.If, view: View) -> bool:
         other is not branch
         and view.function_around(other) is function
         and not _is_first_rank(other.test)
-        and _RANKS.search(ast.unparse(other.test))
+        and _RANKS.search(text_of(other.test))
         and _has_together([*other.body, *other.orelse], view)
         for other in view.module.nodes(ast.If)
     )
@@ -70,12 +71,12 @@ def _others_come(branch: ast.If, view: View) -> bool:
 def _is_first_rank(test: ast.expr) -> bool:
     match test:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=0)]):
-            name = ast.unparse(left).lower()
+            name = text_of(left).lower()
             return name.removesuffix("()").endswith("rank")
         case ast.Call(func=func):
-            return ast.unparse(func).rpartition(".")[2] in _FIRST
+            return last_name(func) in _FIRST
         case ast.Name() | ast.Attribute():
-            return ast.unparse(test).rpartition(".")[2] in _FIRST
+            return last_name(test) in _FIRST
         case ast.BoolOp(op=ast.And()):
             return any(_is_first_rank(each) for each in test.values)
         case _:
@@ -120,7 +121,7 @@ def _is_together(call: ast.Call, view: View) -> bool:
         return not any(keyword.arg == "group" for keyword in call.keywords)
     match call.func:
         case ast.Attribute(attr=name, value=owner) if name in _OF_ACCELERATE and (
-            ast.unparse(owner).lower().endswith("accelerator")
+            text_of(owner).lower().endswith("accelerator")
         ):
             return True
         case ast.Attribute(attr="backward"):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 # Who splits, and the argument that makes the split the same everywhere.
@@ -48,7 +49,7 @@ def find(view: View) -> Iterator[Hit]:
 def _is_seeded(name: str, view: View) -> bool:
     """Say whether a seed is set for the whole program, under whatever name."""
     for call in view.module.nodes(ast.Call):
-        called = view.resolve(call.func) or ast.unparse(call.func)
+        called = view.resolve(call.func) or text_of(call.func)
         if called in _SEEDED_BY[name] or "seed" in called.rpartition(".")[2].lower():
             return True
     return False

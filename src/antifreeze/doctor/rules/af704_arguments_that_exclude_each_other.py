@@ -11,6 +11,7 @@ from ..source.loaders import Loader
 from ..source.summary import Workers
 from ..source.values import UNKNOWN
 from ..source.view import View
+from ..source.wording import text_of
 from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
 from .made import made
 
@@ -107,7 +108,7 @@ def _may_shuffle(argument: Argument, view: View) -> bool:
     """Say whether True is among what is passed for `shuffle`, and no condition is about streams."""
     if argument.node is None or argument.value is not UNKNOWN:
         return False
-    asks = "isinstance" in ast.unparse(argument.node) or "iter" in ast.unparse(argument.node)
+    asks = "isinstance" in text_of(argument.node) or "iter" in text_of(argument.node)
     passed = view.origins(argument.node)
     return not asks and any(isinstance(e, ast.Constant) and e.value is True for e in passed)
 
@@ -166,7 +167,7 @@ def _may_be_none(value: ast.expr, view: View) -> bool:
     """Say whether a value is None, or what a function gives that may give that in some runs."""
     if not isinstance(value, ast.Call):
         return isinstance(value, ast.Constant) and value.value is None
-    name = (view.resolve(value.func) or ast.unparse(value.func)).rpartition(".")[2]
+    name = (view.resolve(value.func) or text_of(value.func)).rpartition(".")[2]
     return not name[:1].isupper()  # of a class
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from ..source import known
 from ..source.notebooks import HOST_NAMES
 from ..source.view import View
-from .base import CERTAIN, CRASH, Hit, Rule
+from ..source.wording import text_of
+from .base import CERTAIN, CRASH, POSSIBLE, Hit, Rule
 
 _BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
+_PUT_IN = ("profile",)  # among the builtins, by kernprof and memory_profiler
 _MAKE_NAMES = ("exec", "globals", "locals", "vars", "importlib.reload")
 
 
@@ -32,6 +34,7 @@ def find(view: View) -> Iterator[Hit]:
                 name,
                 f"`{name.id}` is not defined anywhere: {place} ends with a NameError when it gets"
                 " here",
+                POSSIBLE if name.id in _PUT_IN else None,
             )
 
 
@@ -69,8 +72,8 @@ def _is_evaluated(name: ast.Name, view: View) -> bool:
                 returns is inner
             ):
                 return not _later(view)
-            case ast.Try(handlers=handlers) if inner in each.body:
-                if any("NameError" in ast.unparse(h.type) for h in handlers if h.type is not None):
+            case ast.Try(handlers=handlers) | ast.TryStar(handlers=handlers) if inner in each.body:
+                if any("NameError" in text_of(h.type) for h in handlers if h.type is not None):
                     return False
             case _:
                 pass

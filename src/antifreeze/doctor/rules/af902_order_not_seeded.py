@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
+from ..source.wording import text_of
 from .base import LIKELY, WRONG_DATA, Hit, Rule
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "set_determinism", "seed_all")
@@ -27,7 +28,7 @@ def _is_seeded(view: View) -> bool:
     if any(view.project.anyone_calls(name) for name in _SEEDS):
         return True
     return any(
-        "seed" in ast.unparse(call.func).lower() or "determinis" in ast.unparse(call.func).lower()
+        "seed" in text_of(call.func).lower() or "determinis" in text_of(call.func).lower()
         for call in view.module.nodes(ast.Call)
         if isinstance(call.func, (ast.Name, ast.Attribute))
     )

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Function
+from ..source.wording import last_name
 
+Attempt = ast.Try | ast.TryStar  # `except*` catches as `except` does
 _TELLING = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "fatal"}
     | {"capture_exception", "report", "write", "writerow", "put"}
@@ -33,23 +35,31 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
 def catches(handler: ast.ExceptHandler, *names: str) -> bool:
     """Say whether it names one of these classes: `except (KeyError, queue.Empty)`."""
     parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(part is not None and ast.unparse(part).rpartition(".")[2] in names for part in parts)
+    return any(part is not None and last_name(part) in names for part in parts)
 
 
-def handlers(function: Function) -> Iterator[tuple[ast.Try, ast.ExceptHandler]]:
+def handlers(function: Function) -> Iterator[tuple[Attempt, ast.ExceptHandler]]:
     """Give every handler of a function, with its `try`."""
     for node in function.nodes():
-        if isinstance(node, ast.Try):
+        if isinstance(node, (ast.Try, ast.TryStar)):
             for handler in node.handlers:
                 yield node, handler
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Give a node and all under it, but not what is in functions and classes defined there."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            yield from own_nodes(child)
+    queue = [node]  # not by recursion: a sum may have a thousand terms
+    while queue:
+        here = queue.pop()
+        yield here
+        children = [
+            child
+            for child in ast.iter_child_nodes(here)
+            if not isinstance(
+                child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+            )
+        ]
+        queue += reversed(children)
 
 
 def leaves(handler: ast.ExceptHandler) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..source.budget import asked_once
 from ..source.view import View
 
 _DEEPEST = 4
@@ -25,6 +26,7 @@ _STARTS_CUDA = frozenset(
 )
 
 
+@asked_once
 def is_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether a device is, or may be chosen to be, a GPU: "cuda:0", `torch.device("cuda" if
     torch.cuda.is_available() else "cpu")`."""

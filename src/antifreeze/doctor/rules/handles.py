@@ -6,8 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ..source.budget import asked_once
 from ..source.definitions import Class
 from ..source.view import View
+from ..source.wording import text_of
 
 _ONE_PLACE = "one position in the file for all workers"
 _ONE_IN_ARCHIVE = "one position in the archive for all workers"
@@ -103,12 +105,13 @@ def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
         isinstance(each, ast.Call)
         and isinstance(each.func, ast.Attribute)
         and each.func.attr == "close"
-        and ast.unparse(each.func.value) == name
+        and text_of(each.func.value) == name
         and not any(isinstance(e, ast.ExceptHandler) for e in view.module.ancestors(each))
         for each in view.module.body_of(function)
     )
 
 
+@asked_once
 def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
     parts: list[ast.expr] = []
     match value:
@@ -182,7 +185,7 @@ def _ends_in_npz(path: ast.expr, view: View, depth: int = 0) -> bool:
             seen = [each for each in view.origins(path) if each is not path]
             if any(_ends_in_npz(each, view, depth + 1) for each in seen):
                 return True
-            return not seen and _ARCHIVE_NAME.search(ast.unparse(path)) is not None
+            return not seen and _ARCHIVE_NAME.search(text_of(path)) is not None
         case _:
             return False
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..findings import Confidence
 from ..source import known
+from ..source.budget import asked_once
 from ..source.definitions import Class
 from ..source.module import Module
 from ..source.view import View
@@ -36,7 +37,8 @@ class Made:
         return self.owner.descends_from(*known.ITERABLE_DATASETS)
 
 
-def made(node: ast.expr, view: View, inside: str = "", depth: int = 0) -> Iterator[Made]:
+@asked_once
+def made(node: ast.expr, view: View, inside: str = "", depth: int = 0) -> Iterable[Made]:
     """Give the objects of the project's classes that an expression may stand for."""
     if depth > 3:
         return

@@ -7,6 +7,7 @@ import ast
 from ..source.definitions import Dataset, Function
 from ..source.scopes import Kind
 from ..source.view import View
+from ..source.wording import text_of
 
 _PATHS = frozenset(
     {"os.path.join", "os.path.abspath", "os.path.expanduser", "os.fspath", "pathlib.Path", "str"}
@@ -37,6 +38,7 @@ class Samples:
         def all_same(*nodes: ast.AST | None) -> bool:
             return all(each is None or self.same(each, function, depth + 1) for each in nodes)
 
+        self.view.budget.spend()
         if depth > 12:
             return False
         match node:
@@ -129,7 +131,7 @@ class Samples:
             or (
                 isinstance(each, (ast.Attribute, ast.Subscript))
                 and isinstance(each.ctx, ast.Store)
-                and "self" in ast.unparse(each)
+                and "self" in text_of(each)
             )
             for each in function.nodes()
         )
@@ -157,6 +159,6 @@ def _asks_first(test: ast.expr) -> bool:
             return True
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return True
-        if isinstance(node, ast.Call) and "attr" in ast.unparse(node.func):
+        if isinstance(node, ast.Call) and "attr" in text_of(node.func):
             return True
     return False

@@ -11,6 +11,8 @@ from .module import Module
 from .values import UNKNOWN
 
 Constant = Callable[[ast.expr], Any]
+MOST_DICTIONARIES = 40  # in one another: `{**base, **more}`
+_Entries = tuple[dict[str, ast.expr] | None, bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,18 +85,26 @@ def read_arguments(
     return Arguments(found, open_ended=open_ended)
 
 
-def entries(node: ast.expr, module: Module) -> tuple[dict[str, ast.expr], bool]:
-    """Give the entries of a dictionary that is passed with `**`, and whether these are all."""
+def entries(
+    node: ast.expr, module: Module, seen: dict[ast.expr, _Entries] | None = None
+) -> tuple[dict[str, ast.expr], bool]:
+    """Give the entries of a dictionary that is passed with `**`, and whether these are all. `seen`:
+    what was found for the dictionaries around it, and in them."""
+    seen = {} if seen is None else seen
     values = module.values(node)
-    if len(values) != 1:
+    if len(values) != 1 or len(seen) > MOST_DICTIONARIES:
         return {}, False
-    found, complete = _literal(values[0], module)
+    if values[0] not in seen:
+        seen[values[0]] = (None, False)  # if it is in itself
+        seen[values[0]] = _literal(values[0], module, seen)
+    found, complete = seen[values[0]]
+    found = dict(found) if found is not None else None
     if isinstance(node, ast.Name) and found is not None:
         complete = _set_later(node, module, found) and complete
     return found or {}, complete
 
 
-def _literal(node: ast.expr, module: Module) -> tuple[dict[str, ast.expr] | None, bool]:
+def _literal(node: ast.expr, module: Module, seen: dict[ast.expr, _Entries]) -> _Entries:
     found: dict[str, ast.expr] = {}
     complete = True
     match node:
@@ -103,7 +113,7 @@ def _literal(node: ast.expr, module: Module) -> tuple[dict[str, ast.expr] | None
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     found[key.value] = value
                 elif key is None:
-                    inside, whole = entries(value, module)
+                    inside, whole = entries(value, module, seen)
                     found |= inside
                     complete = complete and whole
                 else:
@@ -113,7 +123,7 @@ def _literal(node: ast.expr, module: Module) -> tuple[dict[str, ast.expr] | None
                 if keyword.arg is not None:
                     found[keyword.arg] = keyword.value
                 else:
-                    inside, whole = entries(keyword.value, module)
+                    inside, whole = entries(keyword.value, module, seen)
                     found |= inside
                     complete = complete and whole
         case _:
@@ -137,8 +147,7 @@ def _set_later(name: ast.Name, module: Module, found: dict[str, ast.expr]) -> bo
                 value = above.value
                 if key in found:  # one or the other
                     either = ast.IfExp(ast.Constant(True), found[key], value)
-                    value = ast.copy_location(either, value)
-                    module.scopes.parents[value] = above
+                    value = module.adopt(ast.copy_location(either, value), value)
                 found[key] = value
             case ast.Attribute(attr="update" | "setdefault" | "pop"), ast.Call():
                 complete = False

@@ -6,6 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from .module import Module
+from .scopes import FunctionNode
+from .wording import text_of
 
 if TYPE_CHECKING:
     from .view import View
@@ -39,9 +41,26 @@ def ranks_shown_by(view: View) -> str:
         if name in _TRAINERS and _several(call, view):
             return f"{short} with a strategy or several devices, line {call.lineno}"
     for node in view.module.nodes(ast.Constant):
-        if node.value in _RANK_VARIABLES and isinstance(node.value, str):
+        if (
+            isinstance(node.value, str)
+            and node.value in _RANK_VARIABLES
+            and _is_of_environment(node, view)
+        ):
             return f"{node.value}, line {node.lineno}"
     return ""
+
+
+def _is_of_environment(node: ast.Constant, view: View) -> bool:
+    """Say whether a word is the name of a variable of the environment: `os.environ["RANK"]`."""
+    match view.module.scopes.parents.get(node):
+        case ast.Subscript(value=owner, slice=key) if key is node:
+            return view.resolve(owner) == "os.environ"
+        case ast.Call(func=func, args=[first, *_]) if first is node:
+            return (view.resolve(func) or "").startswith(("os.environ.", "os.getenv"))
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[owner]):
+            return left is node and view.resolve(owner) == "os.environ"
+        case _:
+            return False
 
 
 def _several(trainer: ast.Call, view: View) -> bool:
@@ -55,8 +74,11 @@ def _several(trainer: ast.Call, view: View) -> bool:
 
 
 def start_method_set(view: View) -> str:
-    """Give the start method that a file sets for all: spawn, forkserver, fork; or ''."""
+    """Give the start method that a file sets for all: spawn, forkserver, fork; or '', also where it
+    is set on a condition, such as the platform."""
     for call in view.calls("multiprocessing.set_start_method"):
+        if any(_is_condition(each) for each in view.module.ancestors(call)):
+            continue
         node = call.args[0] if call.args else None
         for keyword in call.keywords:
             if keyword.arg == "method":
@@ -67,10 +89,29 @@ def start_method_set(view: View) -> str:
     return ""
 
 
+def _is_condition(node: ast.AST) -> bool:
+    """Say whether a node is an `if` that may leave the start method as it is."""
+    return (
+        isinstance(node, ast.If)
+        and not is_main_guard(node)
+        and "start_method" not in text_of(node.test)  # `if get_start_method() != "spawn"`
+    )
+
+
 def is_main_guard(node: ast.AST) -> bool:
-    """Say whether a node is `if __name__ == "__main__":`."""
+    """Say whether a node is `if __name__ == "__main__":`, perhaps with `and ...`."""
     match node:
-        case ast.If(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+        case ast.If(test=ast.BoolOp(op=ast.And(), values=parts)):
+            return any(map(_asks_for_main, parts))
+        case ast.If(test=test):
+            return _asks_for_main(test)
+        case _:
+            return False
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             names = {each.id for each in (left, right) if isinstance(each, ast.Name)}
             values = {each.value for each in (left, right) if isinstance(each, ast.Constant)}
             return "__name__" in names and "__main__" in values
@@ -96,25 +137,33 @@ def is_expected_to_fail(node: ast.AST, module: Module) -> bool:
     return False
 
 
-def has_main_guard(module: Module) -> bool:
-    return any(is_main_guard(each) for each in module.nodes(ast.If))
-
-
-def runs_on_import(node: ast.AST, view: View, depth: int = 0) -> bool:
-    """Say whether a node runs when the file is imported, as a spawned worker does with the script:
-    at the top and not under the guard, or in a function that is called there."""
+def run_on_import(view: View) -> frozenset[FunctionNode]:
+    """Give the functions of a file that run when it is imported: called at the top and not under
+    the guard, or by one that is."""
     module = view.module
-    if any(is_main_guard(each) and _in_body(node, each, module) for each in module.ancestors(node)):
-        return False
-    function = module.function_around(node)
-    if function is None:
-        return True
-    if depth > 3:
-        return False
-    name = module.qualified(function)
+    by_name: dict[str, list[FunctionNode]] = {}
+    every: list[FunctionNode] = [*module.nodes(ast.FunctionDef)]
+    every += module.nodes(ast.AsyncFunctionDef)
+    for each in every:
+        by_name.setdefault(module.qualified(each), []).append(each)
+    called_in: dict[FunctionNode | None, list[str]] = {}
+    for call in module.nodes(ast.Call):
+        name = view.resolve(call.func)
+        if name in by_name and not is_guarded(call, module):
+            called_in.setdefault(module.function_around(call), []).append(name)
+    found: set[FunctionNode] = set()
+    queue = list(called_in.get(None, ()))
+    while queue:
+        for function in by_name.pop(queue.pop(), ()):
+            found.add(function)
+            queue += called_in.get(function, ())
+    return frozenset(found)
+
+
+def is_guarded(node: ast.AST, module: Module) -> bool:
+    """Say whether a node runs under the main guard only."""
     return any(
-        view.resolve(call.func) == name and runs_on_import(call, view, depth + 1)
-        for call in module.nodes(ast.Call)
+        is_main_guard(each) and _in_body(node, each, module) for each in module.ancestors(node)
     )
 
 

@@ -38,6 +38,11 @@ MAP_DATASETS = frozenset(
 ITERABLE_DATASETS = frozenset(
     {ITERABLE_DATASET, "torch.utils.data.IterDataPipe", "torch.utils.data.ChainDataset"}
 )
+# Datasets around a dataset, or a list of them, which is their first argument.
+WRAPPERS = frozenset(
+    {"torch.utils.data.Subset", "torch.utils.data.random_split"}
+    | {"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"}
+)
 SAMPLERS = frozenset({"torch.utils.data.Sampler", "torch.utils.data.BatchSampler"})
 DATA_MODULES = frozenset({"lightning.pytorch.LightningDataModule"})
 LIGHTNING_MODULES = frozenset({"lightning.pytorch.LightningModule"}) | DATA_MODULES
@@ -130,9 +135,11 @@ _SPELLINGS = (
     ("tqdm.auto", "tqdm"),
     ("tqdm.std", "tqdm"),
     ("tqdm.notebook", "tqdm"),
-    ("PIL.Image.Image", "PIL.Image.Image"),
 )
 _BY_PREFIX = dict(_SPELLINGS)
+
+# Packages of transforms: their objects call, and hold, all that they are given.
+TRANSFORMS = ("torchvision.transforms.", "albumentations.", "monai.transforms.", "torchaudio.")
 
 # What `from x import *` of well-known modules brings, as far as we look for it.
 STAR_EXPORTS = {

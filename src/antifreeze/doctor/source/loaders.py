@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from . import known
 from .arguments import Argument, Arguments, read_arguments
+from .budget import asked_once
 from .definitions import Dataset, Function, find_class, find_definition, find_function
 from .scopes import FunctionNode
 from .summary import LoaderFact, Workers
+from .wrapped import datasets_behind
 
 if TYPE_CHECKING:
     from .view import View
 
 _COUNTS = ("os.cpu_count", "multiprocessing.cpu_count", "os.process_cpu_count", "len")
-# Datasets around a dataset: their first argument is what counts.
-_WRAPPERS = (
-    "torch.utils.data.Subset",
-    "torch.utils.data.random_split",
-    "torch.utils.data.ConcatDataset",
-    "torch.utils.data.ChainDataset",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,29 +200,19 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
             continue
         kind = view.resolve(value.args[0])
         if kind in known.LOADERS:
-            inner = ast.Call(value.func, value.args[1:], value.keywords)
+            made = ast.copy_location(ast.Call(value.func, value.args[1:], value.keywords), value)
+            inner = view.module.adopt(made, value)
             base = _read(inner, kind, view)
             return Loader(call, kind, _read(call, kind, view, base), view)
     return None
 
 
+@asked_once
 def dataset_name(node: ast.expr, view: View, depth: int = 0) -> str | None:
     """Give the qualified name of a dataset's class, through wrappers, parameters, and functions of
     this file that return one."""
-    if depth > 4:
-        return None
-    for value in view.origins(node):
-        found: str | None = None
-        if isinstance(value, (ast.List, ast.Tuple)) and value.elts:
-            found = dataset_name(value.elts[0], view, depth + 1)
-        elif isinstance(value, (ast.Subscript, ast.DictComp)):
-            found = dataset_name(value.value, view, depth + 1)
-        elif isinstance(value, ast.ListComp):
-            found = dataset_name(value.elt, view, depth + 1)
-        elif isinstance(value, ast.Dict) and value.values:
-            found = dataset_name(value.values[0], view, depth + 1)
-        elif isinstance(value, ast.Call):
-            found = _made_by(value, view, depth)
+    for value in datasets_behind(node, view) if depth <= 4 else ():
+        found = _made_by(value, view, depth) if isinstance(value, ast.Call) else None
         if found is not None:
             return found
     return None
@@ -235,8 +220,6 @@ def dataset_name(node: ast.expr, view: View, depth: int = 0) -> str | None:
 
 def _made_by(call: ast.Call, view: View, depth: int) -> str | None:
     name = view.resolve(call.func)
-    if name in _WRAPPERS:
-        return dataset_name(call.args[0], view, depth + 1) if call.args else None
     definition = find_definition(call.func, view.module, view.project)
     if definition is None or isinstance(definition[1], ast.ClassDef):
         return name

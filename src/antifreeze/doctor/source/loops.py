@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .loaders import Loader
+from .wording import last_name, text_of
 
 if TYPE_CHECKING:
     from .view import View
@@ -64,7 +65,7 @@ def _end_of(node: ast.expr) -> str:
         case ast.Call(func=ast.Name(id="range" | "zip" | "enumerate" | "sorted")):
             return ""
         case _:
-            return ast.unparse(node)[-60:]
+            return text_of(node)[-60:]
 
 
 def without_wrappers(node: ast.expr, view: View) -> ast.expr:
@@ -76,7 +77,7 @@ def without_wrappers(node: ast.expr, view: View) -> ast.expr:
             node = node.func.value
         elif node.args and (
             view.resolve(node.func) in _AROUND
-            or ast.unparse(node.func).rpartition(".")[2] in ("tqdm", "track", "prepare")
+            or last_name(node.func) in ("tqdm", "track", "prepare")
         ):
             node = node.args[0]
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from . import known
 from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
 
 DEEPEST = 12  # steps from a name to its value; chains longer than that are loops
+MOST_VALUES = 500  # nodes looked at for what one name may stand for
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # not `splitlines`: Python counts no form feeds
 
@@ -77,6 +78,12 @@ class Module:
 
     def holds(self, node: ast.AST) -> bool:
         return node in self.scopes.parents or node is self.tree
+
+    def adopt(self, made: Node, near: ast.AST) -> Node:
+        """Take in a node that is not in the text, but made of parts that are, as a sibling of one
+        that is."""
+        self.scopes.parents[made] = self.scopes.parents[near]
+        return made
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         return self.scopes.ancestors(node)
@@ -215,42 +222,50 @@ class Module:
 
     # ---- values ----------------------------------------------------------------------------------
 
-    def values(self, node: ast.expr, depth: int = 0) -> tuple[ast.expr, ...]:
+    def values(self, node: ast.expr) -> tuple[ast.expr, ...]:
         """Give the expressions that a name may stand for here; none if one of them is not known.
 
         Follows variables, attributes of `self`, `a if c else b` and `a or b`. What is none of these
         stands for itself.
         """
-        if depth > DEEPEST:
-            return ()
+        found: dict[ast.expr, None] = {}
+        return tuple(found) if self._gather(node, found, {}, 0) else ()
+
+    def _gather(
+        self, node: ast.expr, found: dict[ast.expr, None], seen: dict[ast.expr, bool], depth: int
+    ) -> bool:
+        """Add what a node stands for, each once; say whether all of it is known. `seen`: the nodes
+        that were asked about; what leads to itself is not known."""
+        if node in seen:
+            return seen[node]
+        if depth > DEEPEST or len(seen) > MOST_VALUES:
+            return False
+        candidates = self._candidates(node)
+        seen[node] = False
+        if candidates is None:
+            found[node] = None
+        elif not candidates or not all(
+            each is not None and self._gather(each, found, seen, depth + 1) for each in candidates
+        ):
+            return False
+        seen[node] = True
+        return True
+
+    def _candidates(self, node: ast.expr) -> Sequence[ast.expr | None] | None:
+        """Give what may be the value of a node, one step on; None if it stands for itself."""
         match node:
             case ast.Name():
-                found = self.scopes.lookup(node.id, node)
-                if found is None:
-                    return ()
-                candidates = [each.value if _has_value(each) else None for each in found[1]]
+                return [e.value if _has_value(e) else None for e in self.bindings(node)]
             case ast.Attribute() if (owner := self.class_of_self(node.value)) is not None:
-                given = self.given(owner).get(node.attr)
-                if not given:
-                    return ()
-                candidates = [each.value for each in given]
+                return [each.value for each in self.given(owner).get(node.attr, ())]
             case ast.IfExp():
-                candidates = [node.body, node.orelse]
+                return [node.body, node.orelse]
             case ast.BoolOp():
-                candidates = list(node.values)
+                return node.values
             case ast.NamedExpr():
-                candidates = [node.value]
+                return [node.value]
             case _:
-                return (node,)
-        every: list[ast.expr] = []
-        for each in candidates:
-            if each is None:
-                return ()
-            deeper = self.values(each, depth + 1)
-            if not deeper:
-                return ()
-            every += deeper
-        return tuple(every)
+                return None
 
     def undefined(self, root: ast.AST) -> Iterator[ast.Name]:
         """Give the names under a node that nothing binds: to use one is a NameError."""

@@ -14,12 +14,17 @@ from .module import DEEPEST, Module, parse_module
 from .scopes import FunctionNode
 from .summary import LoaderFact, Summary, Workers
 
-KEPT = 48  # parsed modules at a time: some megabytes each
+KEPT = 48  # parsed modules from one file that is looked at to the next: some megabytes each
+REACHED_AT_ONCE = 300  # parsed for one file; what it names beyond these is not known
 _STOP = known.LOADERS | known.MAP_DATASETS | known.ITERABLE_DATASETS | known.LIGHTNING_MODULES
 
 
 class Project:
-    """The summaries of all files, and their trees when asked for, at most `KEPT` at a time."""
+    """The summaries of all files, and their trees when asked for.
+
+    While one file is looked at, its own tree and those it led to stay: nodes of them are compared
+    by identity, so none may be parsed a second time. `visit` lets go of all but `KEPT`.
+    """
 
     def __init__(
         self,
@@ -58,16 +63,19 @@ class Project:
 
     # ---- modules ---------------------------------------------------------------------------------
 
-    def add(self, module: Module) -> None:
-        """Keep a module that was parsed already."""
+    def visit(self, module: Module) -> None:
+        """Begin to look at a file: let go of what the files before it led to, but for a few."""
         self._modules[module.path] = module
         self._modules.move_to_end(module.path)
         while len(self._modules) > KEPT:
             self._modules.popitem(last=False)
 
     def load(self, summary: Summary) -> Module | None:
-        """Give the tree of another file; None if it cannot be read any more."""
+        """Give the tree of another file; None if it cannot be read any more, or the file that is
+        looked at has led to too many."""
         if summary.path not in self._modules:
+            if len(self._modules) >= REACHED_AT_ONCE:
+                return None
             try:
                 text = self._read(summary.path)
                 module = parse_module(
@@ -81,11 +89,12 @@ class Project:
             except (OSError, SyntaxError, ValueError, RecursionError):
                 self._modules[summary.path] = None
                 return None
-            self.add(module)
+            self._modules[summary.path] = module
+        self._modules.move_to_end(summary.path)  # the last are kept for the next file
         return self._modules[summary.path]
 
     def home(self, node: ast.AST) -> Module | None:
-        """Give the module that a node is of, among those kept."""
+        """Give the module that a node is of, among those parsed."""
         for module in reversed(self._modules.values()):
             if module is not None and module.holds(node):
                 return module

@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+FAR = 40  # nodes between one and its scope: a sum of as many terms
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OPENERS = frozenset((*_NEW_SCOPE, *_COMPREHENSION))
+_TYPE_ALIAS = getattr(ast, "TypeAlias", ast.ClassDef)  # of Python 3.12
+_TYPED = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, _TYPE_ALIAS))
+_TYPE_PARAMETERS = ("TypeVar", "ParamSpec", "TypeVarTuple")  # by name: 3.11 has none of them
 _STATEMENTS = (ast.stmt, ast.ExceptHandler)
 # The most frequent nodes, none of which binds a name.
 _BIND_NOTHING: frozenset[type[ast.AST]] = frozenset(
@@ -65,26 +69,56 @@ class Binding:
 
 @dataclass(slots=True)
 class Scope:
-    """The names of a module, class, function, lambda or comprehension."""
+    """The names of a module, class, function, lambda or comprehension; or type parameters."""
 
-    node: ast.AST
+    node: ast.AST  # of type parameters: the first
     parent: Scope | None
     names: dict[str, list[Binding]] = field(default_factory=dict)
-    outer: set[str] = field(default_factory=set)  # `global` and `nonlocal` names
+    of_module: set[str] = field(default_factory=set)  # `global` names
+    of_outer: set[str] = field(default_factory=set)  # `nonlocal` names
     stars: list[str] = field(default_factory=list)  # modules of `from x import *`
 
     @property
     def is_class(self) -> bool:
         return isinstance(self.node, ast.ClassDef)
 
+    @property
+    def has_types(self) -> bool:
+        return type(self.node).__name__ in _TYPE_PARAMETERS
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+
+    @property
+    def top(self) -> Scope:
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
     def bind(self, name: str, binding: Binding) -> None:
         scope = self
-        while name in scope.outer and scope.parent is not None:
-            scope = scope.parent
         while isinstance(scope.node, _COMPREHENSION) and isinstance(binding.node, ast.NamedExpr):
             assert scope.parent is not None
             scope = scope.parent
+        if name in scope.of_module:
+            scope = scope.top
+        elif name in scope.of_outer:
+            scope = scope._outer_with(name)
         scope.names.setdefault(name, []).append(binding)
+
+    def _outer_with(self, name: str) -> Scope:
+        """Give the scope that `nonlocal name` means: the nearest function around that has it; if
+        none has it yet, the nearest, which binds it further down."""
+        functions: list[Scope] = []
+        scope = self.parent
+        while scope is not None:
+            if scope.is_function:
+                functions.append(scope)
+            scope = scope.parent
+        having = [each for each in functions if name in each.names]
+        return (having or functions or [self])[0]
 
 
 @dataclass(slots=True)
@@ -95,25 +129,51 @@ class Scopes:
     parents: dict[ast.AST, ast.AST]
     of_node: dict[ast.AST, Scope]  # the scope that a node opens
     nodes: list[ast.AST]  # all of them, in the order of the text
+    types_of: dict[ast.AST, Scope] = field(default_factory=dict)  # of `class D[T]`, `def f[T]()`
+    _far: dict[ast.AST, Scope] = field(default_factory=dict)  # the scopes of nodes far inside
 
     def around(self, node: ast.AST) -> Scope:
         """Give the scope in which a node is evaluated."""
         inner, here = node, self.parents.get(node)
         outside: ast.AST | None = None
+        straight = True  # on the way up nothing was passed that is evaluated elsewhere
+        found, steps = self.top, 0
         while here is not None:
+            if inner is not outside and inner in self._far:
+                found = self._far[inner]
+                break
             scope = self.of_node.get(here)
             if scope is not None and inner is not outside and _inside(inner, here):
-                return scope
+                found = scope
+                break
+            if here in self.types_of and _sees_types(inner, here):
+                found = self.types_of[here]
+                break
             outside = _first_source(inner, here, self.parents.get(here))
+            straight = straight and outside is None
             inner, here = here, self.parents.get(here)
-        return self.top
+            steps += 1
+        if steps > FAR and straight:
+            self._keep(node, inner, found)
+        return found
+
+    def _keep(self, node: ast.AST, last: ast.AST, scope: Scope) -> None:
+        """Keep the scope of a node, and of all on the way to it: who asks of one asks of them."""
+        while node is not last:
+            self._far[node] = scope
+            node = self.parents[node]
 
     def lookup(self, name: str, node: ast.AST) -> tuple[Scope, list[Binding]] | None:
         """Give the scope and the bindings that a name used at a node refers to."""
-        start: Scope | None = self.around(node)
-        first, scope = start, start
+        first = self.around(node)
+        scope: Scope | None = first
+        # Annotations under type parameters see the names of the class that they are in.
+        around = first.parent if self.types_of and first.has_types else None
         while scope is not None:
-            if name in scope.names and (not scope.is_class or scope is first):
+            if name in scope.of_module:
+                scope = scope.top
+            seen = not scope.is_class or scope is first or scope is around
+            if name in scope.names and seen:
                 return scope, scope.names[name]
             scope = scope.parent
         return None
@@ -151,17 +211,29 @@ def _inside(inner: ast.AST, opener: ast.AST) -> bool:
                 inner in opener.decorator_list
                 or inner is opener.returns
                 or isinstance(inner, ast.arguments)
+                or inner in _type_parameters(opener)
             )
         case ast.ClassDef():
             return (
                 inner not in opener.decorator_list
                 and inner not in opener.bases
                 and not isinstance(inner, ast.keyword)
+                and inner not in _type_parameters(opener)
             )
         case ast.Lambda():
             return inner is opener.body
         case _:
             return True
+
+
+def _type_parameters(node: ast.AST) -> list[ast.AST]:
+    """Give the T of `class D[T]`, `def f[T]()`, `type X[T] = ...`: of Python 3.12 and newer."""
+    return getattr(node, "type_params", None) or []
+
+
+def _sees_types(inner: ast.AST, opener: ast.AST) -> bool:
+    """Say whether a child of what has type parameters may name them: decorators may not."""
+    return inner not in getattr(opener, "decorator_list", ())
 
 
 def read_scopes(tree: ast.Module, package: str, *, shallow: bool = False) -> Scopes:
@@ -178,8 +250,12 @@ def read_scopes(tree: ast.Module, package: str, *, shallow: bool = False) -> Sco
         if kind not in _BIND_NOTHING:
             _bind(node, scope, package)
         inner = scope
+        typed = _type_parameters(node) if kind in _TYPED else None
+        outer = scope
+        if typed:
+            outer = scopes.types_of[node] = inner = Scope(typed[0], scope)
         if kind in _OPENERS:
-            inner = Scope(node, scope)
+            inner = Scope(node, outer)
             scopes.of_node[node] = inner
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 _bind_parameters(node.args, inner)
@@ -187,7 +263,10 @@ def read_scopes(tree: ast.Module, package: str, *, shallow: bool = False) -> Sco
                     continue
         for child in reversed(_children(node, shallow=shallow)):
             parents[child] = node
-            stack.append((child, inner if inner is scope or _inside(child, node) else scope))
+            if inner is not scope and not (kind in _OPENERS and _inside(child, node)):
+                stack.append((child, outer if _sees_types(child, node) else scope))
+            else:
+                stack.append((child, inner))
     return scopes
 
 
@@ -245,8 +324,10 @@ def _bind(node: ast.AST, scope: Scope, package: str) -> None:
                 scope.bind(target.id, Binding(Kind.WITH, node, node.context_expr))
             else:
                 _bind_target(target, None, node, scope)
-        case ast.Global() | ast.Nonlocal():
-            scope.outer.update(node.names)
+        case ast.Global():
+            scope.of_module.update(node.names)
+        case ast.Nonlocal():
+            scope.of_outer.update(node.names)
         case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
             scope.bind(name, Binding(Kind.OTHER, node))
         case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
@@ -263,7 +344,7 @@ def _bind_newer(node: ast.AST, scope: Scope) -> None:
     name = getattr(node, "name", None)
     if type(node).__name__ == "TypeAlias" and isinstance(name, ast.Name):
         scope.bind(name.id, Binding(Kind.OTHER, node))
-    elif type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple") and name is not None:
+    elif type(node).__name__ in _TYPE_PARAMETERS and name is not None:
         scope.bind(str(name), Binding(Kind.OTHER, node))
 
 

@@ -27,8 +27,10 @@ def misfit(call: ast.Call, function: FunctionNode, *, bound: bool) -> str:
     given = {takes[place].arg for place in range(min(len(call.args), len(takes)))}
     for keyword in call.keywords:
         assert keyword.arg is not None
-        if keyword.arg not in by_name and arguments.kwarg is None:
-            return f"takes no argument {keyword.arg!r}"
+        if keyword.arg not in by_name:
+            if arguments.kwarg is None:
+                return f"takes no argument {keyword.arg!r}"
+            continue  # in **options, also beside a parameter of that name before the `/`
         if keyword.arg in given:
             return f"gets {keyword.arg!r} twice"
         given.add(keyword.arg)

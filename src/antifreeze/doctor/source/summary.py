@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -11,9 +12,11 @@ from pathlib import Path
 from .module import Module
 from .scopes import Kind
 
+# By text, not by tree: most files are read shallowly. Each takes one walk over the text, whatever
+# is in it: a line may have a megabyte.
 _METHOD = re.compile(r"\.(\w+)\(")
-_EPOCHS = re.compile(r"^\s*(?:for|while)\b.*epoch", re.MULTILINE | re.IGNORECASE)
-_STORE = re.compile(r"(?<!self)\.(\w+)(?:\s*:[^=\n]+)?(?:,[^=\n]+)?\s*[-+*/|&]?=(?!=)")
+_EPOCHS = re.compile(r"^[ \t\f]*(?:for|while)\b[^\n]*epoch", re.MULTILINE | re.IGNORECASE)
+_STORE = re.compile(r"(?<!self)\.(\w+)[ \t]*([:,]|(?:[-+*/|&@%^]|\*\*|//|<<|>>)?=)(?!=)")
 
 
 class Workers(Enum):
@@ -110,10 +113,29 @@ def summarise(module: Module, *, is_package: bool = False) -> Summary:
         method_calls=frozenset(_METHOD.findall(text)),
         is_notebook=module.is_notebook,
         is_whole=module.is_whole,
-        stores=frozenset(_STORE.findall(text)),
+        stores=frozenset(_stores(text)),
         has_collate=re.search(r"\bcollate_fn\s*=(?!\s*None)", text) is not None,
         has_epochs=_EPOCHS.search(text) is not None,
     )
+
+
+def _stores(text: str) -> Iterator[str]:
+    """Give the names in `x.name = ...`, `x.name += ...`, and where an `=` follows in the line:
+    `x.name: int = ...`, `x.name, y = ...`."""
+    equals = line_end = -1  # the next ones, looked for once each
+    for match in _STORE.finditer(text):
+        if match[2] in (":", ","):
+            if equals < match.end():
+                equals = text.find("=", match.end())
+                if equals < 0:
+                    equals = len(text)
+            if line_end < match.end():
+                line_end = text.find("\n", match.end())
+                if line_end < 0:
+                    line_end = len(text)
+            if equals >= line_end or text.startswith("==", equals):
+                continue
+        yield match[1]
 
 
 def _imports(module: Module) -> set[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from . import known
+from .budget import asked_once
 from .definitions import Dataset, Function
+from .wrapped import datasets_behind
 
 if TYPE_CHECKING:
     from .loaders import Loader
@@ -15,10 +18,8 @@ if TYPE_CHECKING:
 _DEEPEST = 5  # a Compose in a list in a Compose
 # Arguments that datasets of other packages call for each sample.
 _APPLIED = frozenset({"transform", "target_transform", "transforms", "loader"})
-# What calls all that it is given.
-_KEEPERS = ("torchvision.transforms.", "albumentations.", "monai.transforms.", "torchaudio.")
+# What calls all that it is given, beside transforms.
 _KEEP = frozenset({"torch.nn.Sequential", "functools.partial"})
-_WRAPPERS = ("torch.utils.data.Subset", "torch.utils.data.random_split")
 
 
 def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
@@ -30,21 +31,10 @@ def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
     if dataset is not None:
         yield from _called(dataset, view)
         return
-    for call in _made(node, view):
-        for keyword in call.keywords:
+    for made in datasets_behind(node, view):
+        for keyword in made.keywords if isinstance(made, ast.Call) else ():
             if keyword.arg in _APPLIED:
                 yield from _applied(keyword.value, view)
-
-
-def _made(node: ast.expr, view: View, depth: int = 0) -> Iterator[ast.Call]:
-    for value in view.origins(node) if depth <= _DEEPEST else ():
-        if isinstance(value, ast.Subscript):
-            yield from _made(value.value, view, depth + 1)
-        elif isinstance(value, ast.Call):
-            if view.resolve(value.func) in _WRAPPERS and value.args:
-                yield from _made(value.args[0], view, depth + 1)
-            else:
-                yield value
 
 
 def _called(dataset: Dataset, view: View) -> Iterator[Function]:
@@ -61,7 +51,8 @@ def _called(dataset: Dataset, view: View) -> Iterator[Function]:
                 yield from _applied(given.value, view)
 
 
-def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterator[Function]:
+@asked_once
+def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterable[Function]:
     if depth > _DEEPEST:
         return
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -84,7 +75,7 @@ def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterator[Function]:
 
 def _by_call(call: ast.Call, view: View, depth: int) -> Iterator[Function]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(_KEEPERS):
+    if name in _KEEP or name.startswith(known.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _applied(each, view, depth + 1)
         return

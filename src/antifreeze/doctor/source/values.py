@@ -30,31 +30,34 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
 }
+_DEEPEST = 100  # terms of a sum: more were written by no person, and recursion has its end
 LARGEST = 1 << 62  # of a product: source may ask for more than memory holds
 
 
-def constant(node: ast.expr) -> Any:
+def constant(node: ast.expr, depth: int = 0) -> Any:
     """Give the value of a literal, or UNKNOWN. Names are not followed."""
+    if depth > _DEEPEST:
+        return UNKNOWN
     match node:
         case ast.Constant():
             return node.value
         case ast.UnaryOp(op=ast.USub()):
-            value = constant(node.operand)
+            value = constant(node.operand, depth + 1)
             return -value if isinstance(value, (int, float)) else UNKNOWN
         case ast.UnaryOp(op=ast.Not()):
-            value = constant(node.operand)
+            value = constant(node.operand, depth + 1)
             return UNKNOWN if value is UNKNOWN else not value
         case ast.BinOp():
-            return _computed(node)
+            return _computed(node, depth + 1)
         case ast.Tuple() | ast.List() | ast.Set():
-            values = [constant(each) for each in node.elts]
+            values = [constant(each, depth + 1) for each in node.elts]
             return UNKNOWN if any(each is UNKNOWN for each in values) else values
         case _:
             return UNKNOWN
 
 
-def _computed(node: ast.BinOp) -> Any:
-    left, right = constant(node.left), constant(node.right)
+def _computed(node: ast.BinOp, depth: int) -> Any:
+    left, right = constant(node.left, depth), constant(node.right, depth)
     if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
         return UNKNOWN
     if isinstance(node.op, ast.Pow):

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import evidence, known, values
 from .arguments import Arguments, read_arguments
+from .budget import Budget
 from .definitions import (
     PICKLING,
     Class,
@@ -32,6 +33,7 @@ from .signatures import default_of, misfit
 from .summary import Summary, summarise
 from .trainers import facts_of_trainers
 from .values import UNKNOWN
+from .wording import last_name, speaks_of_evaluation, text_of
 from .worker_code import WorkerCode, find_worker_code
 
 
@@ -41,9 +43,11 @@ class View:
     def __init__(self, module: Module, project: Project) -> None:
         self.module = module
         self.project = project
+        self.budget = Budget()  # of all that rules ask here, and what they ask of themselves
         self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
+        self.answers: dict[Hashable, Any] = {}  # of walks that would ask the same again and again
         self._returned: dict[ast.AST, list[ast.expr]] = {}
-        project.add(module)
+        project.visit(module)
 
     def __repr__(self) -> str:
         return f"View({self.module.path})"
@@ -53,9 +57,13 @@ class View:
         return self.module.path
 
     def _home(self, node: ast.AST) -> Module:
+        self.budget.spend()
         if self.module.holds(node):
             return self.module
-        return self.project.home(node) or self.module
+        home = self.project.home(node)
+        if home is None:  # to take it for one of this file would be to answer at random
+            raise LookupError(f"{type(node).__name__} is of no file that was read")
+        return home
 
     # ---- what a node stands for ------------------------------------------------------------------
 
@@ -192,11 +200,12 @@ class View:
             first = call.args[0] if call.args else None
             if not isinstance(first, (ast.Name, ast.Attribute)):
                 continue
-            if ast.unparse(first).rpartition(".")[2] != function.name:
+            if last_name(first) != function.name:
                 continue
             named = self.function_of(first)
             if named is not None and named.node is function:
-                yield ast.copy_location(ast.Call(first, call.args[1:], call.keywords), call)
+                made = ast.copy_location(ast.Call(first, call.args[1:], call.keywords), call)
+                yield self.module.adopt(made, call)
 
     def _default(self, parameter: ast.arg, scope: Scope) -> ast.expr | None:
         """Give the default of a parameter, unless that is None, which stands for something else."""
@@ -277,11 +286,6 @@ class View:
             if found is not None and found.module is self.module and found.node not in nodes:
                 nodes.append(found.node)
         return tuple(self._dataset(each) for each in nodes)
-
-    @functools.cached_property
-    def data_modules(self) -> tuple[Class, ...]:
-        """Give the Lightning modules and data modules of this file."""
-        return tuple(e for e in self.classes if e.descends_from(*known.LIGHTNING_MODULES))
 
     @functools.cached_property
     def training_arguments(self) -> tuple[ast.Call, ...]:
@@ -415,7 +419,7 @@ class View:
         """Give the name that an expression is bound to: loader, or self.loader; '' if to none."""
         match self._home(node).scopes.parents.get(node):
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
-                return ast.unparse(target)
+                return text_of(target)
             case ast.keyword(arg=str() as name):
                 return name
             case _:
@@ -425,17 +429,18 @@ class View:
         """Say whether the name a value is given, or its function's, is one of validation or tests,
         where order, repetition and speed matter less."""
         function = self.function_around(node)
-        words = f"{self.variable_of(node)} {function.name if function else ''}".lower()
-        return any(each in words for each in ("val", "test", "eval", "predict", "infer"))
+        return speaks_of_evaluation(f"{self.variable_of(node)} {function.name if function else ''}")
 
     def runs_on_import(self, node: ast.AST) -> bool:
         """Say whether a node runs when the file is imported: not under the main guard, and not in a
         function, unless that is called so."""
-        return evidence.runs_on_import(node, self)
+        function = self.module.function_around(node)
+        called = function is None or function in self._run_on_import
+        return called and not evidence.is_guarded(node, self.module)
 
     @functools.cached_property
-    def has_main_guard(self) -> bool:
-        return evidence.has_main_guard(self.module)
+    def _run_on_import(self) -> frozenset[FunctionNode]:
+        return evidence.run_on_import(self)
 
     # ---- the program -----------------------------------------------------------------------------
 
