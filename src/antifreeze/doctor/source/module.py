@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from . import known
+from .lines import split_lines
 from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
 
 DEEPEST = 12  # steps from a name to its value; chains longer than that are loops
 MOST_VALUES = 500  # nodes looked at for what one name may stand for
 
-_LINE_END = re.compile(r"\r\n|\r|\n")  # not `splitlines`: Python counts no form feeds
 
 _ASSIGNMENTS = frozenset(
     (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)
@@ -43,7 +42,7 @@ class Module:
     name: str  # dotted, as others import it
     tree: ast.Module
     scopes: Scopes
-    lines: list[str]
+    lines: tuple[str, ...]
     is_notebook: bool = False
     is_whole: bool = True  # False: parts could not be read, or run other files; names may be there
     _by_type: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
@@ -343,7 +342,7 @@ def parse_module(
         tree: ast.Module = compile(text, str(path), "exec", flags, dont_inherit=True)
     package = name if is_package else name.rpartition(".")[0]
     scopes = read_scopes(tree, package, shallow=shallow)
-    return Module(path, name, tree, scopes, _LINE_END.split(text), is_notebook, is_whole)
+    return Module(path, name, tree, scopes, split_lines(text), is_notebook, is_whole)
 
 
 __all__ = ["DEEPEST", "Given", "Module", "Scope", "parse_module"]
