@@ -6,33 +6,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..findings import Confidence
-from ..source.budget import asked_once
 from ..source.definitions import Dataset
 from ..source.module import Given
 from ..source.summary import Workers
 from ..source.view import View
 from ..source.wording import text_of
+from .amounts import Amount, amount_of, amount_of_rows
 from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
 from .samples import numbers_of_samples
 
-LARGE = 1_000_000  # objects: some 100 MB, which each worker takes a copy of
-# Functions that give many Python objects, of a size that is not known.
-_BULK = frozenset(
-    {"json.load", "json.loads", "orjson.loads", "ujson.load", "yaml.safe_load", "yaml.load"}
-)
-_BULK_METHODS = frozenset({"readlines", "splitlines", "to_dict", "to_pylist", "tolist"})
-_ROWS = frozenset({"csv.reader", "csv.DictReader", "jsonlines.open", "open"})
-_ROW_METHODS = frozenset({"iterrows", "itertuples"})
-_LISTINGS = frozenset(
-    {"pickle.load", "joblib.load", "os.listdir", "os.walk", "os.scandir", "glob.glob", "glob.iglob"}
-)
-_LISTING_METHODS = frozenset({"rglob", "glob", "iterdir"})
 # Entries that are plain text, or may be.
 _TEXTS = frozenset({"a file's lines", ".readlines()", ".splitlines()", "json.load", "json.loads"})
 _OPENS = re.compile(r"(open|load\w*|read\w*|imread|decode\w*|Reader|Video\w*)$", re.IGNORECASE)
-_AROUND = frozenset({"sorted", "list", "tuple", "set", "dict", "enumerate", "tqdm.tqdm", "zip"})
-Amount = tuple[str, Confidence]
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -149,7 +134,7 @@ def _large(
         if place.value is None or place.method not in prepared:
             continue
         for value in view.origins(place.value):
-            amount = _amount(value, view)
+            amount = amount_of(value, view)
             if amount is None and isinstance(value, (ast.List, ast.Dict)):
                 amount = _appended(dataset, attribute, view)
             if amount is not None:
@@ -161,72 +146,6 @@ def _is_array(value: ast.expr, view: View) -> bool:
     return isinstance(value, ast.Call) and (view.resolve(value.func) or "").startswith(
         ("numpy.", "torch.", "pyarrow.", "pandas.")
     )
-
-
-@asked_once
-def _amount(value: ast.expr, view: View, depth: int = 0) -> Amount | None:
-    """Say what makes a value many Python objects, and how sure that is."""
-    if depth > 6:
-        return None
-    match value:
-        case ast.Subscript(slice=ast.Constant(value=str())):  # json.load(f)["images"]
-            return _amount(value.value, view, depth + 1)
-        case ast.ListComp() | ast.DictComp() | ast.SetComp() | ast.GeneratorExp():
-            return _rows(value.generators[0].iter, view, depth + 1)
-        case ast.Call(func=ast.Attribute(attr="get" | "values" | "items" | "keys", value=inner)):
-            return _amount_of_name(inner, view, depth)
-        case ast.Call():
-            return _called(value, view, depth)
-        case ast.Name() | ast.Attribute():
-            return _amount_of_name(value, view, depth)
-        case _:
-            return None
-
-
-def _amount_of_name(node: ast.expr, view: View, depth: int) -> Amount | None:
-    origins = view.origins(node)
-    return _amount(origins[0], view, depth + 1) if len(origins) == 1 else None
-
-
-def _called(call: ast.Call, view: View, depth: int) -> Amount | None:
-    name = view.resolve(call.func)
-    if name in _BULK:
-        return f"{name}", LIKELY
-    if name in _LISTINGS:
-        return f"{name}", POSSIBLE
-    if name in _AROUND and call.args:
-        return _rows(call.args[0], view, depth + 1)
-    if name is None and isinstance(call.func, ast.Attribute):
-        method = call.func.attr
-        if method in _BULK_METHODS:
-            return f".{method}()", POSSIBLE if method == "tolist" else LIKELY
-        if method == "split" and any(_is_line_end(each) for each in call.args):
-            return "a file's lines", LIKELY
-        if method in _LISTING_METHODS:
-            return f".{method}()", POSSIBLE
-    return None
-
-
-def _is_line_end(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == "\n"
-
-
-def _rows(iterable: ast.expr, view: View, depth: int = 0) -> Amount | None:
-    """Say the same of a loop: what it goes over."""
-    origins = view.origins(iterable)
-    value = origins[0] if len(origins) == 1 else iterable
-    if isinstance(value, ast.Call):
-        name = view.resolve(value.func)
-        if name == "range" and value.args:
-            number = view.constant(value.args[1 if len(value.args) > 1 else 0])
-            if isinstance(number, int) and number >= LARGE:
-                return f"{number:,} of them", LIKELY
-            return None
-        if name in _ROWS:
-            return "a file's lines", LIKELY
-        if isinstance(value.func, ast.Attribute) and value.func.attr in _ROW_METHODS:
-            return f".{value.func.attr}()", LIKELY
-    return _amount(value, view, depth + 1)
 
 
 def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
@@ -246,7 +165,7 @@ def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
                     continue
             loop = view.loop_around(node)
             while loop is not None and not isinstance(loop, ast.While):
-                amount = _rows(loop.iter, view)
+                amount = amount_of_rows(loop.iter, view)
                 if amount is not None:
                     return amount
                 loop = view.loop_around(loop)

@@ -88,11 +88,10 @@ def _through(
 
 
 def _defaults(function: Function) -> dict[str, ast.expr]:
-    arguments = function.node.args
-    plain = [*arguments.posonlyargs, *arguments.args]
-    last = plain[len(plain) - len(arguments.defaults) :]
-    found = {each.arg: value for each, value in zip(last, arguments.defaults, strict=True)}
-    for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if value is not None:
-            found[each.arg] = value
-    return found
+    names = function.module.scopes.of_node[function.node].names
+    bound = ((name, binding) for name in function.parameters for binding in names.get(name, []))
+    return {
+        name: binding.value
+        for name, binding in bound
+        if isinstance(binding.node, ast.arg) and binding.value is not None
+    }

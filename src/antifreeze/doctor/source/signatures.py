@@ -48,17 +48,3 @@ def _required(function: FunctionNode, *, bound: bool) -> list[str]:
         if default is None:
             needed.append(each.arg)
     return needed
-
-
-def default_of(parameter: ast.arg, arguments: ast.AST | None) -> list[ast.expr]:
-    """Give the default of a parameter, if it has one."""
-    if not isinstance(arguments, ast.arguments):
-        return []
-    if parameter in arguments.kwonlyargs:
-        found = arguments.kw_defaults[arguments.kwonlyargs.index(parameter)]
-        return [found] if found is not None else []
-    positional = [*arguments.posonlyargs, *arguments.args]
-    if parameter not in positional:
-        return []
-    place = positional.index(parameter) - len(positional) + len(arguments.defaults)
-    return [arguments.defaults[place]] if place >= 0 else []

@@ -1,5 +1,5 @@
-"""What a rule sees of a file. This is the whole vocabulary: rules need no other module of `source`
-but `values.UNKNOWN` and `summary.Workers`."""
+"""What a rule sees of a file: the questions that rules ask. What it answers with is in the other
+modules (`definitions`, `loaders`, `loops`, `worker_code`)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .ingredients import Ingredients, ingredients
 from .loaders import Loader, dataset_name, find_loaders
 from .loops import LoaderLoop, find_loops, loader_of, without_wrappers
 from .module import Module
+from .origins import origins
 from .project import Project
-from .reaching import can_reach
-from .scopes import FunctionNode, Kind, Scope
-from .signatures import default_of, misfit
+from .scopes import FunctionNode, Kind
+from .signatures import misfit
 from .summary import Summary, summarise
 from .trainers import facts_of_trainers
 from .values import UNKNOWN
-from .wording import last_name, speaks_of_evaluation, text_of
+from .wording import speaks_of_evaluation, text_of
 from .worker_code import WorkerCode, find_worker_code
 
 
@@ -56,7 +56,8 @@ class View:
     def path(self) -> Path:
         return self.module.path
 
-    def _home(self, node: ast.AST) -> Module:
+    def home(self, node: ast.AST) -> Module:
+        """Give the file that a node is of."""
         self.budget.spend()
         if self.module.holds(node):
             return self.module
@@ -69,13 +70,13 @@ class View:
 
     def resolve(self, node: ast.AST) -> str | None:
         """Give the qualified name of a name or attribute: `numpy.random.default_rng`, `open`."""
-        home = self._home(node)
+        home = self.home(node)
         name = home.resolve(node)
         return self.project.canonical(name, home.path) if name is not None else None
 
     def values(self, node: ast.expr) -> tuple[ast.expr, ...]:
         """Give the expressions a variable may stand for; none if one of them is not known."""
-        return self._home(node).values(node)
+        return self.home(node).values(node)
 
     def value(self, node: ast.expr) -> ast.expr | None:
         """Give the one expression that a variable stands for, or None."""
@@ -101,59 +102,11 @@ class View:
         """Give what a variable may stand for, as far as it is seen: unlike `values` also through
         parameters to their defaults and the calls in this file, without promising that there is no
         more."""
-        found: list[ast.expr] = []
-        queue, seen = [node], set[ast.AST]()
-        while queue and len(seen) < 50:
-            here = queue.pop(0)
-            if here in seen:
-                continue
-            seen.add(here)
-            match here:
-                case ast.Name():
-                    queue += self._behind_name(here)
-                case ast.Attribute() if self._home(here).class_of_self(here.value) is not None:
-                    queue += self._behind_attribute(here)
-                case ast.IfExp():
-                    queue += [here.body, here.orelse]
-                case ast.BoolOp():
-                    queue += here.values
-                case ast.NamedExpr():
-                    queue.append(here.value)
-                case _:
-                    found.append(here)
-        return tuple(found)
-
-    def _behind_name(self, node: ast.Name) -> Iterator[ast.expr]:
-        home = self._home(node)
-        bindings = home.bindings(node)
-        for binding in bindings:
-            if len(bindings) > 1 and not can_reach(binding, node, bindings, home):
-                continue
-            if binding.kind in (Kind.ASSIGNED, Kind.WITH) and binding.value is not None:
-                yield binding.value
-            elif binding.kind is Kind.PARAMETER and isinstance(binding.node, ast.arg):
-                yield from self._passed(binding.node, home)
-                yield from default_of(binding.node, home.scopes.parents.get(binding.node))
-            elif isinstance(binding.node, ast.Assign):
-                yield from self._unpacked(node.id, binding.node)
-
-    def _unpacked(self, name: str, statement: ast.Assign) -> Iterator[ast.expr]:
-        """Give what a name gets of `a, b = loaders()`: its part of what a function of this file
-        returns; else the whole, as for `random_split(...)`."""
-        places = [
-            place
-            for target in statement.targets
-            if isinstance(target, (ast.Tuple, ast.List))
-            for place, each in enumerate(target.elts)
-            if isinstance(each, ast.Name) and each.id == name
-        ]
-        tuples = [e for e in self.returned(statement.value) if isinstance(e, ast.Tuple)]
-        parts = [e.elts[place] for e in tuples for place in places if place < len(e.elts)]
-        yield from parts or [statement.value]
+        return origins(node, self)
 
     def is_closed_after(self, name: ast.Name) -> bool:
         """Say whether a name is bound by `with`, which closes it at its end."""
-        return any(each.kind is Kind.WITH for each in self._home(name).bindings(name))
+        return any(each.kind is Kind.WITH for each in self.home(name).bindings(name))
 
     def returned(self, call: ast.expr) -> list[ast.expr]:
         """Give what a call of a function of this file may return; nothing for any other."""
@@ -166,55 +119,6 @@ class View:
             self._returned[function.node] = [e for e in function.returns if e is not None]
         return self._returned[function.node]
 
-    def _behind_attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:
-        home = self._home(node)
-        owner = home.class_of_self(node.value)
-        if owner is not None:
-            for given in Class(owner, home, self.project).given(node.attr):
-                if given.value is not None:
-                    yield given.value
-                elif isinstance(given.node, ast.Assign):
-                    yield given.node.value
-
-    def _passed(self, parameter: ast.arg, home: Module) -> Iterator[ast.expr]:
-        """Give what is passed for a parameter at the calls in this file, and its default if one of
-        them passes nothing, or there are none."""
-        arguments = home.scopes.parents.get(parameter)
-        function = home.scopes.parents.get(arguments) if arguments is not None else None
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return
-        calls = self.calls_of(function)
-        given = [self.arguments(call, function)[parameter.arg] for call in calls]
-        yield from (each.node for each in given if each.node is not None)
-        for call in self._partials_of(function):
-            bound = self.arguments(call, function)[parameter.arg]
-            if bound.node is not None:
-                yield bound.node
-        default = self._default(parameter, home.scopes.of_node[function])
-        if default is not None and (not given or any(each.absent for each in given)):
-            yield default
-
-    def _partials_of(self, function: FunctionNode) -> Iterator[ast.Call]:
-        """Give the `partial(function, ...)` of this file, as calls with what they pass."""
-        for call in self.calls("functools.partial"):
-            first = call.args[0] if call.args else None
-            if not isinstance(first, (ast.Name, ast.Attribute)):
-                continue
-            if last_name(first) != function.name:
-                continue
-            named = self.function_of(first)
-            if named is not None and named.node is function:
-                made = ast.copy_location(ast.Call(first, call.args[1:], call.keywords), call)
-                yield self.module.adopt(made, call)
-
-    def _default(self, parameter: ast.arg, scope: Scope) -> ast.expr | None:
-        """Give the default of a parameter, unless that is None, which stands for something else."""
-        for binding in scope.names.get(parameter.arg, []):
-            if binding.node is parameter and binding.value is not None:
-                none = isinstance(binding.value, ast.Constant) and binding.value.value is None
-                return None if none else binding.value
-        return None
-
     def calls_of(self, function: FunctionNode) -> list[ast.Call]:
         """Give the calls in this file of a function; for `__init__`, of its class."""
         if function not in self._calls_of:
@@ -223,7 +127,7 @@ class View:
 
     def _find_calls_of(self, function: FunctionNode) -> Iterator[ast.Call]:
         """Look by name first: to look at what every call calls would parse half the project."""
-        home = self._home(function)
+        home = self.home(function)
         owner = home.scopes.parents.get(function)
         if not isinstance(owner, ast.ClassDef):
             name = self.project.canonical(home.qualified(function), home.path)
@@ -246,12 +150,12 @@ class View:
     def call_arguments(self, call: ast.Call, parameters: Sequence[str] = ()) -> Arguments:
         """Give the arguments of a call by name, with constants followed through variables and
         `**dict(...)`. `parameters`: the names of the positional ones, in order."""
-        return read_arguments(call, parameters, self._home(call), self.constant)
+        return read_arguments(call, parameters, self.home(call), self.constant)
 
     def arguments(self, call: ast.Call, function: FunctionNode) -> Arguments:
         """Give the arguments of a call of a function of the project, by name."""
         names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-        if isinstance(self._home(function).scopes.parents.get(function), ast.ClassDef):
+        if isinstance(self.home(function).scopes.parents.get(function), ast.ClassDef):
             names = names[1:]
         return self.call_arguments(call, names)
 
@@ -377,12 +281,12 @@ class View:
 
     def class_of(self, node: ast.expr) -> Class | None:
         """Give the project's class that an expression names."""
-        return find_class(node, self._home(node), self.project)
+        return find_class(node, self.home(node), self.project)
 
     def function_of(self, node: ast.expr) -> Function | None:
         """Give the project's function that an expression names: also through `partial`, variables,
         and objects with `__call__`."""
-        return find_function(node, self._home(node), self.project)
+        return find_function(node, self.home(node), self.project)
 
     def _kind(self, found: Class) -> DatasetKind | None:
         if found.descends_from(*known.ITERABLE_DATASETS):
@@ -402,12 +306,12 @@ class View:
     # ---- where a node is -------------------------------------------------------------------------
 
     def function_around(self, node: ast.AST) -> FunctionNode | None:
-        return self._home(node).function_around(node)
+        return self.home(node).function_around(node)
 
     def loop_around(self, node: ast.AST) -> ast.For | ast.While | ast.AsyncFor | None:
         """Give the nearest loop statement whose body a node is in, within the same function."""
         inner = node
-        for each in self._home(node).ancestors(node):
+        for each in self.home(node).ancestors(node):
             if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 return None
             if isinstance(each, (ast.For, ast.While, ast.AsyncFor)) and inner in each.body:
@@ -417,7 +321,7 @@ class View:
 
     def variable_of(self, node: ast.AST) -> str:
         """Give the name that an expression is bound to: loader, or self.loader; '' if to none."""
-        match self._home(node).scopes.parents.get(node):
+        match self.home(node).scopes.parents.get(node):
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
                 return text_of(target)
             case ast.keyword(arg=str() as name):
