@@ -21,8 +21,8 @@ LAUNCH += ["--num_processes=1", "--mixed_precision=no", "--dynamo_backend=no"]
 def test_without_install_a_loader_given_to_prepare_becomes_torchs(tmp_path: Path) -> None:
     """The trap that the page names. Should accelerate keep the class one day, this says so."""
     ending = launch(PROGRAM, tmp_path, way=OWN)
-    assert ending.code == 1
     assert "is killed by signal: Killed" in ending.err
+    assert ending.code in (1, None)  # now and then torch's loader does not let it end
     assert {who for _, _, who in ending.loads()} == {"torch"}
 
 
