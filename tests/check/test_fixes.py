@@ -149,3 +149,18 @@ def test_copies_do_not_wait_where_they_are_of_tensors_for_sure() -> None:
     assert fixed.text == wanted
     left = check_text(fixed.text, Settings()).found
     assert [(each.span.line, each.fix) for each in left] == [(8, None), (10, None)]
+
+
+def test_a_whole_number_is_written_as_one() -> None:
+    text = """from torch.utils.data import DataLoader
+
+options = {"num_workers": "4"}
+
+
+def load(dataset):
+    yield DataLoader(dataset, num_workers="4", prefetch_factor=2.0)  # two
+    yield DataLoader(dataset, num_workers=2.5)
+    yield DataLoader(dataset, **options)
+"""
+    fixed = fix_text(text, check_text(text, Settings()).found)
+    assert fixed.text == text.replace('="4", prefetch_factor=2.0', "=4, prefetch_factor=2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
 from ..source.arguments import Argument
 from ..source.loaders import Loader
 from ..source.summary import Workers
@@ -15,7 +14,6 @@ from ..source.wording import text_of
 from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
 from .made import made
 
-_KINDS = (known.DATALOADER, known.OURS, "torchdata.stateful_dataloader.StatefulDataLoader")
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 _OF_TRAINER = {
     "dataloader_prefetch_factor": "TrainingArguments refuses it",
@@ -25,7 +23,7 @@ _OF_TRAINER = {
 
 def find(view: View) -> Iterator[Hit]:
     for loader in view.loaders:
-        if loader.kind in _KINDS:
+        if view.takes_torchs_arguments(loader):
             yield from _without_workers(loader)
             yield from _without_workers_as_made(loader, view)
             yield from _stream(loader, view)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 DATALOADER = "torch.utils.data.DataLoader"
 OURS = "antifreeze.DataLoader"
+LIKE_TORCHS = (DATALOADER, OURS, "torchdata.stateful_dataloader.StatefulDataLoader")
 # Loaders with torch's signature, by the name everything is brought to.
 LOADERS = frozenset(
     {

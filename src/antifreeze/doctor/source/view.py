@@ -279,6 +279,12 @@ class View:
     def _loaders_by_node(self) -> dict[ast.Call, Loader]:
         return {each.node: each for each in self.loaders}
 
+    def takes_torchs_arguments(self, loader: Loader) -> bool:
+        """Say whether a loader's arguments mean what those of torch's mean: not where a class of
+        the project has an `__init__` of its own."""
+        own = self.class_of(loader.node.func)
+        return loader.kind in known.LIKE_TORCHS and (own is None or own.method("__init__") is None)
+
     def class_of(self, node: ast.expr) -> Class | None:
         """Give the project's class that an expression names."""
         return find_class(node, self.home(node), self.project)
