@@ -211,11 +211,13 @@ class _Thread:
 
     def _look_after_all(self, desk: Desk) -> None:
         calls = self._calls
-        look_at = monotonic() + LOOK_S
+        wake_at = monotonic()
+        look_at = wake_at + LOOK_S
         while True:  # bounded by the loops there are
             self._rests = True  # first: a loop that comes now is seen, or sees that
-            self._rests = not look_closely(now := monotonic())
-            self._wake.wait(max(0.0, look_at - now) if self._rests else looks.LOOK_S)
+            self._rests = not look_closely(now := monotonic(), now - wake_at)
+            wake_at = look_at if self._rests else monotonic() + looks.LOOK_S
+            self._wake.wait(max(0.0, wake_at - monotonic()))
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
                 if self._ending or not (_posts or _any_workers()):
@@ -245,10 +247,12 @@ def _any_workers() -> bool:
         return True
 
 
-def look_closely(now: float) -> bool:
+def look_closely(now: float, late_s: float = 0.0) -> bool:
     """Look at the samples that are loaded here. Say whether some of them are worth it."""
-    posts = [ref() for ref in list(_posts.values())]
-    worth = [post.look(now) for post in posts if isinstance(post, LoadingPost)]
+    posts = [post for ref in list(_posts.values()) if isinstance(post := ref(), LoadingPost)]
+    if any(post.is_worth_looks and post.steps[0] != OURS for post in posts):
+        looks.at_any_moment(late_s)
+    worth = [post.look(now) for post in posts]
     return any(worth)
 
 

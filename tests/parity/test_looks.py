@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torch.utils.data import Dataset, IterableDataset
 from antifreeze import DataLoader, _bystander
 from antifreeze._core.accounts import Timings
 from antifreeze._core.steps import COLLATE, SAMPLE, WHOLE
-from antifreeze._worker.looks import Looks
+from antifreeze._worker.looks import Looks, at_any_moment
 
 SLOW = 333  # the index of the slow sample
 SLOW_S = 0.12
@@ -134,6 +135,59 @@ def test_without_workers_the_line_where_samples_take_their_time_is_named(
     told = loader.explain()
     assert "it loads its samples itself in test_looks.py:" in told.sentence
     assert " in decode" in told.sentence
+
+
+class LoopThenCall(OneSlow):
+    """All of the time goes into a loop of Python's; the call into a library that follows it is
+    where the interpreter's lock is given away."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:  # type: ignore[override]
+        total = 0
+        for number in range(40_000): total += number  # all of it  # fmt: skip  # noqa: E701
+        return torch.zeros(4096) + total
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_line_that_takes_the_time_is_named_and_not_the_one_that_lets_others_look(
+    workers: int,
+) -> None:
+    loader = DataLoader(LoopThenCall(600), 8, num_workers=workers)
+    list(loader)
+    counted = loader._entry.accounts.places
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = [
+        at
+        for at, line in enumerate(lines, 1)
+        if line.endswith("# all of it  # fmt: skip" + "  # noqa: E701")
+    ]
+    (place, looks), *_ = counted.most_common()
+    assert place == f"test_looks.py:{number} in __getitem__"
+    assert looks > 0.6 * counted.total(), counted
+
+
+def test_threads_take_turns_as_before_after_a_look() -> None:
+    before = sys.getswitchinterval()
+    at_any_moment()
+    assert sys.getswitchinterval() == before
+    begun = threading.Event()
+
+    def look() -> None:
+        begun.set()
+        for _ in range(20):
+            at_any_moment()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    begun.wait()
+    try:
+        while thread.is_alive():  # what the program sets meanwhile stays
+            sys.setswitchinterval(0.002)
+        sys.setswitchinterval(0.002)
+        at_any_moment()
+        assert sys.getswitchinterval() == pytest.approx(0.002)
+    finally:
+        thread.join()
+        sys.setswitchinterval(before)
 
 
 def test_a_loop_that_is_not_over_is_told_with_its_line() -> None:

@@ -1,25 +1,58 @@
 """In which sample a thread is found, and at which line of the program, by looks from another one.
 
-Samples that are too cheap to be timed one by one cost nothing this way, and one among them that
-takes far longer is found all the same: some look falls into it. (If it keeps the interpreter's
-lock, the look comes when it lets go, before the next sample is begun.)
+1. Samples that are too cheap to be timed one by one cost nothing this way, and one among them that
+   takes far longer is found all the same: some look falls into it. (If it keeps the interpreter's
+   lock, the look comes when it lets go, before the next sample is begun.)
+2. A thread that looks needs the interpreter's lock. The other one gives it away by itself where it
+   calls into a library, and else after five milliseconds: whoever just waits for it finds the line
+   of that call, however short it is. So a look is taken at a moment by chance, and the lock is
+   asked for at once (`at_any_moment`).
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import random
+import sys
 from collections import Counter
 from dataclasses import replace
 from types import FrameType
 
+from .._clock import pause
 from .._core.accounts import Timings
 from .._core.steps import SAMPLE, WHOLE
 
 SLOW_S = 0.1  # a batch that took so long has a slow sample: one that some look fell into
 LOOK_S = 0.05  # between two looks: late ones included, there is one in every `SLOW_S`
+# Before a look: by chance so long, as long as the interpreter lets a thread keep its lock.
+WANDER_S = 0.005
+LATE_S = 0.01  # after so long, whoever kept the lock is still there, and may be gone a moment later
+SHARP_S = 0.00001  # that the lock is waited for meanwhile before it is asked for
 LINES = 50  # counted, until somebody takes them
 DEEPEST = 200  # frames of a stack
+
+
+_chance = random.Random()  # not the program's
+
+
+def at_any_moment(late_s: float = 0.0) -> None:
+    """Wait until a moment in which no other thread has a say; not at all, where the look is so late
+    already that somebody has kept the interpreter's lock until now: that one is to be seen.
+
+    For some milliseconds threads of this process take turns more often than they would; only those
+    feel it that compute in Python beside another one.
+    """
+    if late_s > LATE_S:
+        return
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(SHARP_S)
+    sharp_s = sys.getswitchinterval()  # as it is kept: in whole microseconds
+    try:
+        pause(_chance.uniform(0.0, WANDER_S))
+    finally:
+        if sys.getswitchinterval() == sharp_s:  # else the program has set it meanwhile
+            sys.setswitchinterval(usual_s)
 
 
 class Looks:

@@ -25,7 +25,7 @@ from .._core.traps import Places
 from .._transport.status import StatusLine
 from .._transport.trace import ASKED_BY, header
 from . import guard
-from .looks import DEEPEST, LOOK_S, Looks
+from .looks import DEEPEST, LOOK_S, Looks, at_any_moment
 
 LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
 TELL_S = 2.0  # between two messages about where samples are
@@ -70,7 +70,9 @@ class Witness:
                 self._wake.wait(self._look_s)
                 self._wake.clear()
                 self._rests = False
-            self._never.wait(min(LOOK_S, self._look_s))
+            wake_at = monotonic() + min(LOOK_S, self._look_s)
+            self._never.wait(wake_at - monotonic())
+            at_any_moment(late_s=monotonic() - wake_at)
             call = self._status.call
             self.looks.note(*call, sys._current_frames().get(self._worker))
             now = monotonic()
