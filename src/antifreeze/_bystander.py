@@ -117,7 +117,7 @@ class LoadingPost(Post):
             return now - self._away_since < AWAY_S
         self._away = -1
         if position == self.position:  # else it has gone on meanwhile
-            self.looks.note(position + 1, step, sys._current_frames().get(self.thread))
+            self.looks.note(position + 1, step)
         return True
 
 
@@ -211,13 +211,12 @@ class _Thread:
 
     def _look_after_all(self, desk: Desk) -> None:
         calls = self._calls
-        wake_at = monotonic()
-        look_at = wake_at + LOOK_S
+        turn, look_at = 0, monotonic() + LOOK_S
         while True:  # bounded by the loops there are
             self._rests = True  # first: a loop that comes now is seen, or sees that
-            self._rests = not look_closely(now := monotonic(), now - wake_at)
-            wake_at = look_at if self._rests else monotonic() + looks.LOOK_S
-            self._wake.wait(max(0.0, wake_at - monotonic()))
+            turn = (turn + 1) % looks.LINE_EVERY
+            self._rests = not look_closely(now := monotonic(), lines=turn == 0)
+            self._wake.wait(max(0.0, look_at - now) if self._rests else looks.LOOK_S)
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
                 if self._ending or not (_posts or _any_workers()):
@@ -247,13 +246,16 @@ def _any_workers() -> bool:
         return True
 
 
-def look_closely(now: float, late_s: float = 0.0) -> bool:
-    """Look at the samples that are loaded here. Say whether some of them are worth it."""
+def look_closely(now: float, *, lines: bool = False) -> bool:
+    """Look at the samples that are loaded here, and at which lines, if so told. Say whether some of
+    them are worth it."""
     posts = [post for ref in list(_posts.values()) if isinstance(post := ref(), LoadingPost)]
-    if any(post.is_worth_looks and post.steps[0] != OURS for post in posts):
-        looks.at_any_moment(late_s)
-    worth = [post.look(now) for post in posts]
-    return any(worth)
+    worth = [post for post in posts if post.look(now)]
+    if lines and any(post.steps[0] != OURS for post in worth):
+        looks.at_any_moment()
+        for post in worth:
+            post.looks.note_line(post.steps[0], sys._current_frames().get(post.thread))
+    return bool(worth)
 
 
 def look(calls: OwnCalls, now: float) -> None:

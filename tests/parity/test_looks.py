@@ -255,18 +255,19 @@ def test_a_loop_that_is_away_for_long_is_looked_at_rarely() -> None:
 def test_the_sample_with_most_looks_is_the_slowest_and_has_its_share_of_the_time() -> None:
     looks = Looks()
     for step in (SAMPLE, SAMPLE + 3, SAMPLE + 3, SAMPLE + 7):
-        looks.note(5, step, None)
+        looks.note(5, step)
     found = looks.with_slowest(Timings(fetch_s=0.4, samples=8), 5)
     assert (found.slowest, found.slowest_s) == (3, pytest.approx(0.2))
     assert looks.with_slowest(Timings(fetch_s=0.4, samples=8), 6).slowest_s == 0.0
-    looks.note(6, SAMPLE + 1, None)
+    looks.note(6, SAMPLE + 1)
     assert looks.with_slowest(Timings(fetch_s=0.4, samples=8), 6).slowest == 1
 
 
 def test_looks_at_what_is_no_sample_say_nothing_of_samples() -> None:
     looks = Looks()
     for step in (COLLATE, WHOLE, 0):
-        looks.note(1, step, sys._getframe())
+        looks.note(1, step)
+        looks.note_line(step, sys._getframe())
     assert looks.with_slowest(Timings(fetch_s=0.4, samples=8), 1).slowest_s == 0.0
     assert [count for _, count in looks.take_places()] == [1]
     assert not looks.any_places

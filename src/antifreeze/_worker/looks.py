@@ -5,8 +5,9 @@
    lock, the look comes when it lets go, before the next sample is begun.)
 2. A thread that looks needs the interpreter's lock. The other one gives it away by itself where it
    calls into a library, and else after five milliseconds: whoever just waits for it finds the line
-   of that call, however short it is. So a look is taken at a moment by chance, and the lock is
-   asked for at once (`at_any_moment`).
+   of that call, however short it is. So a look at lines is taken at a moment by chance, and the
+   lock is asked for at once (`at_any_moment`); one of several looks, since threads that share the
+   lock feel it.
 """
 
 from __future__ import annotations
@@ -27,24 +28,21 @@ SLOW_S = 0.1  # a batch that took so long has a slow sample: one that some look 
 LOOK_S = 0.05  # between two looks: late ones included, there is one in every `SLOW_S`
 # Before a look: by chance so long, as long as the interpreter lets a thread keep its lock.
 WANDER_S = 0.005
-LATE_S = 0.01  # after so long, whoever kept the lock is still there, and may be gone a moment later
 SHARP_S = 0.00001  # that the lock is waited for meanwhile before it is asked for
 LINES = 50  # counted, until somebody takes them
+LINE_EVERY = 4  # looks: those at which the line is asked for, too
 DEEPEST = 200  # frames of a stack
 
 
 _chance = random.Random()  # not the program's
 
 
-def at_any_moment(late_s: float = 0.0) -> None:
-    """Wait until a moment in which no other thread has a say; not at all, where the look is so late
-    already that somebody has kept the interpreter's lock until now: that one is to be seen.
+def at_any_moment() -> None:
+    """Wait until a moment in which no other thread has a say.
 
     For some milliseconds threads of this process take turns more often than they would; only those
     feel it that compute in Python beside another one.
     """
-    if late_s > LATE_S:
-        return
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(SHARP_S)
     sharp_s = sys.getswitchinterval()  # as it is kept: in whole microseconds
@@ -70,12 +68,15 @@ class Looks:
         ticket, looks, *_ = self._seen
         return f"<Looks: {looks} into ticket {ticket}, {len(self._places)} lines>"
 
-    def note(self, ticket: int, step: int, frame: FrameType | None) -> None:
-        """Take what a look has shown. Keeps nothing of the frame."""
+    def note_line(self, step: int, frame: FrameType | None) -> None:
+        """Take the line that a look at any moment has shown. Keeps nothing of the frame."""
         if step < SAMPLE and step != WHOLE:
             return
         if len(self._places) < LINES and (place := place_of(frame)) is not None:
             self._places[place] += 1
+
+    def note(self, ticket: int, step: int) -> None:
+        """Take the sample that a look has shown."""
         if step < SAMPLE:
             return
         number, looks, latest, its, most, its_most = self._seen

@@ -8,7 +8,7 @@
    It does so only then: a signal would cut a sleep or a read of healthy code short. (A dump by
    `faulthandler`'s own timer reads frames that are in use, and has crashed healthy workers.)
 3. Twenty times a second, while the worker has something to do, it notes which sample that is, and
-   the line of the program that it is in (`looks`).
+   now and then the line of the program that it is in (`looks`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .._core.traps import Places
 from .._transport.status import StatusLine
 from .._transport.trace import ASKED_BY, header
 from . import guard
-from .looks import DEEPEST, LOOK_S, Looks, at_any_moment
+from .looks import DEEPEST, LINE_EVERY, LOOK_S, Looks, at_any_moment
 
 LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
 TELL_S = 2.0  # between two messages about where samples are
@@ -62,6 +62,7 @@ class Witness:
     def _watch(self) -> None:
         guard.name_thread()
         before: tuple[int, int] | None = None
+        turn = 0
         look_at = monotonic() + self._look_s
         while True:  # bounded by the life of the worker
             self._rests = True  # first: who has written down what it does then sees it
@@ -70,11 +71,14 @@ class Witness:
                 self._wake.wait(self._look_s)
                 self._wake.clear()
                 self._rests = False
-            wake_at = monotonic() + min(LOOK_S, self._look_s)
-            self._never.wait(wake_at - monotonic())
-            at_any_moment(late_s=monotonic() - wake_at)
+            self._never.wait(min(LOOK_S, self._look_s))
             call = self._status.call
-            self.looks.note(*call, sys._current_frames().get(self._worker))
+            self.looks.note(*call)
+            turn = (turn + 1) % LINE_EVERY
+            if turn == 0:
+                at_any_moment()
+                _, step = self._status.call
+                self.looks.note_line(step, sys._current_frames().get(self._worker))
             now = monotonic()
             if now < look_at:
                 continue
