@@ -66,6 +66,7 @@ class Thread:
     lock_file: str = ""
     library: str = ""  # whose code has asked the kernel to let it sleep
     sleeps_s: float = 0.0  # that are left, of one that sleeps until a given time
+    asleep_s: float = -1.0  # since it last ran, when we came; -1: not known
 
 
 @dataclass(frozen=True, slots=True)

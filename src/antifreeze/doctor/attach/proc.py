@@ -283,6 +283,12 @@ def sleeps_in(pid: int) -> str:
     return read(pid, "wchan").strip()
 
 
+def gave_way(pid: int, tid: int) -> int:
+    """Give how often a thread went to sleep by itself; -1 if it has ended."""
+    text = read(pid, "task", str(tid), "status")
+    return _number(dict(_pairs(text)), "voluntary_ctxt_switches") if text else -1
+
+
 def written(pid: int) -> int:
     """Give how many bytes a process has written."""
     return _number(dict(_pairs(read(pid, "io"))), "wchar")
