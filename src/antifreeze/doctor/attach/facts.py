@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1  # of the file's form
+HIDDEN = "***"  # in a command, for what may be secret
 # Variables whose values are kept: they are settings, and no secrets.
 KEPT = (
     "ANTIFREEZE",
@@ -174,6 +175,17 @@ class FileLock:
 
 
 @dataclass(frozen=True, slots=True)
+class PipeReader:
+    """A process that could read a pipe which somebody of the program is in a write into."""
+
+    pipe: str  # as a descriptor's target
+    pid: int
+    name: str = ""
+    state: str = "?"
+    waits_in: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """All that was seen at one time."""
 
@@ -181,6 +193,7 @@ class Look:
     processes: tuple[Process, ...]
     machine: Machine = Machine()
     file_locks: tuple[FileLock, ...] = ()
+    pipe_readers: tuple[PipeReader, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from ..._asked import ask
 from ..._clock import monotonic, pause
 from ..._version import VERSION
-from . import held, proc
+from . import held, pipes, proc
 from .asleep import UNKNOWN, Asleep
 from .facts import Case, Look, Process, Thread
 from .family import family, started_by
@@ -86,7 +86,8 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Loo
     _wait_for_sleepers(first)
     processes = _seen(pid, family(pid))
     at = monotonic()
-    second = replace(_look(pid, processes, _native_too(manner.spy, processes, stacks)), at=at)
+    second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
+    second = replace(second, at=at, pipe_readers=pipes.readers(second.processes))
     if not proc.read(
         pid, "cmdline"
     ):  # also if it ended when /proc was read, and no stack was taken

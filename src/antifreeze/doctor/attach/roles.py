@@ -46,7 +46,9 @@ def role_of(process: Process, now: dict[int, Process]) -> Role:
     below = [each for each in now.values() if each.parent == process.pid]
     if parent is None or is_launcher(parent.command):
         starts_ranks = any(_is_spawned_rank(each) for each in below)
-        launches = starts_ranks or (is_launcher(command) and bool(below))
+        launches = (
+            starts_ranks or (is_launcher(command) and bool(below)) or _launches(process, below)
+        )
         return Role.LAUNCHER if launches else Role.MAIN
     if _is_spawned_rank(process) or _has_a_rank_of_its_own(process, parent):
         return Role.MAIN
@@ -104,7 +106,7 @@ def _is_spawned_rank(process: Process) -> bool:
     if any(f.name == "_wrap" and f.file == "torch/multiprocessing/spawn.py" for f in frames):
         return True
     started = any(f.file == "multiprocessing/process.py" for f in frames)
-    return started and any(thread.name.startswith(GROUP_THREADS) for thread in process.threads)
+    return started and has_group(process)
 
 
 def _has_a_rank_of_its_own(process: Process, parent: Process) -> bool:
@@ -113,6 +115,27 @@ def _has_a_rank_of_its_own(process: Process, parent: Process) -> bool:
         return False
     names = [name for name in ("RANK", "LOCAL_RANK") if name in process.settings]
     return any(process.settings[name] != parent.settings.get(name) for name in names)
+
+
+def _launches(process: Process, below: list[Process]) -> bool:
+    """Say that a script has started all ranks as programs of their own, and is none itself: it has
+    no number and no process group. One that is rank 0 starts the others only."""
+    if set(process.settings) & {"RANK", "LOCAL_RANK"} or has_group(process):
+        return False
+    ranks = [each for each in below if _has_a_rank_of_its_own(each, process)]
+    local = {each.settings["LOCAL_RANK"] for each in ranks if "LOCAL_RANK" in each.settings}
+    return bool(ranks) and (not local or "0" in local)
+
+
+def has_group(process: Process) -> bool:
+    """Say that a process belongs to a process group of torch.distributed: it has its threads."""
+    return any(thread.name.startswith(GROUP_THREADS) for thread in process.threads)
+
+
+def is_rank(process: Process) -> bool:
+    """Say that a process takes part in what the ranks do together, as far as can be seen."""
+    numbered = bool(set(process.settings) & {"RANK", "LOCAL_RANK"})
+    return numbered or has_group(process) or _is_spawned_rank(process)
 
 
 def number_of(process: Process, now: dict[int, Process], roles: dict[int, Role]) -> int:

@@ -194,6 +194,7 @@ class Scene:
     launcher: Actor | None = None
     ranks: tuple[Actor, ...] = ()  # the main processes of all ranks, this one included
     missing: tuple[int, ...] = ()  # workers that were there at the first look, and are not any more
+    held_up: bool = False  # look at it as if the loop waited for a batch: it will, when it goes on
 
     @property
     def machine(self) -> Machine:

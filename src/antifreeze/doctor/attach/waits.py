@@ -64,7 +64,7 @@ def loop_waits(scene: Scene) -> bool:
     strand = scene.loop
     if strand is None or loads_itself(scene):
         return False
-    if scene.waits_for_batch is not None:
+    if scene.held_up or scene.waits_for_batch is not None:
         return True
     if strand.frames:
         return strand.calls("_ask", "antifreeze/_driver.py") is not None
