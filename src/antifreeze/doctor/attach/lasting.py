@@ -15,7 +15,6 @@ MAY_BE_SLOW = frozenset(
         "file-lock",
         "network-read",
         "sleeping-sample",
-        "thread-gone",
         "word-of-another-process",
     }
 )
@@ -33,9 +32,9 @@ def by_time(scene: Scene, found: Finding) -> Finding:
     if not slept:
         return found  # not known, or it wakes up now and then
     actor, longest = max(slept, key=lambda each: each[1])
+    known = [each for each in found.evidence if "look again" not in each]
     if longest >= LONG_S:
         said = f"{actor.label} has not run for {duration(longest)}"
-        known = [each for each in found.evidence if "look again" not in each]
         sure = found.confidence
         if longest >= STUCK_S:
             said += ": it is not slow, it is stuck"
@@ -46,7 +45,7 @@ def by_time(scene: Scene, found: Finding) -> Finding:
         return found
     sure = Confidence.POSSIBLE if found.confidence is Confidence.LIKELY else found.confidence
     said = f"{actor.label} ran {longest:.0f} s ago: it may only be slow; look again in a minute"
-    return replace(found, confidence=sure, evidence=(*found.evidence, said))
+    return replace(found, confidence=sure, evidence=(*known, said))
 
 
 def asleep_s(actor: Actor) -> float:

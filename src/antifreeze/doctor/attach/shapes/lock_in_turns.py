@@ -97,11 +97,12 @@ def _finding(scene: Scene, turns: Turns) -> Finding:
         NAME,
         LIKELY,
         f"nothing is stuck, but the workers take turns: {people(list(turns.all))} load one after"
-        f" the other, since each wants {lock}, {at_line(strand)}; {count} of them are about as fast as"
-        " one, and the loop waits for them",
+        f" the other, since each wants {lock}, {at_line(strand)}; {count} of them are about as"
+        " fast as one, and the loop waits for them",
         evidence=(
             f"in the first look {_names(turns.before)} waited for it, in the second"
-            f" {_names(turns.now)}, {scene.seconds:.1f} s later: it changes hands",
+            f" {_names(turns.now)}, {scene.seconds:.1f} s later: it "
+            + ("changes hands" if turns.before != turns.now else "was given back and taken anew"),
             *([f"meanwhile {at_work}"] if at_work else []),
         ),
         get_out=("nothing is to be done: it goes on, slowly; more workers would not help",),
