@@ -21,7 +21,7 @@ from antifreeze.doctor.attach import asleep, calls, machine, pipes, proc, stacks
 from antifreeze.doctor.attach.asleep import Asleep
 from antifreeze.doctor.attach.calls import Call
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
-from antifreeze.doctor.attach.frames import in_init_fn, is_at_work
+from antifreeze.doctor.attach.frames import LOADER, in_init_fn, is_at_work
 from antifreeze.doctor.attach.scene import scenes
 from antifreeze.doctor.attach.sockets import Sockets
 
@@ -238,7 +238,8 @@ MINE = Frame("wait", "/home/jo/train.py", 3)
         ((MINE, LOOP), True, True),
         ((GET, MINE, LOOP), True, True),  # not an order: what worker_init_fn waits for
         ((MINE,), True, False),
-        ((Frame("_next_data", "torch/utils/data/dataloader.py"), MINE), False, False),
+        ((Frame("_next_data", LOADER), MINE), False, False),
+        ((MINE, FETCH, Frame("_next_data", LOADER), MINE), True, False),
         ((), False, False),
     ],
 )
@@ -246,5 +247,6 @@ def test_a_worker_is_at_work_unless_it_asks_for_an_order(
     frames: tuple[Frame, ...], works: bool, begins: bool
 ) -> None:
     process = Process(1, 0, threads=(Thread(1, frames=frames),))
-    assert is_at_work(process) is works
+    assert is_at_work(process, asked=1) is works
+    assert is_at_work(process, asked=2) is (works and frames != (MINE,))
     assert in_init_fn(frames) is begins

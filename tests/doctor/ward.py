@@ -50,6 +50,7 @@ SEEN_ALWAYS = (
     "network_read",
     "openmp_after_fork",
     "orphaned_workers",
+    "output_nobody_reads",
     "rank_without_data",
     "sample_in_our_worker",
     "shared_memory_full",
@@ -57,6 +58,7 @@ SEEN_ALWAYS = (
     "two_causes",
     "well_and_between_epochs",
     "well_and_busy",
+    "well_and_far_from_its_server",
     "worker_gone",
     "worker_stopped",
 )

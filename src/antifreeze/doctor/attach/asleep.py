@@ -43,7 +43,8 @@ class Asleep:
 
     def __init__(self) -> None:
         self._woken: dict[Numbers, Woken] = {}
-        self._slept: dict[Numbers, float] = {}
+        self._slept: dict[Numbers, float] = {}  # as they were at `_at`
+        self._at = 0.0
 
     def seconds(self, pids: list[int]) -> dict[Numbers, float]:
         """Give for how long each thread of these processes has not run; those that are not known
@@ -59,8 +60,7 @@ class Asleep:
             woken = self._woken.get(each)
             if woken is not None and woken.ran_at == at:
                 found[each] = woken.slept_s + monotonic() - woken.at
-        self._slept = found
-        self._at = monotonic()
+        self._slept, self._at = found, monotonic()
         return found
 
     def disturbed(self, kept: set[Numbers]) -> None:

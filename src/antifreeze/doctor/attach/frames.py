@@ -7,15 +7,9 @@ from .facts import Frame, Process
 LOADER = "torch/utils/data/dataloader.py"
 PROCESS = "multiprocessing/process.py"
 _WORKER = "torch/utils/data/_utils/worker.py"
+_FETCH = "torch/utils/data/_utils/fetch.py"
 _OUR_LOOP, _OUR_FETCH = "antifreeze/_worker/loop.py", "antifreeze/_worker/fetch.py"
-# What runs in processes that wait for others by trade.
-_SERVICES = (
-    "multiprocessing/resource_tracker.py",
-    "multiprocessing/forkserver.py",
-    "multiprocessing/managers.py",
-    "antifreeze/_backends/template_process.py",
-    "antifreeze/_backends/nursery_process.py",
-)
+_OUR_DRIVER = "antifreeze/_driver.py"
 # Where a forked process begins; what follows in its stack is that of whoever forked it.
 _FORKED = ("antifreeze/_worker/main.py", "antifreeze/_backends/temp")
 _FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the parent's
@@ -45,17 +39,20 @@ def in_init_fn(frames: tuple[Frame, ...]) -> bool:
     return False
 
 
-def is_at_work(process: Process) -> bool:
-    """Say that a process is a worker and in the user's code; or that it is none, and its main
-    thread does not wait for the loader either. Without stacks it is not known, and not said."""
+def is_at_work(process: Process, asked: int) -> bool:
+    """Say that a process is a worker and in the user's code; or that it loads samples itself; or
+    that it is the one that was asked about, and does not wait for its loader. Without stacks it is
+    not known, and not said."""
     main = process.main_thread
     frames = tuple(each for each in main.frames if not each.native) if main is not None else ()
     if (called := called_by_worker(frames)) is not None:
         return not is_order(called)
+    if any(is_file(each, file) for each in frames for file in (_FETCH, _OUR_FETCH)):
+        return True
     if any(is_file(each, _OUR_LOOP) for each in frames):
-        return any(is_file(each, _OUR_FETCH) for each in frames) or in_init_fn(frames)
-    inside = (LOADER, "antifreeze/_driver.py", *_SERVICES)
-    return bool(frames) and not any(is_file(each, file) for each in frames for file in inside)
+        return in_init_fn(frames)
+    waits = any(is_file(each, file) for each in frames for file in (LOADER, _OUR_DRIVER))
+    return bool(frames) and process.pid == asked and not waits
 
 
 def is_file(frame: Frame, end: str) -> bool:

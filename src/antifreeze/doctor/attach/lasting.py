@@ -38,7 +38,8 @@ def by_time(scene: Scene, found: Finding) -> Finding:
         sure = found.confidence
         if longest >= STUCK_S:
             said += ": it is not slow, it is stuck"
-            if sure is Confidence.POSSIBLE and found.rule == "child-program":
+            everybody = {each.pid for each, seconds in slept if seconds >= STUCK_S} >= {*found.pids}
+            if found.rule == "child-program" and sure is Confidence.POSSIBLE and everybody:
                 sure = Confidence.LIKELY  # the only doubt was whether the program is slow
         return replace(found, confidence=sure, evidence=(*known, said))
     if found.rule not in MAY_BE_SLOW or longest >= SLOW_S:

@@ -79,11 +79,11 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Loo
         raise CannotLook(f"process {pid} is no Python program ({_command(pid)})")
     first = _with_sleep(_look(pid, _seen(pid, members), stacks), slept)
     pause(manner.between_s)
-    if _watch(first, manner.patience_s):
+    if _watch(first, pid, manner.patience_s):
         # Two looks far apart see others wake up for nothing, as torch's do every five seconds.
         first = _since(first, _look(pid, _seen(pid, members), stacks))
         pause(manner.between_s)
-    _wait_for_sleepers(first)
+    _wait_for_sleepers(first, pid)
     processes = _seen(pid, family(pid))
     at = monotonic()
     second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
@@ -96,13 +96,15 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Loo
     return first, second
 
 
-def _watch(first: Look, patience_s: float) -> bool:
+def _watch(first: Look, asked: int, patience_s: float) -> bool:
     """Wait until everybody who may be stuck has moved, or slept for long enough. Say whether it was
     waited, and nobody has moved."""
     watched = [
         (each.pid, thread)
         for each in first.processes
-        if is_at_work(each) and (thread := each.main_thread) is not None and thread.state in "SD"
+        if is_at_work(each, asked)
+        and (thread := each.main_thread) is not None
+        and thread.state in "SD"
     ]
     waited = False
     while True:  # bounded: everybody has slept for long enough in the end
@@ -161,13 +163,13 @@ def _unmoved(first: Look, second: Look) -> set[tuple[int, int]]:
     return {(pid, tid) for pid, tid, _ in then & now}
 
 
-def _wait_for_sleepers(first: Look) -> None:
+def _wait_for_sleepers(first: Look, asked: int) -> None:
     """Where a sample sleeps on purpose, give it time to wake up and to be sent: one that sleeps is
     slow, one that never comes is stuck."""
     asleep = [
         each
         for each in first.processes
-        if is_at_work(each) and "nanosleep" in proc.sleeps_in(each.pid)
+        if is_at_work(each, asked) and "nanosleep" in proc.sleeps_in(each.pid)
     ]
     for _ in range(SLEEPERS if asleep else 0):
         if any(proc.written(each.pid) != each.written_bytes for each in first.processes):
