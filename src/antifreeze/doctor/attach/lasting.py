@@ -8,6 +8,7 @@ from ..findings import Confidence, Finding
 from .scene import Actor, Scene
 
 # Causes that end by themselves if somebody else is only slow: a server, a lock's holder, a program.
+# Where nobody is left who could answer, time says nothing more.
 MAY_BE_SLOW = frozenset(
     {
         "child-program",
@@ -15,7 +16,6 @@ MAY_BE_SLOW = frozenset(
         "file-lock",
         "network-read",
         "sleeping-sample",
-        "word-of-another-process",
     }
 )
 SLOW_S = 30.0  # clients give up by then, most of them: what is slower than this is stuck, as a rule
@@ -42,7 +42,10 @@ def by_time(scene: Scene, found: Finding) -> Finding:
             if found.rule == "child-program" and sure is Confidence.POSSIBLE and everybody:
                 sure = Confidence.LIKELY  # the only doubt was whether the program is slow
         return replace(found, confidence=sure, evidence=(*known, said))
-    if found.rule not in MAY_BE_SLOW or longest >= SLOW_S:
+    if longest >= SLOW_S:
+        said = f"{actor.label} has not run for {duration(longest)}"
+        return replace(found, evidence=(*found.evidence, said))
+    if found.rule not in MAY_BE_SLOW:
         return found
     sure = Confidence.POSSIBLE if found.confidence is Confidence.LIKELY else found.confidence
     said = f"{actor.label} ran {longest:.0f} s ago: it may only be slow; look again in a minute"
