@@ -165,6 +165,13 @@ def test_who_has_not_run_for_long_is_stuck_and_told_for_how_long() -> None:
     assert any("not run for 41 min" in line for line in answer.facts)
 
 
+@pytest.mark.parametrize("name", ["child_program", "lock_of_the_dead", "event_that_nobody_sets"])
+def test_what_cannot_end_by_itself_is_as_sure_when_it_is_fresh(name: str) -> None:
+    [known] = diagnose(recorded(name))
+    [fresh] = diagnose(edited(recorded(name), process=asleep_for(3.0)))
+    assert fresh.findings[0].confidence is known.findings[0].confidence, told(fresh)
+
+
 def test_a_program_that_has_done_nothing_for_long_is_more_than_possibly_the_cause() -> None:
     case = recorded("child_program_asleep")
     for seconds, sure in ((5.0, Confidence.POSSIBLE), (1200.0, Confidence.LIKELY)):

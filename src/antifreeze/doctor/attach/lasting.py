@@ -7,11 +7,10 @@ from dataclasses import replace
 from ..findings import Confidence, Finding
 from .scene import Actor, Scene
 
-# Causes that end by themselves if somebody else is only slow: a server, a lock's holder, a program.
-# Where nobody is left who could answer, time says nothing more.
+# Causes that end by themselves if somebody else is only slow: a server, a disk, a lock's holder.
+# Where nobody is left who could answer, or nobody reads, time says nothing more.
 MAY_BE_SLOW = frozenset(
     {
-        "child-program",
         "disk-wait",
         "file-lock",
         "network-read",
