@@ -18,9 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from ._asked import address
 from ._clock import monotonic
+from ._core.commands import ExamineLife, LookAround
+from ._core.events import ClockRang, LifeExamined, LivesSeen
+from ._core.story import KEPT
 from ._version import VERSION
 
 if TYPE_CHECKING:
+    from ._core.story import Entry
     from .iteration import LoaderIterator
 
 AT_ONCE = 4  # who may wait for an answer
@@ -114,10 +118,16 @@ def _of_loop(iterator: LoaderIterator) -> dict[str, Any]:
     }
 
 
+def _is_routine(entry: Entry) -> bool:
+    """Say that an entry is of what is done every second, whatever happens: to look at the lives."""
+    event = isinstance(entry.event, ClockRang | LivesSeen | LifeExamined)
+    return event and all(isinstance(each, LookAround | ExamineLife) for each in entry.commands)
+
+
 def _story(iterator: LoaderIterator) -> list[str]:
     """Tell the last things that happened, by kind: what is in them may be the user's."""
     now, lines = monotonic(), []
-    for entry in iterator.latest(STORY):
+    for entry in [each for each in iterator.latest(KEPT) if not _is_routine(each)][-STORY:]:
         done = ", ".join(type(each).__name__ for each in entry.commands)
         seat = getattr(entry.event, "seat", None)
         who = "" if seat is None else f" of worker {seat}"

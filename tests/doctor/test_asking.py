@@ -16,7 +16,7 @@ from antifreeze._answering import Desk
 from antifreeze._asked import address, ask
 from antifreeze.cli.attach import _safe
 from antifreeze.doctor.attach.diagnose import diagnose
-from antifreeze.doctor.attach.looking import look_at
+from antifreeze.doctor.attach.looking import Manner, look_at
 
 from ..rogues.programs import line, program
 from .test_endings import _case
@@ -92,6 +92,6 @@ def test_a_worker_of_ours_stands_for_its_program(clean: bool, tmp_path: Path) ->
     if reason := blindness():
         pytest.skip(f"stacks cannot be taken here: {reason}")
     with program(tmp_path, OURS.format(clean=clean)) as process:
-        case = look_at(int(line(process)), between_s=0.1)
+        case = look_at(int(line(process)), Manner(between_s=0.1, patience_s=0.0))
     assert process.pid in {each.pid for each in case.looks[-1].processes}
     assert [each.pid for each in diagnose(case)] == [process.pid]

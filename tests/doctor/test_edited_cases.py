@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from antifreeze.doctor.attach.diagnose import diagnose
-from antifreeze.doctor.attach.facts import Case, Group, Machine, Process
+from antifreeze.doctor.attach.facts import Case, Group, Machine, Process, Thread
+from antifreeze.doctor.attach.roles import Role, role_of
 from antifreeze.doctor.findings import Confidence
 
 from .ward import named, told
@@ -134,3 +135,143 @@ def test_who_ignores_ctrl_c_is_not_told_to_use_it() -> None:
     assert any("kill -INT" in line for line in usual.findings[0].get_out)
     assert not any("kill -INT" in line for line in other.findings[0].get_out)
     assert any(line.startswith(f"kill {other.pid} ") for line in other.findings[0].get_out)
+
+
+def asleep_for(seconds: float) -> Callable[[Process, int], Process]:
+    """Let all threads have slept for so long when the first look was taken."""
+
+    def slept(process: Process, look: int) -> Process:
+        threads = (replace(each, asleep_s=seconds) for each in process.threads)
+        return process if look else replace(process, threads=tuple(threads))
+
+    return slept
+
+
+def test_who_has_just_run_may_only_be_slow() -> None:
+    [known] = diagnose(edited(recorded("network_read"), process=asleep_for(-1.0)))
+    [fresh] = diagnose(edited(recorded("network_read"), process=asleep_for(5.0)))
+    assert known.findings[0].confidence is Confidence.LIKELY
+    assert named(fresh) == named(known) == {"network-read"}
+    assert fresh.findings[0].confidence is Confidence.POSSIBLE
+    assert any("it may only be slow" in line for line in fresh.findings[0].evidence)
+
+
+def test_who_has_not_run_for_long_is_stuck_and_told_for_how_long() -> None:
+    [answer] = diagnose(edited(recorded("network_read"), process=asleep_for(41 * 60.0)))
+    first = answer.findings[0]
+    assert first.confidence is Confidence.LIKELY
+    assert any("has not run for 41 min" in line and "stuck" in line for line in first.evidence)
+    assert not any("look again" in line for line in first.evidence)
+    assert any("not run for 41 min" in line for line in answer.facts)
+
+
+@pytest.mark.parametrize("name", ["child_program", "lock_of_the_dead", "event_that_nobody_sets"])
+def test_what_cannot_end_by_itself_is_as_sure_when_it_is_fresh(name: str) -> None:
+    [known] = diagnose(recorded(name))
+    [fresh] = diagnose(edited(recorded(name), process=asleep_for(3.0)))
+    assert fresh.findings[0].confidence is known.findings[0].confidence, told(fresh)
+
+
+def test_a_program_that_has_done_nothing_for_long_is_more_than_possibly_the_cause() -> None:
+    case = recorded("child_program_asleep")
+    for seconds, sure in ((5.0, Confidence.POSSIBLE), (1200.0, Confidence.LIKELY)):
+        [answer] = diagnose(edited(case, process=asleep_for(seconds)))
+        assert named(answer) == {"child-program"}, told(answer)
+        assert answer.findings[0].confidence is sure, told(answer)
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
+def test_how_long_somebody_sleeps_never_changes_what_is_named(path: Path) -> None:
+    case = recorded(path.stem)
+    for seconds in (-1.0, 4.0, 4000.0):
+        answers = diagnose(edited(case, process=asleep_for(seconds)))
+        assert [named(each) for each in answers] == [named(each) for each in diagnose(case)]
+
+
+def test_workers_that_take_turns_are_told_so_and_not_that_more_of_them_would_help() -> None:
+    for name in ("well_and_taking_turns", "well_and_taking_turns_at_a_file"):
+        [answer] = diagnose(recorded(name))
+        assert [each.rule for each in answer.findings] == ["lock-in-turns"], told(answer)
+        assert not answer.stuck
+
+
+def test_a_lock_that_nobody_gives_back_is_not_taken_in_turns() -> None:
+    for name in ("lock_of_the_dead", "file_lock"):
+        [answer] = diagnose(recorded(name))
+        assert "lock-in-turns" not in {each.rule for each in answer.findings}, told(answer)
+
+
+def test_who_should_read_a_pipe_and_is_stopped_is_told_to_go_on() -> None:
+    case = recorded("output_nobody_reads")
+    last = case.looks[-1]
+    readers = tuple(replace(each, state="T", waits_in="") for each in last.pipe_readers)
+    assert readers
+    [seen] = diagnose(replace(case, looks=(case.looks[0], replace(last, pipe_readers=readers))))
+    assert "(stdout)" in seen.sentence and f"process {readers[0].pid}" in seen.sentence
+    assert "stopped" in seen.sentence
+    assert seen.findings[0].get_out[0].startswith(f"kill -CONT {readers[0].pid} ")
+    [other] = diagnose(replace(case, looks=(case.looks[0], replace(last, pipe_readers=()))))
+    assert "cannot be seen from here" in other.sentence
+
+
+def test_a_worker_behind_a_loop_that_stands_in_a_write_is_named_too() -> None:
+    [answer] = diagnose(recorded("two_causes_behind_a_full_pipe"))
+    rules = [each.rule for each in answer.findings]
+    assert rules == ["pipe-without-reader", "network-read"], told(answer)
+    assert "the loop comes to wait for it next" in answer.findings[1].sentence
+
+
+def test_a_worker_that_has_not_begun_is_said_to_be_in_worker_init_fn() -> None:
+    [answer] = diagnose(recorded("init_fn_waits_for_a_file"))
+    assert "in worker_init_fn" in answer.sentence
+
+
+def test_ranks_wait_for_each_other_and_not_for_who_has_launched_them() -> None:
+    first, second = diagnose(recorded("ranks_of_an_own_launcher"))
+    assert first.sentence.startswith("rank 0 waits in all_reduce for rank 1 "), first.sentence
+    assert f"rank 0 (pid {first.pid}) waits for this rank" in second.sentence
+    assert "nothing is stuck" not in second.sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads", "ranks", "role"),
+    [
+        ({}, (), ("0", "1"), Role.LAUNCHER),
+        ({"RANK": "0"}, (), ("1", "2"), Role.MAIN),
+        ({}, (Thread(1, "pt_gloo_runloop"),), ("1", "2"), Role.MAIN),
+        ({}, (), ("1", "2"), Role.MAIN),  # Lightning's rank 0, which has not come to its group yet
+    ],
+)
+def test_who_starts_all_ranks_and_is_none_launches_them(
+    settings: dict[str, str], threads: tuple[Thread, ...], ranks: tuple[str, ...], role: Role
+) -> None:
+    command = ("python", "train.py")
+    script = Process(1, 0, "python", command, settings=settings, threads=threads)
+    now = {1: script} | {
+        pid: Process(pid, 1, "python", command, settings={"RANK": each, "LOCAL_RANK": each})
+        for pid, each in enumerate(ranks, 2)
+    }
+    assert role_of(script, now) is role
+    assert all(role_of(now[pid], now) is Role.MAIN for pid in (2, 3))
+
+
+def test_what_our_loader_does_every_second_is_not_told() -> None:
+    lines = [
+        "9.0 s ago: LifeEnded of worker 1 -> StartLife",
+        "3.0 s ago: ClockRang -> LookAround",
+        "3.0 s ago: LivesSeen -> ExamineLife, ExamineLife",
+        "2.0 s ago: LifeExamined of worker 0",
+    ]
+    case = recorded("sample_in_our_worker")
+    pid = diagnose(case)[0].pid
+    answer = diagnose(replace(case, told={str(pid): {"loaders": [{"story": lines}]}}))[0]
+    assert [line for line in answer.told if "ago" in line] == lines[:1]
+
+
+def test_what_is_hidden_of_a_command_is_shown_as_dots() -> None:
+    def secret(process: Process, look: int) -> Process:
+        named_so = process.name == "sleep"
+        return replace(process, command=("dd", "***", "if=***")) if named_so else process
+
+    [answer] = diagnose(edited(recorded("child_program_asleep"), process=secret))
+    assert "`dd ...`" in answer.sentence, told(answer)

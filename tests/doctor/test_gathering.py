@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,9 +17,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from antifreeze.doctor.attach import calls, machine, proc, stacks
+from antifreeze.doctor.attach import asleep, calls, machine, pipes, proc, stacks
+from antifreeze.doctor.attach.asleep import Asleep
 from antifreeze.doctor.attach.calls import Call
-from antifreeze.doctor.attach.facts import Case, Look, Process, Thread
+from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
+from antifreeze.doctor.attach.frames import LOADER, in_init_fn, is_at_work
 from antifreeze.doctor.attach.scene import scenes
 from antifreeze.doctor.attach.sockets import Sockets
 
@@ -178,3 +182,71 @@ def test_a_number_that_was_given_anew_is_another_process() -> None:
     kept = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, old)))))[0]
     assert kept.workers[0].before is old
     assert kept.missing == ()
+
+
+def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
+    assert asleep.ran_at("se.exec_start                  :       4458807.424372\nx : 1") > 4458807
+    assert asleep.ran_at("") == asleep.ran_at("se.vruntime : 3") == 0.0
+    with running() as pid:
+        if not asleep.ran_at(proc.read(pid, "sched")):
+            pytest.skip("this kernel does not say")
+        manner = Asleep()
+        first = manner.seconds([pid])[pid, pid]
+        time.sleep(1.0)
+        second = manner.seconds([pid])[pid, pid]
+        assert 0.9 < second - first < 1.0 + PATIENCE_S
+        # To be stopped and let go, as py-spy does, wakes it: we remember that it was we.
+        os.kill(pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGCONT)
+        manner.disturbed({(pid, pid)})
+        assert manner.seconds([pid])[pid, pid] >= second
+        assert Asleep().seconds([pid])[pid, pid] < second
+
+
+def test_where_the_kernel_does_not_say_it_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(proc, "PROC", tmp_path)
+    assert Asleep().seconds([7]) == {}
+
+
+def test_who_could_read_a_full_pipe_is_found_among_all_processes() -> None:
+    with running() as pid:
+        pipe = os.readlink(f"/proc/{pid}/fd/0")
+        writes = Thread(1, state="S", call=(Call.WRITE, 5))
+        who = proc.process(os.getpid(), Sockets(os.getpid()))
+        assert who is not None
+        number = next(each.number for each in who.descriptors if each.target == pipe)
+        writer = replace(who, threads=(replace(writes, call=(Call.WRITE, number)),))
+        found = pipes.readers((writer,))
+    assert [(each.pipe, each.pid) for each in found] == [(pipe, pid)]
+    assert pipes.readers((replace(who, threads=()),)) == ()
+
+
+LOOP = Frame("_worker_loop", "torch/utils/data/_utils/worker.py", 300)
+FETCH = Frame("_MapDatasetFetcher.fetch", "torch/utils/data/_utils/fetch.py", 50)
+GET = Frame("Queue.get", "multiprocessing/queues.py", 113)
+MINE = Frame("wait", "/home/jo/train.py", 3)
+
+
+@pytest.mark.parametrize(
+    ("frames", "works", "begins"),
+    [
+        ((GET, LOOP), False, False),
+        ((MINE, FETCH, LOOP), True, False),
+        ((GET, MINE, FETCH, LOOP), True, False),
+        ((MINE, LOOP), True, True),
+        ((GET, MINE, LOOP), True, True),  # not an order: what worker_init_fn waits for
+        ((MINE,), True, False),
+        ((Frame("_next_data", LOADER), MINE), False, False),
+        ((MINE, FETCH, Frame("_next_data", LOADER), MINE), True, False),
+        ((), False, False),
+    ],
+)
+def test_a_worker_is_at_work_unless_it_asks_for_an_order(
+    frames: tuple[Frame, ...], works: bool, begins: bool
+) -> None:
+    process = Process(1, 0, threads=(Thread(1, frames=frames),))
+    assert is_at_work(process, asked=1) is works
+    assert is_at_work(process, asked=2) is (works and frames != (MINE,))
+    assert in_init_fn(frames) is begins

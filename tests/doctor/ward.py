@@ -25,7 +25,7 @@ import pytest
 import antifreeze
 from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case
-from antifreeze.doctor.attach.looking import look_at
+from antifreeze.doctor.attach.looking import Manner, look_at
 from antifreeze.doctor.attach.stacks import Spy
 from antifreeze.doctor.findings import Confidence
 
@@ -37,6 +37,7 @@ SETTLE_S = 2.5  # from `begins` to the hang
 TRIES = 4  # of looking at it, where the machine was so busy that it had not come to the point
 PAUSE_S = 4.0
 LOOKS = 3  # at one who is well
+HURRY_S = 3.0  # that one is watched who is sick: it does not move, however long it is watched
 # What people meet most, one or two a kind; what was seen of all of them is looked at in any case.
 SEEN_ALWAYS = (
     "asks_in_the_loop",
@@ -49,6 +50,7 @@ SEEN_ALWAYS = (
     "network_read",
     "openmp_after_fork",
     "orphaned_workers",
+    "output_nobody_reads",
     "rank_without_data",
     "sample_in_our_worker",
     "shared_memory_full",
@@ -56,6 +58,7 @@ SEEN_ALWAYS = (
     "two_causes",
     "well_and_between_epochs",
     "well_and_busy",
+    "well_and_far_from_its_server",
     "worker_gone",
     "worker_stopped",
 )
@@ -148,9 +151,9 @@ def _asked(folder: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def examine(pid: int) -> tuple[Case, Answer]:
+def examine(pid: int, manner: Manner | None = None) -> tuple[Case, Answer]:
     """Look at a program; give what was seen, and the answer."""
-    case = look_at(pid)
+    case = look_at(pid, manner or Manner(patience_s=HURRY_S))
     return case, answer_to(case)
 
 
@@ -191,9 +194,10 @@ def told_what_ails_it(patient: Patient, folder: Path) -> None:
 
 def left_in_peace(patient: Patient, folder: Path, looks: int = LOOKS) -> None:
     """See that nothing is said to ail one who is well."""
+    manner = Manner()
     with admitted(patient, folder) as pid:
         for _ in range(looks):
-            _, answer = examine(pid)
+            _, answer = examine(pid, manner)
             assert not named(answer), told(answer)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..doctor.attach.diagnose import Answer
     from ..doctor.attach.facts import Case
+    from ..doctor.attach.looking import Manner
     from ..doctor.findings import Finding
 
 NOTHING, FOUND, CANNOT, STILL = 0, 1, 2, 3  # exit codes
@@ -80,14 +81,14 @@ def _refuse(words: str) -> int:
     return CANNOT
 
 
-def _see(arguments: argparse.Namespace) -> Case:
+def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
     """Look, or read what was seen."""
     from ..doctor.attach.facts import Case
     from ..doctor.attach.looking import CannotLook, look_at
 
     if arguments.case is None:
         with _patience(arguments.pid):
-            case = look_at(arguments.pid)
+            case = look_at(arguments.pid, manner)
         if arguments.save is not None:
             try:
                 arguments.save.write_text(case.to_json() + "\n")
@@ -138,9 +139,11 @@ def _tell(case: Case, arguments: argparse.Namespace) -> int:
 
 def _watch(arguments: argparse.Namespace) -> int:
     """Look again and again; say something whenever the answer is another one."""
-    said = None
+    from ..doctor.attach.looking import Manner
+
+    said, manner = None, Manner()
     while True:  # until Ctrl-C, or the program ends
-        case = _see(arguments)
+        case = _see(arguments, manner)
         answers = _answers(case)
         if arguments.json:
             print(json.dumps(_plain(case, answers)), flush=True)

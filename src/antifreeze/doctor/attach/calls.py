@@ -48,22 +48,23 @@ POLLS = frozenset(
 )
 OPENS = frozenset({Call.OPEN, Call.OPENAT, Call.OPENAT2})
 READS = frozenset({Call.READ, Call.PREAD, Call.READV, Call.PREADV})
+WRITES = frozenset({Call.WRITE, Call.PWRITE, Call.WRITEV, Call.PWRITEV})
 SLEEPS = frozenset({Call.NANOSLEEP, Call.CLOCK_NANOSLEEP})
 # Their first argument is a descriptor.
-READ_OR_WRITE = READS | {
-    Call.WRITE,
-    Call.PWRITE,
-    Call.WRITEV,
-    Call.PWRITEV,
-    Call.CONNECT,
-    Call.ACCEPT,
-    Call.ACCEPT4,
-    Call.SENDTO,
-    Call.RECVFROM,
-    Call.SENDMSG,
-    Call.RECVMSG,
-    Call.FLOCK,
-}
+READ_OR_WRITE = (
+    READS
+    | WRITES
+    | {
+        Call.CONNECT,
+        Call.ACCEPT,
+        Call.ACCEPT4,
+        Call.SENDTO,
+        Call.RECVFROM,
+        Call.SENDMSG,
+        Call.RECVMSG,
+        Call.FLOCK,
+    }
+)
 
 # The numbers of 64-bit ARM (include/uapi/asm-generic/unistd.h), which has no older forms of some.
 _ON_ARM = {

@@ -10,14 +10,23 @@ from typing import Any
 
 from ..findings import Confidence, Finding
 from .facts import Case
+from .lasting import asleep_s, by_time, lasts
 from .locks import wait_of
 from .scene import Actor, Role, Scene, Strand, scenes
 from .shapes import Shape, all_shapes
+from .shapes.lock_in_turns import NAME as IN_TURNS
+from .shapes.pipe_without_reader import NAME as NOBODY_READS
 from .shapes.rank_waits_for_rank import NAME as RANK_WAITS
 from .torch_loader import LOADER, QUEUES, waits_as_before
 
+_WAITS = re.compile(r"the loop waits for (it|them)\b")
 _SIGINT = 1 << (signal.SIGINT - 1)
 STORY = 6  # lines of it
+# What our loader does every second, whatever happens: nothing of it is news.
+ROUTINE = re.compile(
+    r": (?:ClockRang|LivesSeen|LifeExamined)(?: of worker \d+)?"
+    r"(?: -> (?:LookAround|ExamineLife)(?:, (?:LookAround|ExamineLife))*)?$"
+)
 # Of a core. Who computes on a crowded machine may get no more; threads that watch use less.
 COMPUTES = 0.05
 CHILDREN = 8  # that are shown: programs which the script or its workers have started
@@ -59,15 +68,14 @@ def diagnose(case: Case, shapes: Iterable[Shape] | None = None) -> list[Answer]:
 
 
 def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
-    raw: list[Finding] = []
-    broken = []
-    for shape in shapes:
-        try:
-            raw += shape.find(scene)
-        except Exception as error:  # ours: it must not cost the answer of the others
-            broken.append(f"{shape.name}: {type(error).__name__}: {error}")
-    findings = tuple(_with_signals(scene, each) for each in _in_order(raw))
-    sentence = findings[0].sentence if findings else _nothing(scene) or STILL
+    raw, broken = _found(scene, shapes)
+    if any(each.rule == NOBODY_READS and scene.main.pid in each.pids for each in raw):
+        raw += _behind(scene, shapes)
+    raw = _without_turns(raw)
+    timed = sorted((by_time(scene, each) for each in _in_order(raw)), key=_order)
+    findings = tuple(_with_signals(scene, each) for each in timed)
+    nothing = "" if findings else _nothing(scene)
+    sentence = findings[0].sentence if findings else nothing or _still(scene)
     return Answer(
         scene.main.pid,
         scene.main.number,
@@ -77,15 +85,49 @@ def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
         tuple(_line(scene, each) for each in _worth_a_line(scene)),
         _told(scene),
         tuple(broken),
-        still=sentence is STILL,
+        still=not findings and not nothing,
     )
+
+
+def _found(scene: Scene, shapes: tuple[Shape, ...]) -> tuple[list[Finding], list[str]]:
+    """Give what the shapes find, and which of them could not look."""
+    raw: list[Finding] = []
+    broken = []
+    for shape in shapes:
+        try:
+            raw += shape.find(scene)
+        except Exception as error:  # ours: it must not cost the answer of the others
+            broken.append(f"{shape.name}: {type(error).__name__}: {error}")
+    return raw, broken
+
+
+def _behind(scene: Scene, shapes: tuple[Shape, ...]) -> list[Finding]:
+    """Give what ails workers while the loop stands in a write, and does not wait for them yet: it
+    is what it hangs in next."""
+    workers = {each.pid for each in scene.workers}
+    raw, _ = _found(replace(scene, held_up=True), shapes)
+    return [
+        replace(each, sentence=_WAITS.sub(r"the loop comes to wait for \1 next", each.sentence))
+        for each in raw
+        if not each.harmless and each.pids and workers >= {*each.pids}
+    ]
+
+
+def _without_turns(raw: list[Finding]) -> list[Finding]:
+    """Leave out what is said to ail those who only take turns at a lock, unless it is certain."""
+    turns = {pid for each in raw if each.rule == IN_TURNS for pid in each.pids}
+    return [
+        each
+        for each in raw
+        if each.harmless or each.confidence is Confidence.CERTAIN or not turns >= {*each.pids}
+    ]
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Put what is surest first. Where something specific explains a process well, what is no more
     than possible for it is left out, and so is how in general it hangs; that all is well, where
     anything is not."""
-    ordered = sorted(found, key=lambda each: (each.harmless, each.confidence.rank, each.general))
+    ordered = sorted(found, key=_order)
     sick = [each for each in ordered if not each.harmless]
     explained = {
         pid
@@ -99,6 +141,10 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
         return not (weak and explained & {*each.pids})
 
     return tuple(filter(counts, sick)) or tuple(ordered)
+
+
+def _order(found: Finding) -> tuple[bool, int, bool]:
+    return found.harmless, found.confidence.rank, found.general
 
 
 def _with_signals(scene: Scene, found: Finding) -> Finding:
@@ -130,6 +176,15 @@ def _nothing(scene: Scene) -> str:
         who = "a process is" if count == 1 else f"{count} processes are"
         return f"nothing is known to be wrong: {who} still being started, and import (see below)"
     return ""
+
+
+def _still(scene: Scene) -> str:
+    """Say that nobody has moved, and for how long if that is known."""
+    actors = (scene.main, *scene.living)
+    slept = max(actors, key=asleep_s)
+    if not (since := lasts(slept)):
+        return STILL
+    return f"{STILL}; {slept.label} has not run for {since}"
 
 
 def _threads(scene: Scene) -> Iterator[Strand]:
@@ -177,7 +232,8 @@ def _lines_told(said: dict[str, Any]) -> Iterator[str]:
         if loader.get("faults"):
             kinds = ", ".join(map(str, loader.get("latest_faults", [])))
             yield f"faults so far: {loader['faults']} (latest: {kinds})"
-        yield from (str(line) for line in loader.get("story", [])[-STORY:])
+        story = [str(line) for line in loader.get("story", [])]
+        yield from [line for line in story if not ROUTINE.search(line)][-STORY:]
 
 
 def _line(scene: Scene, actor: Actor) -> str:
@@ -189,4 +245,5 @@ def _line(scene: Scene, actor: Actor) -> str:
         place = "waiting for something to do"
     state = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead, not yet buried"}
     doing = state.get(actor.process.state, work)
-    return f"{actor.label}: {doing}, {place}".rstrip(", ")
+    since = f", not run for {slept}" if doing is work and (slept := lasts(actor)) else ""
+    return f"{actor.label}: {doing}, {place}".rstrip(", ") + since

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1  # of the file's form
+HIDDEN = "***"  # in a command, for what may be secret
 # Variables whose values are kept: they are settings, and no secrets.
 KEPT = (
     "ANTIFREEZE",
@@ -66,6 +67,7 @@ class Thread:
     lock_file: str = ""
     library: str = ""  # whose code has asked the kernel to let it sleep
     sleeps_s: float = 0.0  # that are left, of one that sleeps until a given time
+    asleep_s: float = -1.0  # since it last ran, when we came; -1: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,17 @@ class FileLock:
 
 
 @dataclass(frozen=True, slots=True)
+class PipeReader:
+    """A process that could read a pipe which somebody of the program is in a write into."""
+
+    pipe: str  # as a descriptor's target
+    pid: int
+    name: str = ""
+    state: str = "?"
+    waits_in: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """All that was seen at one time."""
 
@@ -180,6 +193,7 @@ class Look:
     processes: tuple[Process, ...]
     machine: Machine = Machine()
     file_locks: tuple[FileLock, ...] = ()
+    pipe_readers: tuple[PipeReader, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,34 @@
 """Look at a program twice, and write down what is seen. Nothing is asked of it and nothing changed:
-py-spy stops each process for some milliseconds."""
+py-spy stops each process for some milliseconds.
+
+Who waits for an answer that takes some seconds looks, for a second, like one who waits for ever. So
+who has not slept for `PATIENCE_S` when we come is watched until it has, or has moved: of a program
+that hangs for longer, as most do that somebody asks about, the answer comes at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..._asked import ask
 from ..._clock import monotonic, pause
 from ..._version import VERSION
-from . import held, proc
+from . import held, pipes, proc
+from .asleep import UNKNOWN, Asleep
 from .facts import Case, Look, Process, Thread
 from .family import family, started_by
+from .frames import is_at_work
 from .machine import machine
 from .sockets import Sockets
 from .stacks import Spy, Stacks
 
 BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core meanwhile
+PATIENCE_S = 10.0  # that one sleeps who may be stuck: most servers and locks answer before
+UNKNOWN_S = 4.0  # it is watched, where the kernel does not say since when it sleeps
+WATCH_S = 0.1  # between two glances
 SLEEPERS, SLEEPER_S = 6, 0.25  # how often, and how long, a sleeper is waited for
 NATIVE = (
     6  # processes whose stacks are taken with the C code below Python's: a fifth of a second each
@@ -29,15 +40,24 @@ class CannotLook(Exception):
     """There is nothing to look at; the text says why, for people."""
 
 
-def look_at(pid: int, *, between_s: float = BETWEEN_S, spy: Spy | None = None) -> Case:
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to look. Who looks again and again keeps one: `asleep` remembers whom we have woken."""
+
+    between_s: float = BETWEEN_S
+    patience_s: float = PATIENCE_S
+    spy: Spy = field(default_factory=Spy)
+    asleep: Asleep = field(default_factory=Asleep)
+
+
+def look_at(pid: int, manner: Manner | None = None) -> Case:
     """Look at the program of this process. Raises CannotLook."""
     _check(pid)
-    spy = spy or Spy()
     pid = _program(proc.owner_of_thread(pid))
     members = family(pid)
     with ThreadPoolExecutor(1) as asker:
         answers = asker.submit(_ask, members)
-        first, second = _look_twice(pid, members, between_s, spy)
+        first, second = _look_twice(pid, members, manner or Manner())
         told = answers.result()  # bounded: each question is, and they are asked at once
     return Case(
         asked=pid, looks=(first, second), unseen=_unseen(second, pid), told=told, made_by=VERSION
@@ -51,42 +71,110 @@ def _ask(members: list[int]) -> dict[str, Any]:
         return {str(pid): said for pid, said in asked if said is not None}
 
 
-def _look_twice(pid: int, members: list[int], between_s: float, spy: Spy) -> tuple[Look, Look]:
+def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Look]:
+    slept = manner.asleep.seconds(members)  # before anybody is stopped, and runs
     # The stacks first and last: to be stopped for them must not count as having moved.
-    stacks = spy.take(members)
+    stacks = manner.spy.take(members)
     if (asked := stacks.get(pid)) is not None and asked.not_python:
         raise CannotLook(f"process {pid} is no Python program ({_command(pid)})")
-    first = _look(pid, _seen(pid, members), stacks)
-    pause(between_s)
-    _wait_for_sleepers(first)
+    first = _with_sleep(_look(pid, _seen(pid, members), stacks), slept)
+    pause(manner.between_s)
+    if _watch(first, pid, manner.patience_s):
+        # Two looks far apart see others wake up for nothing, as torch's do every five seconds.
+        first = _since(first, _look(pid, _seen(pid, members), stacks))
+        pause(manner.between_s)
+    _wait_for_sleepers(first, pid)
     processes = _seen(pid, family(pid))
     at = monotonic()
-    second = replace(_look(pid, processes, _native_too(spy, processes, stacks)), at=at)
+    second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
+    second = replace(second, at=at, pipe_readers=pipes.readers(second.processes))
     if not proc.read(
         pid, "cmdline"
     ):  # also if it ended when /proc was read, and no stack was taken
         raise CannotLook(f"process {pid} has ended while it was being looked at")
+    manner.asleep.disturbed(_unmoved(first, second))
     return first, second
 
 
-def _wait_for_sleepers(first: Look) -> None:
+def _watch(first: Look, asked: int, patience_s: float) -> bool:
+    """Wait until everybody who may be stuck has moved, or slept for long enough. Say whether it was
+    waited, and nobody has moved."""
+    watched = [
+        (each.pid, thread)
+        for each in first.processes
+        if is_at_work(each, asked)
+        and (thread := each.main_thread) is not None
+        and thread.state in "SD"
+    ]
+    waited = False
+    while True:  # bounded: everybody has slept for long enough in the end
+        elapsed = monotonic() - first.at
+        there = [
+            thread for pid, thread in watched if proc.gave_way(pid, thread.tid) == thread.gave_way
+        ]
+        if not any(_too_short(each, elapsed, patience_s) for each in there):
+            return waited and len(there) == len(watched)
+        pause(WATCH_S)
+        waited = True
+
+
+def _too_short(thread: Thread, elapsed: float, patience_s: float) -> bool:
+    """Say that a thread has not slept for long enough to be called stuck; nor will it sleep on for
+    as long by its own will."""
+    if thread.sleeps_s > patience_s:
+        return False
+    if thread.asleep_s < 0:
+        return elapsed < min(UNKNOWN_S, patience_s)
+    return thread.asleep_s + elapsed < patience_s
+
+
+def _with_sleep(look: Look, slept: dict[tuple[int, int], float]) -> Look:
+    return _each_thread(
+        look, lambda pid, each: replace(each, asleep_s=slept.get((pid, each.tid), UNKNOWN))
+    )
+
+
+def _since(first: Look, now: Look) -> Look:
+    """Give a later look with what the first one knew: who has not moved since sleeps on."""
+    known = {(p.pid, each.tid): each for p in first.processes for each in p.threads}
+
+    def slept(pid: int, thread: Thread) -> Thread:
+        then = known.get((pid, thread.tid))
+        if then is None or then.asleep_s < 0:
+            return thread
+        same = then.gave_way == thread.gave_way
+        return replace(thread, asleep_s=then.asleep_s + now.at - first.at if same else 0.0)
+
+    return _each_thread(now, slept)
+
+
+def _each_thread(look: Look, change: Callable[[int, Thread], Thread]) -> Look:
+    processes = tuple(
+        replace(each, threads=tuple(change(each.pid, thread) for thread in each.threads))
+        for each in look.processes
+    )
+    return replace(look, processes=processes)
+
+
+def _unmoved(first: Look, second: Look) -> set[tuple[int, int]]:
+    """Give the threads that have not run between the looks."""
+    then = {(p.pid, each.tid, each.gave_way) for p in first.processes for each in p.threads}
+    now = {(p.pid, each.tid, each.gave_way) for p in second.processes for each in p.threads}
+    return {(pid, tid) for pid, tid, _ in then & now}
+
+
+def _wait_for_sleepers(first: Look, asked: int) -> None:
     """Where a sample sleeps on purpose, give it time to wake up and to be sent: one that sleeps is
     slow, one that never comes is stuck."""
     asleep = [
         each
         for each in first.processes
-        if _in_sample(each) and "nanosleep" in proc.sleeps_in(each.pid)
+        if is_at_work(each, asked) and "nanosleep" in proc.sleeps_in(each.pid)
     ]
     for _ in range(SLEEPERS if asleep else 0):
         if any(proc.written(each.pid) != each.written_bytes for each in first.processes):
             return
         pause(SLEEPER_S)
-
-
-def _in_sample(process: Process) -> bool:
-    main = process.main_thread
-    frames = main.frames if main is not None else ()
-    return any(each.file.endswith(("_utils/fetch.py", "_worker/fetch.py")) for each in frames)
 
 
 def _check(pid: int) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from . import calls, held
-from .facts import KEPT, Descriptor, Memory, Process, Thread
+from .facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
 from .sockets import Sockets
 
 PROC = Path("/proc")
@@ -19,7 +19,6 @@ _LIBRARY = re.compile(
     r"/([^/\s]*(?:omp|blas|mkl|tbb|cuda|nccl|gloo|opencv|hdf5|lmdb|grpc|arrow)[^/\s]*\.so[^/\s]*)$",
     re.MULTILINE,
 )
-HIDDEN = "***"
 _OPTION = re.compile(r"--[A-Za-z][\w.-]*")
 _FLAGS = re.compile(r"-[A-Za-z]{1,2}")  # short ones may have their value joined to them
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
@@ -250,8 +249,7 @@ def _descriptors(pid: int, numbers: list[int], sockets: Sockets) -> tuple[Descri
             target = os.readlink(PROC / str(pid) / "fd" / str(number))
         except OSError:
             continue
-        flags = dict(_pairs(read(pid, "fdinfo", str(number)))).get("flags", "0")
-        found.append(Descriptor(number, sockets.name(target), int(flags, 8)))
+        found.append(Descriptor(number, sockets.name(target), _flags(pid, number)))
     return tuple(found)
 
 
@@ -281,6 +279,38 @@ def inner_number(pid: int, tid: int) -> int:
 def sleeps_in(pid: int) -> str:
     """Give the kernel's function that a process sleeps in."""
     return read(pid, "wchan").strip()
+
+
+def name(pid: int) -> str:
+    return read(pid, "comm").strip()
+
+
+def state(pid: int) -> str:
+    """Give the kernel's letter for what a process does."""
+    return (_stat(read(pid, "stat")) or ["?"])[0]
+
+
+def opened(pid: int, kind: str) -> list[tuple[str, int]]:
+    """Give target and flags of the open files of a process whose targets begin so."""
+    found = []
+    for number in _descriptor_numbers(pid):
+        try:
+            target = os.readlink(PROC / str(pid) / "fd" / str(number))
+        except OSError:
+            continue
+        if target.startswith(kind):
+            found.append((target, _flags(pid, number)))
+    return found
+
+
+def _flags(pid: int, number: int) -> int:
+    return int(dict(_pairs(read(pid, "fdinfo", str(number)))).get("flags", "0"), 8)
+
+
+def gave_way(pid: int, tid: int) -> int:
+    """Give how often a thread went to sleep by itself; -1 if it has ended."""
+    text = read(pid, "task", str(tid), "status")
+    return _number(dict(_pairs(text)), "voluntary_ctxt_switches") if text else -1
 
 
 def written(pid: int) -> int:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 from .calls import READ_OR_WRITE, Call
 from .facts import Case, Frame, Machine, Process, Thread
-from .family import WORKER, is_launcher, is_python
+from .frames import LOADER, PROCESS, begins, called_by_worker, is_order
+from .frames import is_file as is_file
+from .frames import is_library as is_library
+from .roles import GROUP_THREADS as GROUP_THREADS
+from .roles import Role as Role
+from .roles import is_starting, number_of, role_of
 
 IDLE_SHARE = 0.02  # of a core: who uses less does nothing but wait
 BUSY_SHARE = 0.5
-_LOADER = "torch/utils/data/dataloader.py"
-
-
-class Role(Enum):
-    """What a process is to the program."""
-
-    MAIN = "main"  # the script, or one rank of it
-    WORKER = "worker"  # of torch's loader
-    OUR_WORKER = "antifreeze's worker"
-    OUR_NURSERY = "antifreeze's nursery"
-    LAUNCHER = "launcher"
-    HELPER = "helper"  # of multiprocessing: its tracker, its fork server
-    CHILD = "child"  # a program that one of them has started
 
 
 @dataclass(frozen=True)
@@ -72,6 +63,13 @@ class Strand:
         return not self.moved and self.share < IDLE_SHARE
 
     @property
+    def asleep_s(self) -> float:
+        """Say for how long it has not run; 0 if it has between the looks, -1 if it is not known."""
+        if self.before is None or self.before.asleep_s < 0:
+            return -1.0
+        return self.before.asleep_s + self.seconds if self.stuck else 0.0
+
+    @property
     def at(self) -> Frame | None:
         """Give the innermost line of Python."""
         return self.frames[0] if self.frames else None
@@ -79,7 +77,7 @@ class Strand:
     @property
     def own_frames(self) -> tuple[Frame, ...]:
         """Give Python's frames without those of the process that has forked this one."""
-        first = next((at for at, each in enumerate(self.frames) if _begins(each)), None)
+        first = next((at for at, each in enumerate(self.frames) if begins(each)), None)
         return self.frames[:first]
 
     @property
@@ -111,14 +109,6 @@ class Strand:
         return next((d.target for d in self.process.descriptors if d.number == call[1]), "")
 
 
-# How torch and its libraries call the threads of a process group.
-GROUP_THREADS = ("gloo_tcp", "pt_gloo", "pt_nccl")
-# Where a forked process begins; what follows in its stack is that of whoever forked it.
-_FORKED = ("antifreeze/_worker/main.py", "antifreeze/_backends/temp")
-_PROCESS = "multiprocessing/process.py"
-_FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the parent's
-
-
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 # Where a prompt waits, and where it runs what was typed.
 _PROMPTS = (
@@ -133,13 +123,6 @@ _RUN = (
     ("show", "matplotlib/pyplot.py"),  # a window in the middle of a script
     ("__call__", "tkinter/__init__.py"),  # what a button does
 )
-
-
-def _begins(frame: Frame) -> bool:
-    """Say that a forked process begins here."""
-    if frame.file == _PROCESS:
-        return frame.name.rpartition(".")[2] in _FIRST
-    return frame.file.startswith(_FORKED) or frame.name == "_worker_loop"
 
 
 @dataclass(frozen=True)
@@ -211,6 +194,7 @@ class Scene:
     launcher: Actor | None = None
     ranks: tuple[Actor, ...] = ()  # the main processes of all ranks, this one included
     missing: tuple[int, ...] = ()  # workers that were there at the first look, and are not any more
+    held_up: bool = False  # look at it as if the loop waited for a batch: it will, when it goes on
 
     @property
     def machine(self) -> Machine:
@@ -244,7 +228,7 @@ class Scene:
     def loop(self) -> Strand | None:
         """Give the thread that iterates over torch's loader, where it is in it; else the main one.
         Notebooks, servers and prefetchers iterate in threads of their own."""
-        inside = [each for each in self.main.strands if each.calls("_next_data", _LOADER)]
+        inside = [each for each in self.main.strands if each.calls("_next_data", LOADER)]
         return next(
             (each for each in inside if each is self.main.main), (*inside, self.main.main)[0]
         )
@@ -253,7 +237,7 @@ class Scene:
     def waits_for_batch(self) -> Frame | None:
         """Give the line of the user's at which the loop waits for torch's workers."""
         strand = self.loop
-        if strand is None or not strand.calls("_next_data", _LOADER):
+        if strand is None or not strand.calls("_next_data", LOADER):
             return None
         if strand.calls("_next_index", "torch/utils/data/dataloader.py"):
             return None  # it asks the sampler, and waits for nobody else
@@ -295,7 +279,7 @@ class Scene:
                 "multiprocessing.spawn" in " ".join(each.process.command)
                 or each.process.parent in helpers
             )
-            and not (each.main and each.main.calls("run", _PROCESS))
+            and not (each.main and each.main.calls("run", PROCESS))
         )
 
     def idle(self, worker: Actor) -> bool:
@@ -303,26 +287,8 @@ class Scene:
         strand = worker.main
         if worker.role is Role.OUR_WORKER:
             return strand is not None and strand.calls("_read", "_worker/channel.py") is not None
-        if strand is None or not strand.calls("_worker_loop", "torch/utils/data/_utils/worker.py"):
-            return False
-        asks = strand.calls("get", "multiprocessing/queues.py")
-        return bool(asks) and strand.calls("fetch", "torch/utils/data/_utils/fetch.py") is None
-
-
-def is_file(frame: Frame, end: str) -> bool:
-    """Say whether a frame's path ends so, in whole names: "pdb.py" is not the end of "my_pdb.py".
-    An end that begins with a dot is one of the name."""
-    if not end or frame.file == end:
-        return True
-    return frame.file.endswith(end if end.startswith(".") else f"/{end}")
-
-
-def is_library(frame: Frame) -> bool:
-    """Say whether a line is the interpreter's, torch's or ours, and not the user's."""
-    file = frame.file
-    if file.startswith(("<frozen", "torch/", "antifreeze/", "multiprocessing/", "concurrent/")):
-        return True
-    return not file.startswith(("/", "<", ".")) and "/" not in file  # a file of the library itself
+        called = called_by_worker(strand.frames) if strand is not None else None
+        return called is not None and is_order(called)
 
 
 def scenes(case: Case) -> list[Scene]:
@@ -333,10 +299,10 @@ def scenes(case: Case) -> list[Scene]:
     then = {(each.pid, each.started_at): each for each in first.processes}
     still = {(each.pid, each.started_at) for each in last.processes}
     now = {each.pid: each for each in last.processes}
-    roles = {pid: _role(each, now) for pid, each in now.items()}
+    roles = {pid: role_of(each, now) for pid, each in now.items()}
     actors = {
         pid: Actor(
-            each, then.get((pid, each.started_at)), roles[pid], seconds, _number(each, now, roles)
+            each, then.get((pid, each.started_at)), roles[pid], seconds, number_of(each, now, roles)
         )
         for pid, each in now.items()
     }
@@ -364,117 +330,6 @@ def scenes(case: Case) -> list[Scene]:
             )
         )
     return made
-
-
-def _role(process: Process, now: dict[int, Process]) -> Role:
-    command = process.command
-    if process.name.startswith("af_worker"):
-        return Role.OUR_WORKER
-    if process.name.startswith("af_"):
-        return Role.OUR_NURSERY
-    if process.name == WORKER:
-        return Role.WORKER
-    joined = " ".join(command)
-    if is_starting(process) and _feeds_workers(process, now):
-        return Role.WORKER
-    if "multiprocessing.resource_tracker" in joined or "multiprocessing.forkserver" in joined:
-        return Role.HELPER
-    parent = now.get(process.parent)
-    frames = [frame for thread in process.threads for frame in thread.frames]
-    if any(f.name == "_worker_loop" and f.file.startswith("torch/") for f in frames):
-        return Role.WORKER
-    if parent is not None and _forked_by_loader(frames):
-        return Role.WORKER
-    below = [each for each in now.values() if each.parent == process.pid]
-    if parent is None or is_launcher(parent.command):
-        starts_ranks = any(_is_spawned_rank(each) for each in below)
-        launches = starts_ranks or (is_launcher(command) and bool(below))
-        return Role.LAUNCHER if launches else Role.MAIN
-    if _is_spawned_rank(process) or _has_a_rank_of_its_own(process, parent):
-        return Role.MAIN
-    if not is_python(command):
-        return Role.CHILD
-    if "multiprocessing.spawn" in joined or command == parent.command:
-        named = any(each.name == WORKER for each in now.values())
-        return Role.CHILD if named or not _may_be_worker(process, parent) else Role.WORKER
-    return Role.CHILD
-
-
-def _forked_by_loader(frames: list[Frame]) -> bool:
-    """Say that it is a copy of a process that was starting torch's workers: one of those, which has
-    not come to its own code yet."""
-    begins = [at for at, each in enumerate(frames) if each.name.endswith("_bootstrap")]
-    after = frames[begins[0] :] if begins else []
-    return any(f.file == _LOADER and f.name.endswith("__init__") for f in after)
-
-
-def _may_be_worker(process: Process, parent: Process) -> bool:
-    """Where torch does not name its workers (it does since 2.7), and without stacks: one that has
-    ended, or that is forked, is most often a worker."""
-    if any(thread.frames for thread in process.threads):
-        return False
-    return process.state in "ZX" or not any(thread.frames for thread in parent.threads)
-
-
-def is_starting(process: Process) -> bool:
-    """Say that multiprocessing has started a process anew, which has not come to its own code: it
-    imports the script and what that imports, which takes seconds."""
-    names = {(f.name, f.file) for thread in process.threads for f in thread.frames}
-    begun = ("BaseProcess._bootstrap", "multiprocessing/process.py") in names
-    anew = {
-        ("spawn_main", "multiprocessing/spawn.py"),
-        ("_serve_one", "multiprocessing/forkserver.py"),
-    }
-    return bool(anew & names) and not begun
-
-
-def _feeds_workers(process: Process, now: dict[int, Process]) -> bool:
-    """Say that one of those above it has a loader with workers, or makes one."""
-    above = now.get(process.parent)
-    if above is not None and "multiprocessing.forkserver" in " ".join(above.command):
-        above = now.get(above.parent)
-    frames = [f for thread in above.threads for f in thread.frames] if above is not None else []
-    return any(f.name in ("Queue._feed", "_MultiProcessingDataLoaderIter.__init__") for f in frames)
-
-
-def _is_spawned_rank(process: Process) -> bool:
-    """Say that a process is a rank that a script has started itself, with multiprocessing: torch's
-    `spawn`, or one that has a process group, or workers of its own, beside others like it."""
-    frames = [frame for thread in process.threads for frame in thread.frames]
-    if any(f.name == "_worker_loop" for f in frames) or process.name == WORKER:
-        return False
-    if any(f.name == "_wrap" and f.file == "torch/multiprocessing/spawn.py" for f in frames):
-        return True
-    started = any(f.file == "multiprocessing/process.py" for f in frames)
-    return started and any(thread.name.startswith(GROUP_THREADS) for thread in process.threads)
-
-
-def _has_a_rank_of_its_own(process: Process, parent: Process) -> bool:
-    """Say that a script was started once more, as another rank, by the first one."""
-    if not is_python(process.command) or process.name == WORKER:
-        return False
-    names = [name for name in ("RANK", "LOCAL_RANK") if name in process.settings]
-    return any(process.settings[name] != parent.settings.get(name) for name in names)
-
-
-def _number(process: Process, now: dict[int, Process], roles: dict[int, Role]) -> int:
-    if roles[process.pid] is Role.OUR_WORKER and process.name.rpartition("_")[2].isdigit():
-        return int(process.name.rpartition("_")[2])
-    if roles[process.pid] is Role.MAIN:
-        above = now.get(process.parent)
-        rank = process.settings.get("RANK", "")
-        if rank.isdigit() and (above is None or above.settings.get("RANK") != rank):
-            return int(rank)
-        if above is None or roles[above.pid] is not Role.LAUNCHER:
-            local = process.settings.get("LOCAL_RANK", "")
-            return int(local) if local.isdigit() else 0
-    alike = [
-        each
-        for each in now.values()
-        if roles[each.pid] is roles[process.pid] and each.parent == process.parent
-    ]
-    ordered = sorted(alike, key=lambda each: (each.started_at, each.pid))
-    return ordered.index(process)
 
 
 def _below(top: int, now: dict[int, Process], ranks: set[int]) -> list[int]:

@@ -6,6 +6,7 @@ import signal
 
 from .facts import Process
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
+from .waits import woken
 
 LOADER = "torch/utils/data/dataloader.py"
 QUEUES = "multiprocessing/queues.py"
@@ -81,8 +82,7 @@ def waits_as_before(strand: Strand) -> bool:
     if strand.before is None or strand.share >= IDLE_SHARE:
         return False
     then = tuple(each for each in strand.before.frames if not each.native)
-    woken = strand.thread.gave_way - strand.before.gave_way
-    return then == strand.frames and woken <= WAKES
+    return then == strand.frames and woken(strand) <= WAKES
 
 
 def workers(scene: Scene) -> list[Actor]:

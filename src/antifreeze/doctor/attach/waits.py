@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from .calls import POLLS, SLEEPS
 from .facts import Frame
+from .frames import in_init_fn
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
 
 _POLLS_IN = ("poll_schedule", "do_sys_poll", "do_select", "ep_poll", "epoll")
-_TICKS = 2  # times that torch's own waits of five seconds may end between two looks
+_TICKS = 2  # times that torch's own waits may end between two looks, beside once in five seconds
+_TICK_S = 5.0
 
 
 def their_line(strand: Strand) -> Frame | None:
@@ -22,14 +24,25 @@ def their_line(strand: Strand) -> Frame | None:
 
 def at_line(strand: Strand) -> str:
     frame = their_line(strand)
-    return "at an unknown line" if frame is None else f"in {frame}"
+    if frame is None:
+        return "at an unknown line"
+    return f"in {frame}" + (", in worker_init_fn" if in_init_fn(strand.frames) else "")
+
+
+def woken(strand: Strand) -> int:
+    """Count how often a thread went to sleep anew between the looks, but for the times that torch's
+    own waits end: every five seconds."""
+    if strand.before is None:
+        return 0
+    ticks = int(strand.seconds / _TICK_S)
+    return max(0, strand.thread.gave_way - strand.before.gave_way - ticks)
 
 
 def still(strand: Strand | None) -> bool:
     """Say that a thread has done nothing, but wake up now and then to see that there is nothing."""
     if strand is None or strand.before is None or strand.share >= IDLE_SHARE:
         return False
-    return strand.thread.gave_way - strand.before.gave_way <= _TICKS
+    return woken(strand) <= _TICKS
 
 
 def polls(strand: Strand) -> bool:
@@ -51,7 +64,7 @@ def loop_waits(scene: Scene) -> bool:
     strand = scene.loop
     if strand is None or loads_itself(scene):
         return False
-    if scene.waits_for_batch is not None:
+    if scene.held_up or scene.waits_for_batch is not None:
         return True
     if strand.frames:
         return strand.calls("_ask", "antifreeze/_driver.py") is not None
@@ -84,12 +97,13 @@ def same_function(strand: Strand) -> bool:
 
 
 def in_sample(scene: Scene, worker: Actor) -> bool:
-    """Say that a worker is in the dataset's code, or in the collate function."""
+    """Say that a worker is in the dataset's code, the collate function or `worker_init_fn`."""
     strand = worker.main
     if strand is None or worker.dead or worker.stopped or not strand.frames:
         return False
     if worker.role is Role.OUR_WORKER:
-        return strand.calls("load", "antifreeze/_worker/fetch.py") is not None
+        loads = strand.calls("load", "antifreeze/_worker/fetch.py") is not None
+        return loads or in_init_fn(strand.frames)
     inside = strand.calls("_worker_loop", "torch/utils/data/_utils/worker.py")
     return inside is not None and not scene.idle(worker)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...findings import Confidence, Finding
-from ..calls import Call
-from ..facts import Process
+from ..calls import READS, Call
+from ..facts import HIDDEN, Process
 from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
 from ..torch_loader import waits_as_before
 from ..waits import at_line, in_sample, loads_itself, loop_waits, polls, sleeps
@@ -74,9 +74,11 @@ def awaited(scene: Scene, actor: Actor, strand: Strand) -> Actor | None:
 
 def _reads_from(strand: Strand, children: list[Actor]) -> bool:
     """Say that it reads a pipe which one of them writes to."""
-    pipe = strand.descriptor()
-    return pipe.startswith("pipe:") and any(
-        each.target == pipe for child in children for each in child.process.descriptors
+    pipe, call = strand.descriptor(), strand.thread.call
+    return (
+        pipe.startswith("pipe:")
+        and call[0] in READS
+        and any(each.target == pipe for child in children for each in child.process.descriptors)
     )
 
 
@@ -164,8 +166,11 @@ def _full_pipe(waiting: Waiting) -> str:
 
 
 def _command(process: Process) -> str:
-    words = " ".join(process.command) or process.name
-    return words if len(words) <= _LONG else words[:_LONG] + " ..."
+    shown = [each for each in process.command if HIDDEN not in each]
+    words = " ".join(shown) or process.name
+    # What may be secret is not shown: that there was something is enough.
+    whole = len(shown) == len(process.command) and len(words) <= _LONG
+    return words if whole else f"{words[:_LONG]} ..."
 
 
 def _kernel(actor: Actor) -> str:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..locks import Wait, wait_of
-from ..scene import IDLE_SHARE, Scene, Strand
+from ..scene import IDLE_SHARE, Actor, Scene, Strand
 from ..torch_loader import CONNECTION, QUEUES, waits_as_before
 from ..waits import at_line, sleeps
 from .base import LIKELY, Shape
 from .child_program import awaited
+from .pipe_without_reader import writes_in_vain
+from .rank_waits_for_rank import waiting_for
+from .thread_gone import alone
 
 NAME = "loop-busy"
 _LOADER = "torch/utils/data/dataloader.py"
@@ -24,6 +27,8 @@ def find(scene: Scene) -> Iterator[Finding]:
         or not scene.seen
         or scene.main.stopped
         or scene.at_prompt
+        or alone(scene, strand)
+        or any(map(writes_in_vain, scene.main.strands))
     ):
         return
     waits = waits_for(scene, strand)
@@ -40,7 +45,10 @@ def find(scene: Scene) -> Iterator[Finding]:
         if count
         else "no workers are there at the moment (between two epochs, or none are used)"
     )
-    doing = waits or "is at work itself"
+    doing = waits or ("sleeps and looks again" if sleeps(strand) else "is at work itself")
+    if late := waiting_for(scene):
+        yield _late(scene, strand, doing, late)
+        return
     well = "nothing is stuck in the loader" if waits else "nothing is stuck, the loader is fine"
     yield Finding(
         NAME,
@@ -61,6 +69,33 @@ def find(scene: Scene) -> Iterator[Finding]:
             "a time limit, if the wait should never be long (join, get, result and wait take one)"
             if waits
             else "to make it faster, make this line faster: the data is there before it is asked",
+        ),
+        pids=(scene.main.pid,),
+        harmless=True,
+    )
+
+
+def _late(scene: Scene, strand: Strand, doing: str, late: list[tuple[Actor, str]]) -> Finding:
+    """Say who waits for this rank: whether it comes to the same place, nobody can tell."""
+    name = late[0][1]
+    ranks = " and ".join(f"rank {each.number} (pid {each.pid})" for each, _ in late[:4])
+    return Finding(
+        NAME,
+        LIKELY,
+        f"{ranks} {'waits' if len(late) == 1 else 'wait'} for this rank, in {name}, and this one is"
+        f" elsewhere: its loop {doing}, {at_line(strand)}",
+        evidence=(
+            f"{scene.main.label}: {scene.main.share:.0%} of a core, {at_line(strand)}, neither"
+            " waiting for a batch nor in an operation of all ranks",
+            *(f"rank {each.number} (pid {each.pid}) is in {name}" for each, name in late[:4]),
+        ),
+        get_out=(
+            "let this line come to its end (bring what it waits for): the others then go on, and"
+            " nothing is lost",
+        ),
+        prevent=(
+            "let every rank do the same operations in the same order: no `continue` or `break` of"
+            " one rank alone, the same number of batches for all",
         ),
         pids=(scene.main.pid,),
         harmless=True,

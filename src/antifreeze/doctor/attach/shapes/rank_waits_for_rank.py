@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..roles import is_rank
 from ..scene import BUSY_SHARE, GROUP_THREADS, IDLE_SHARE, Actor, Role, Scene, Strand
 from .base import LIKELY, POSSIBLE, Shape, where
 
@@ -37,10 +38,14 @@ def find(scene: Scene) -> Iterator[Finding]:
     if not here or strand is None or (strand.share > BUSY_SHARE and strand.moved):
         return
     world = int(scene.main.process.settings.get("WORLD_SIZE", "0") or 0)
-    others = [each for each in scene.ranks if each.pid != scene.main.pid]
-    elsewhere = [each for each in others if collective(each) != here]
-    unseen = max(0, world - len(scene.ranks))
     rank = scene.main.number
+    others = [
+        each
+        for each in scene.ranks
+        if each.pid != scene.main.pid and each.number != rank and is_rank(each.process)
+    ]
+    elsewhere = [each for each in others if collective(each) != here]
+    unseen = max(0, world - len(others) - 1)
     if elsewhere:
         first = elsewhere[0]
         confidence = LIKELY
@@ -53,7 +58,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         confidence = LIKELY
         sentence = (
             f"rank {rank} waits in {here} for other ranks to come, and"
-            f" {_missing(world, len(scene.ranks))}"
+            f" {_missing(world, len(others) + 1)}"
         )
         get_out = (
             "start the ranks that are missing, with the same address and port"
@@ -83,6 +88,19 @@ def find(scene: Scene) -> Iterator[Finding]:
         ),
         pids=(scene.main.pid,),
     )
+
+
+def waiting_for(scene: Scene) -> list[tuple[Actor, str]]:
+    """Give the ranks that wait for this one, and in what: it is in nothing that ranks do together,
+    and they are."""
+    if collective(scene.main) or not is_rank(scene.main.process):
+        return []
+    return [
+        (each, name)
+        for each in scene.ranks
+        if each.pid != scene.main.pid and each.number != scene.main.number
+        if (name := collective(each))
+    ]
 
 
 def collective(actor: Actor) -> str:

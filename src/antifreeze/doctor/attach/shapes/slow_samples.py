@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line, in_sample, loads_itself, loop_waits
+from ..locks import same_line
+from ..scene import Actor, Scene
+from ..waits import at_line, in_sample, loads_itself, loop_waits, sent_nothing, sleeps
 from .base import POSSIBLE, Shape, are, people
+from .lock_in_turns import taken
 
 NAME = "slow-samples"
 _COMPUTES = 0.1  # of a core: on a crowded machine one that computes gets no more
 
 
 def find(scene: Scene) -> Iterator[Finding]:
+    if taken(scene):
+        return  # a lock is why they are slow, and more workers would not help
     if loads_itself(scene):
         at_work = [scene.main]
         before = scene.main.main.before if scene.main.main is not None else None
@@ -23,7 +27,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         at_work = [each for each in scene.living if in_sample(scene, each)]
     else:
         return
-    strands = [each.main for each in at_work if each.main is not None and _goes_on(each.main)]
+    strands = [each.main for each in at_work if each.main is not None and _goes_on(each)]
     if not strands or len(strands) < len(at_work) or len(at_work) < len(scene.living):
         return
     computes = all(each.share > _COMPUTES for each in strands)
@@ -67,8 +71,16 @@ def _workers(scene: Scene, *, computes: bool) -> str:
     return f"more workers than {len(scene.living)}, while there are cores ({cores}) and memory"
 
 
-def _goes_on(strand: Strand) -> bool:
-    return strand.before is not None and (strand.moved or strand.share > _COMPUTES)
+def _goes_on(actor: Actor) -> bool:
+    """Say that it gets on. To wake up, look and sleep again at the same line is not enough: so does
+    one that waits for what never comes."""
+    strand = actor.main
+    if strand is None or strand.before is None:
+        return False
+    if strand.share > _COMPUTES:
+        return True
+    polls = sleeps(strand) and same_line(strand) and sent_nothing(actor)
+    return strand.moved and not polls
 
 
 def _seen(actor: Actor) -> str:

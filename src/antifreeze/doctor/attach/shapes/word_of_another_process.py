@@ -154,7 +154,8 @@ def _finding(
         NAME,
         sure,
         f"{people(actors)} {are(actors, 'waits', 'wait')} for {what}, {at_line(first)}, and"
-        f" {_why(scene, what)}" + (f"; the loop waits for their batch, in {loop}" if loop else ""),
+        f" {_why(scene, what)}"
+        + (f"; the loop waits for {are(actors, 'its', 'their')} batch, in {loop}" if loop else ""),
         evidence=(
             f"{people(actors)}: no CPU, at the same line in both looks: {first.at}",
             *_of_manager(scene, what),

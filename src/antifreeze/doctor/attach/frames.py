@@ -1,0 +1,78 @@
+"""What a stack shows by the names in it: whose a line is, and what a worker is at. Pure."""
+
+from __future__ import annotations
+
+from .facts import Frame, Process
+
+LOADER = "torch/utils/data/dataloader.py"
+PROCESS = "multiprocessing/process.py"
+_WORKER = "torch/utils/data/_utils/worker.py"
+_FETCH = "torch/utils/data/_utils/fetch.py"
+_OUR_LOOP, _OUR_FETCH = "antifreeze/_worker/loop.py", "antifreeze/_worker/fetch.py"
+_OUR_DRIVER = "antifreeze/_driver.py"
+# Where a forked process begins; what follows in its stack is that of whoever forked it.
+_FORKED = ("antifreeze/_worker/main.py", "antifreeze/_backends/temp")
+_FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the parent's
+
+
+def called_by_worker(frames: tuple[Frame, ...]) -> Frame | None:
+    """Give what torch's worker is in: to ask for an order, to fetch samples, or `worker_init_fn`,
+    which is the one that is not torch's."""
+    for at, each in enumerate(frames):
+        if each.name == "_worker_loop" and is_file(each, _WORKER):
+            return frames[at - 1] if at else each
+    return None
+
+
+def is_order(frame: Frame) -> bool:
+    return frame.name.rpartition(".")[2] == "get" and is_file(frame, "multiprocessing/queues.py")
+
+
+def in_init_fn(frames: tuple[Frame, ...]) -> bool:
+    """Say that a worker, torch's or ours, is in the user's `worker_init_fn`."""
+    called = called_by_worker(frames)
+    if called is not None:
+        return not is_library(called)
+    for at, each in enumerate(frames):
+        if at and is_file(each, _OUR_LOOP):
+            return not is_library(frames[at - 1])
+    return False
+
+
+def is_at_work(process: Process, asked: int) -> bool:
+    """Say that a process is a worker and in the user's code; or that it loads samples itself; or
+    that it is the one that was asked about, and does not wait for its loader. Without stacks it is
+    not known, and not said."""
+    main = process.main_thread
+    frames = tuple(each for each in main.frames if not each.native) if main is not None else ()
+    if (called := called_by_worker(frames)) is not None:
+        return not is_order(called)
+    if any(is_file(each, file) for each in frames for file in (_FETCH, _OUR_FETCH)):
+        return True
+    if any(is_file(each, _OUR_LOOP) for each in frames):
+        return in_init_fn(frames)
+    waits = any(is_file(each, file) for each in frames for file in (LOADER, _OUR_DRIVER))
+    return bool(frames) and process.pid == asked and not waits
+
+
+def is_file(frame: Frame, end: str) -> bool:
+    """Say whether a frame's path ends so, in whole names: "pdb.py" is not the end of "my_pdb.py".
+    An end that begins with a dot is one of the name."""
+    if not end or frame.file == end:
+        return True
+    return frame.file.endswith(end if end.startswith(".") else f"/{end}")
+
+
+def is_library(frame: Frame) -> bool:
+    """Say whether a line is the interpreter's, torch's or ours, and not the user's."""
+    file = frame.file
+    if file.startswith(("<frozen", "torch/", "antifreeze/", "multiprocessing/", "concurrent/")):
+        return True
+    return not file.startswith(("/", "<", ".")) and "/" not in file  # a file of the library itself
+
+
+def begins(frame: Frame) -> bool:
+    """Say that a forked process begins here."""
+    if frame.file == PROCESS:
+        return frame.name.rpartition(".")[2] in _FIRST
+    return frame.file.startswith(_FORKED) or frame.name == "_worker_loop"

@@ -1,0 +1,70 @@
+"""What it means for a cause that somebody has not run for long, or has just run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..findings import Confidence, Finding
+from .scene import Actor, Scene
+
+# Causes that end by themselves if somebody else is only slow: a server, a disk, a lock's holder.
+# Where nobody is left who could answer, or nobody reads, time says nothing more.
+MAY_BE_SLOW = frozenset(
+    {
+        "disk-wait",
+        "file-lock",
+        "network-read",
+        "sleeping-sample",
+    }
+)
+SLOW_S = 30.0  # clients give up by then, most of them: what is slower than this is stuck, as a rule
+LONG_S = 60.0  # without running: worth saying
+STUCK_S = 600.0  # nothing that is only slow takes as long as this without a sign of life
+
+
+def by_time(scene: Scene, found: Finding) -> Finding:
+    """Give a finding with what is known of how long it lasts: it is no more than possible while
+    those who wait may only wait for somebody slow, and it is likely if they have for long."""
+    if found.harmless:
+        return found
+    slept = [(each, s) for each in scene.all if each.pid in found.pids if (s := asleep_s(each)) > 0]
+    if not slept:
+        return found  # not known, or it wakes up now and then
+    actor, longest = max(slept, key=lambda each: each[1])
+    known = [each for each in found.evidence if "look again" not in each]
+    if longest >= LONG_S:
+        said = f"{actor.label} has not run for {duration(longest)}"
+        sure = found.confidence
+        if longest >= STUCK_S:
+            said += ": it is not slow, it is stuck"
+            everybody = {each.pid for each, seconds in slept if seconds >= STUCK_S} >= {*found.pids}
+            if found.rule == "child-program" and sure is Confidence.POSSIBLE and everybody:
+                sure = Confidence.LIKELY  # the only doubt was whether the program is slow
+        return replace(found, confidence=sure, evidence=(*known, said))
+    if longest >= SLOW_S:
+        said = f"{actor.label} has not run for {duration(longest)}"
+        return replace(found, evidence=(*found.evidence, said))
+    if found.rule not in MAY_BE_SLOW:
+        return found
+    sure = Confidence.POSSIBLE if found.confidence is Confidence.LIKELY else found.confidence
+    said = f"{actor.label} ran {longest:.0f} s ago: it may only be slow; look again in a minute"
+    return replace(found, confidence=sure, evidence=(*known, said))
+
+
+def asleep_s(actor: Actor) -> float:
+    """Say for how long the main thread of a process has not run; 0 if it has, or is not known."""
+    strand = actor.main
+    return strand.asleep_s if strand is not None and not actor.dead else 0.0
+
+
+def lasts(actor: Actor) -> str:
+    """Say for how long a process has not run, where it is long; else nothing."""
+    slept = asleep_s(actor)
+    return duration(slept) if slept >= LONG_S else ""
+
+
+def duration(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} s"
