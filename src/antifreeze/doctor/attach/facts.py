@@ -66,6 +66,11 @@ class Thread:
     lock_file: str = ""
     library: str = ""  # whose code has asked the kernel to let it sleep
     sleeps_s: float = 0.0  # that are left, of one that sleeps until a given time
+    opens: str = ""  # the path of the file that it is about to open
+    watches: tuple[int, ...] = ()  # descriptors that it waits for, if it waits for several or may
+    # Lines further out in its stack that have taken the lock which it waits for: the source says
+    # that they stand in a `with` of the same lock.
+    taken_at: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,14 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharer:
+    """A process that has a lock on a file with another one: it has inherited the open file."""
+
+    pid: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FileLock:
     """A lock on a file that one of the program's processes has open."""
 
@@ -170,6 +183,7 @@ class FileLock:
     holder_name: str = ""  # empty: there is no such process any more
     first: int = 0  # of its bytes
     waiting: tuple[int, ...] = ()  # processes
+    sharers: tuple[Sharer, ...] = ()  # that have it too: it is free when the last one closes it
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from .family import family, started_by
 from .machine import machine
 from .sockets import Sockets
 from .stacks import Spy, Stacks
+from .taken import with_taken
 
 BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core meanwhile
 SLEEPERS, SLEEPER_S = 6, 0.25  # how often, and how long, a sleeper is waited for
@@ -61,7 +62,7 @@ def _look_twice(pid: int, members: list[int], between_s: float, spy: Spy) -> tup
     _wait_for_sleepers(first)
     processes = _seen(pid, family(pid))
     at = monotonic()
-    second = replace(_look(pid, processes, _native_too(spy, processes, stacks)), at=at)
+    second = _closer(replace(_look(pid, processes, _native_too(spy, processes, stacks)), at=at))
     if not proc.read(
         pid, "cmdline"
     ):  # also if it ended when /proc was read, and no stack was taken
@@ -124,6 +125,15 @@ def _seen(pid: int, members: list[int]) -> list[Process]:
 def _look(pid: int, seen: list[Process], stacks: dict[int, Stacks]) -> Look:
     processes = tuple(_with_stacks(each, stacks.get(each.pid)) for each in seen)
     return Look(monotonic(), processes, machine(pid), held.file_locks(processes))
+
+
+def _closer(look: Look) -> Look:
+    """Add what takes longer to find, and is asked once."""
+    return replace(
+        look,
+        processes=with_taken(look.processes),
+        file_locks=held.with_sharers(look.file_locks),
+    )
 
 
 def _native_too(spy: Spy, processes: list[Process], before: dict[int, Stacks]) -> dict[int, Stacks]:
