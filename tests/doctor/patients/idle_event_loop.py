@@ -15,7 +15,7 @@ async def read(index: int, tokens: "asyncio.Queue[int]") -> int:
 
 
 async def read_all(indices: list[int]) -> list[int]:
-    tokens: "asyncio.Queue[int]" = asyncio.Queue()
+    tokens: asyncio.Queue[int] = asyncio.Queue()
     return await asyncio.gather(*(read(each, tokens) for each in indices))
 
 

@@ -57,7 +57,7 @@ def and_the_loop_waits(scene: Scene, actors: list[Actor], whom: str = "it") -> s
         return ""
     if any(each in group for each in actors):
         return f", and the loop waits for {whom}"
-    return ", which is of another loader than the one that the loop waits for now"
+    return ", for another loader than the one that the loop waits for now"
 
 
 def _ends(process: Process) -> set[str]:

@@ -172,7 +172,8 @@ def taken_before(strand: Strand) -> tuple[Frame, ...]:
 def taken_by_loop(strand: Strand) -> tuple[Frame, ...]:
     """Give the lines of whoever forked this process that had taken the lock which it waits for: its
     stack still shows them."""
-    return tuple(each for each in strand.thread.taken_at if each not in strand.own_frames)
+    forker = strand.frames[len(strand.own_frames) :]
+    return tuple(each for each in strand.thread.taken_at if each in forker)
 
 
 _OF_QUEUES = {

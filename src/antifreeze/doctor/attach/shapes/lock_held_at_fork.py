@@ -143,9 +143,11 @@ def _proofs(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Iterator[str]:
     places = {address(each) for _, each in stuck}
     if len(stuck) > 1 and len(places) == 1 and 0 not in places:
         yield "the lock is at the same address in all of them, as one is that they were born with"
+    if taken_by_loop(first):
+        yield "the source says so: the line stands in a `with` of the same lock"
     if _locked_in_parent(first):
         yield "the main process's own copy of the lock is locked too"
-    elif held_by is None and not reentrant(first):
+    elif held_by is None and not reentrant(first) and not taken_by_loop(first):
         yield "unless the same thread has taken it twice: a plain lock looks the same then"
 
 
