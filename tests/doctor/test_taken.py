@@ -16,18 +16,19 @@ WANTS, HAS = "# wants", "# has"  # how a source marks the two lines
 
 
 def taken(folder: Path, source: str, *names: str) -> list[int]:
-    """Give the lines that have the lock; `names`: the functions, the innermost first, and each line
-    is the marked one of it, or else the first that calls the next."""
+    """Give the lines that have the lock, counted from the marked one; `names`: the functions of the
+    marked lines, the innermost first."""
     file = folder / "script.py"
     text = dedent(source)
     file.write_text(text)
     lines = text.splitlines()
-    marked = [next(at for at, each in enumerate(lines, 1) if mark in each) for mark in (WANTS, HAS)]
+    marks = (WANTS, HAS)[: len(names)]
+    marked = [next(at for at, each in enumerate(lines, 1) if mark in each) for mark in marks]
     frames = [Frame(name, str(file), line) for name, line in zip(names, marked, strict=True)]
     below = Frame("acquire", "libpython.so", native=True)
     thread = Thread(7, call=(Call.FUTEX, 4096, 393), frames=(below, *frames))
     [process] = with_taken([Process(os.getpid(), 1, threads=(thread,))])
-    return [each.line - marked[1] for each in process.threads[0].taken_at]
+    return [each.line - marked[-1] for each in process.threads[0].taken_at]
 
 
 OF_THE_MODULE = """
@@ -97,6 +98,22 @@ def test_an_acquire_that_may_fail_does_not_count(tmp_path: Path) -> None:
         inner()  # has
     """
     assert taken(tmp_path, source, "inner", "outer") == []
+
+
+@pytest.mark.parametrize(
+    ("inner", "found"),
+    [
+        ("with lock:\n        print()\n        with lock:  # wants has\n            pass", [0]),
+        ("with lock:\n        pass\n    with lock:  # wants has\n        pass", []),
+        ("lock.acquire()\n    lock.acquire()  # wants has", [0]),
+        ("if 1:\n        lock.acquire()\n    else:\n        lock.acquire()  # wants has", []),
+        ("for _ in 1, 2:\n        lock.acquire()  # wants has\n        lock.release()", []),
+        ("lock.acquire()\n    try:\n        lock.acquire()  # wants has\n    except: pass", [0]),
+    ],
+)
+def test_one_function_may_take_it_twice(tmp_path: Path, inner: str, found: list[int]) -> None:
+    source = f"import threading\nlock = threading.Lock()\n\ndef read():\n    {inner}\n"
+    assert taken(tmp_path, source.replace("# wants has", "# wants # has"), "read") == found
 
 
 OF_AN_OBJECT = """

@@ -39,7 +39,7 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
         (each.pid, thread)
         for each in processes
         for thread in each.threads
-        if thread.call[:1] == (Call.FUTEX,) and len(_theirs(thread)) > 1
+        if thread.call[:1] == (Call.FUTEX,) and _theirs(thread)
     ][:_MOST_THREADS]
     if not asked:
         return processes
@@ -84,9 +84,9 @@ def _taken_at(
         return ()
     found = []
     for wanted in _wanted(function, inner.line):
-        for depth, outer in enumerate(frames[1:], 1):
+        for depth, outer in enumerate(frames):
             over = file.function(outer) if outer.file == inner.file else None
-            if over is None or not _has(over, outer.line, ast.unparse(wanted)):
+            if over is None or not _has(over.body, outer.line, ast.unparse(wanted)):
                 continue
             if file.is_shared(wanted) or _same_self(file, wanted, frames[: depth + 1]):
                 found.append(outer)
@@ -211,22 +211,40 @@ def _method(call: ast.Call, name: str) -> ast.expr | None:
     return function.value if isinstance(function, ast.Attribute) and function.attr == name else None
 
 
-def _has(code: _Code, line: int, lock: str) -> bool:
+def _has(body: list[ast.stmt], line: int, lock: str, has: bool = False) -> bool:
     """Say that who is at this line has this lock: it stands in a `with` of it, or after an
-    `acquire` without a `release` in between."""
-    taken: list[int] = []
-    given: list[int] = []
-    for each in _nodes(code):
-        if isinstance(each, ast.With):
-            within = each.body[0].lineno <= line <= (each.end_lineno or line)
-            if within and any(ast.unparse(item.context_expr) == lock for item in each.items):
-                return True
-        elif isinstance(each, ast.Call):
-            for held, lines in ((_takes(each), taken), (_method(each, "release"), given)):
-                if held is not None and ast.unparse(held) == lock:
-                    lines.append(each.lineno)
-    before = max((each for each in taken if each < line), default=None)
-    return before is not None and not any(before <= each < line for each in given)
+    `acquire` that every way to it passes, without a `release` in between."""
+    for each in body:
+        if not _spans(each, line):
+            if each.lineno > line:
+                break
+            calls = [node for node in ast.walk(each) if isinstance(node, ast.Call)]
+            gives = any(_is(_method(call, "release"), lock) for call in calls)
+            takes = isinstance(each, ast.Expr) and any(_is(_takes(call), lock) for call in calls)
+            has = takes or (has and not gives)
+            continue
+        if isinstance(each, ast.With) and line >= each.body[0].lineno:
+            has = has or any(_is(item.context_expr, lock) for item in each.items)
+        inside = [block for block in _blocks(each) if block and _within(block, line)]
+        return _has(inside[0], line, lock, has) if inside else has
+    return has
+
+
+def _is(expression: ast.expr | None, lock: str) -> bool:
+    return expression is not None and ast.unparse(expression) == lock
+
+
+def _within(block: list[ast.stmt], line: int) -> bool:
+    last = block[-1]
+    return block[0].lineno <= line <= (last.end_lineno or last.lineno)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Give the blocks of a statement."""
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for each in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield each.body
 
 
 def _same_self(file: _File, lock: ast.expr, frames: tuple[Frame, ...]) -> bool:

@@ -21,7 +21,7 @@ from ..locks import (
     wait_of,
 )
 from ..scene import Actor, Scene, Strand, is_library
-from ..waits import at_line
+from ..waits import at_line, their_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, kill_worker, people
 
 NAME = "deadlock-of-threads"
@@ -183,11 +183,13 @@ def _taken_before(waiting: list[Strand]) -> Knot | None:
     """A thread waits for a lock that it has itself, as its source says."""
     for strand in waiting:
         if outer := taken_before(strand):
+            here = outer[0] == their_line(strand)
+            place = "further up in the same function" if here else f"in {outer[0]}"
             return Knot(
                 [strand],
                 LIKELY if strand.native else POSSIBLE,  # it could be a lock that counts
                 f"{_name(strand)} waits for a lock that it has itself, {at_line(strand)}: it has"
-                f" taken it in {outer[0]}, and has not given it back (a plain lock cannot be taken"
+                f" taken it {place}, and has not given it back (a plain lock cannot be taken"
                 " twice)",
                 "the source says so: both lines take the same lock, and the first stands around the"
                 " call of the second",
