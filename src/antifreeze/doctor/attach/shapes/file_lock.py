@@ -69,16 +69,19 @@ def _finding(scene: Scene, name: str, waiting: list[Waiting]) -> Finding:
     _, first, lock = waiting[0]
     who = people(actors) if scene.main not in actors else " and ".join(a.label for a in actors)
     holder = _holder(scene, lock, first)
+    ring = _in_a_ring(scene, kind, lock, waiting)
     where_it_is = path or "a lock file (its name cannot be seen from outside)"
     return Finding(
         NAME,
-        CERTAIN if _in_a_ring(scene, kind, lock, first) else LIKELY,
+        CERTAIN if ring else LIKELY,
         f"{who} {are(actors, 'waits', 'wait')} for {_what(kind)} {where_it_is}, {at_line(first)}:"
         f" {holder}",
         evidence=(
             f"{who}: {_seen(kind)}",
-            "at the same line in two looks, a second apart: look again with --watch, since a lock"
-            " may be held for long and given back",
+            "the loop waits for their batch, and they for the loop: every other worker is idle"
+            if ring
+            else "at the same line in two looks, a second apart: look again with --watch, since a"
+            " lock may be held for long and given back",
             *([_source(lock)] if lock else []),
         ),
         get_out=_get_out(scene, lock, path, actors),
@@ -151,12 +154,17 @@ def _is_at_work(scene: Scene, lock: FileLock | None) -> bool:
     return holder.main.moved and not same_line(holder.main)
 
 
-def _in_a_ring(scene: Scene, kind: str, lock: FileLock | None, strand: Strand) -> bool:
-    """Say that the loop has the lock and waits for those who wait for it, without a limit."""
+def _in_a_ring(scene: Scene, kind: str, lock: FileLock | None, waiting: list[Waiting]) -> bool:
+    """Say that the loop has the lock and waits for those who wait for it, without a limit, and that
+    nobody else is at work."""
     if lock is None or lock.holder != scene.main.pid or not loop_waits(scene):
         return False
+    actors = [actor for actor, _, _ in waiting]
+    if not all(each in actors or scene.idle(each) for each in scene.living):
+        return False
     if kind == _MUTEX:
-        return scene.loop is not None and scene.loop.thread.tid == shared_owner(strand)
+        _, first, _ = waiting[0]
+        return scene.loop is not None and scene.loop.thread.tid == shared_owner(first)
     gives_back = any(each.own_line is not None for each in held_at_fork(scene))
     return kind in ("flock", "fcntl") and not gives_back
 
