@@ -220,6 +220,13 @@ def test_a_thread_that_the_main_process_has_not_is_not_said_to_have_been_there()
     assert "was started in the main process, and" not in found.sentence
 
 
+@pytest.mark.parametrize("name", ["threads_after_fork_pool", "threads_after_fork_polling"])
+def test_a_thread_that_the_main_process_has_is_said_to_be_there(name: str) -> None:
+    found = first(answer_to(recorded(name)), "threads-after-fork")
+    assert found.confidence is Confidence.LIKELY
+    assert "was started in the main process, and was not copied by fork" in found.sentence
+
+
 @pytest.mark.parametrize("name", ["thread_gone", "thread_gone_in_our_worker"])
 def test_who_waits_for_a_thread_that_is_gone_is_not_well(name: str) -> None:
     found = first(answer_to(recorded(name)), "thread-gone")

@@ -17,12 +17,13 @@ from ..locks import (
     wait_of,
 )
 from ..scene import Actor, Scene, Strand
-from ..waits import at_line, their_line
+from ..waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "threads-after-fork"
 _POOL = "concurrent/futures/"
 _LOOP = "asyncio/base_events.py"
+_EVERYWHERE = ("threading.py", "queue.py", "torch/", "<frozen", "<string>")  # says nothing of whose
 
 
 def find(scene: Scene) -> Iterator[Finding]:
@@ -80,13 +81,11 @@ def _what(strand: Strand) -> str:
 
 
 def _related(scene: Scene, strand: Strand) -> list[Strand]:
-    """Give the threads of the main process that run code of the file in which a worker waits: those
-    may be what it waits for."""
-    line = their_line(strand)
+    """Give the threads of the main process that run code of a file which a worker is in, the
+    script's or a library's: those may be what it waits for."""
+    places = {each.file for each in strand.own_frames if not each.file.startswith(_EVERYWHERE)}
     return [
-        each
-        for each in held_at_fork(scene)
-        if each.frames and line is not None and any(f.file == line.file for f in each.own_frames)
+        each for each in held_at_fork(scene) if places & {frame.file for frame in each.own_frames}
     ]
 
 
