@@ -193,13 +193,9 @@ def queue_awaited(strand: Strand) -> str:
 
 
 def nobody_answers(actor: Actor, strand: Strand) -> bool:
-    """Say that a thread waits for another one of its process, at the same line as before, and that
-    there is none which could answer: all others are idle, or wait without a limit themselves.
-
-    A result, or a place in a queue, only: an event may be set by a signal."""
-    if wait_of(strand) is not Wait.RESULT and not queue_awaited(strand):
-        return False
-    if not (for_ever(strand) or same_line(strand)):
+    """Say that a thread waits for word from another one of its process, without a limit, and that
+    there is none which could answer: all others are idle, or wait without a limit themselves."""
+    if wait_of(strand) not in (Wait.NOTICE, Wait.RESULT) or not for_ever(strand):
         return False
     return all(map(brings_nothing, others(actor, strand)))
 
