@@ -227,7 +227,7 @@ def test_a_thread_that_the_main_process_has_is_said_to_be_there(name: str) -> No
     assert "was started in the main process, and was not copied by fork" in found.sentence
 
 
-@pytest.mark.parametrize("name", ["thread_gone", "thread_gone_in_our_worker"])
+@pytest.mark.parametrize("name", ["thread_gone", "thread_gone_in_a_worker"])
 def test_who_waits_for_a_thread_that_is_gone_is_not_well(name: str) -> None:
     found = first(answer_to(recorded(name)), "thread-gone")
     assert found.confidence is Confidence.LIKELY

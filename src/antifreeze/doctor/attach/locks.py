@@ -142,8 +142,8 @@ def is_service(strand: Strand) -> bool:
     if strand.calls("_feed", "multiprocessing/queues.py") and at.file == "threading.py":
         return True
     places = {each.file for each in strand.frames}
-    if "antifreeze/_worker/progress.py" in places:
-        return True
+    if strand.own_line is None and any(each.startswith("antifreeze/_worker/") for each in places):
+        return strand.thread.tid != strand.process.pid  # it watches, or sends
     if "multiprocessing/resource_sharer.py" in places or at.file == "concurrent/futures/thread.py":
         return True
     return "torch/utils/data/_utils/pin_memory.py" in places and strand.share < IDLE_SHARE

@@ -1,4 +1,4 @@
-"""A worker of antifreeze's asks a thread of its own, which has failed.
+"""A worker that was not forked asks a thread of its own, which has failed.
 
 expects: thread-gone
 """
@@ -6,9 +6,7 @@ expects: thread-gone
 import queue
 import threading
 
-from torch.utils.data import Dataset
-
-from antifreeze import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 
 class Asked(Dataset[int]):
@@ -31,5 +29,5 @@ class Asked(Dataset[int]):
 
 if __name__ == "__main__":
     print("begins", flush=True)
-    for _ in DataLoader(Asked(), batch_size=4, num_workers=2):
+    for _ in DataLoader(Asked(), batch_size=4, num_workers=2, multiprocessing_context="forkserver"):
         pass
