@@ -1,6 +1,6 @@
-"""A forked worker takes a plain lock twice. Two looks cannot tell it from one held at the fork.
+"""A forked worker takes a plain lock twice: the source says so.
 
-expects: deadlock-of-threads, lock-held-at-fork
+expects: deadlock-of-threads
 """
 
 import threading

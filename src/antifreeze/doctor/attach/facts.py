@@ -68,6 +68,11 @@ class Thread:
     library: str = ""  # whose code has asked the kernel to let it sleep
     sleeps_s: float = 0.0  # that are left, of one that sleeps until a given time
     asleep_s: float = -1.0  # since it last ran, when we came; -1: not known
+    opens: str = ""  # the path of the file that it is about to open
+    watches: tuple[int, ...] = ()  # descriptors that it waits for, if it waits for several or may
+    # Lines further out in its stack that have taken the lock which it waits for: the source says
+    # that they stand in a `with` of the same lock.
+    taken_at: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,14 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharer:
+    """A process that has a lock on a file with another one: it has inherited the open file."""
+
+    pid: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FileLock:
     """A lock on a file that one of the program's processes has open."""
 
@@ -172,6 +185,7 @@ class FileLock:
     holder_name: str = ""  # empty: there is no such process any more
     first: int = 0  # of its bytes
     waiting: tuple[int, ...] = ()  # processes
+    sharers: tuple[Sharer, ...] = ()  # that have it too: it is free when the last one closes it
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from enum import Enum
 
 from .calls import Call
+from .facts import Frame
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
 
 _PRIVATE = 128  # a flag of futex: the lock is for the threads of one process
 _WAIT, _LOCKED = 128, 2  # how pthread_mutex_lock sleeps: the operation, and what it found
+_TID_MASK = 0x3FFFFFFF  # FUTEX_TID_MASK: the rest says that others wait, or that the owner died
 # C code that waits for a lock of threads; in it Python's own locks (the last: from 3.13 on).
 _REENTRANT = ("rlock_acquire", "RecursiveMutex_Lock")
 _LOCKS = ("PyThread_acquire_lock", "acquire_timed", "PyMutex_Lock", *_REENTRANT)
@@ -99,6 +101,17 @@ def owner(strand: Strand) -> int:
     return words[2] if _is_mutex(strand) and len(words) > 2 and words[0] == _LOCKED else 0
 
 
+def shared_owner(strand: Strand) -> int:
+    """Give the thread that has the mutex of C, in a file that processes share, which this one waits
+    for (LMDB has such a one); 0 if it is no such mutex. One that survives the death of its owner
+    has the number of it in its first word too."""
+    words = strand.thread.lock
+    if wait_of(strand) is not Wait.SEMAPHORE or len(words) < 3 or not strand.thread.lock_file:
+        return 0
+    survives = words[0] & _TID_MASK == words[2]
+    return words[2] if words[2] and (survives or words[0] in (1, _LOCKED)) else 0
+
+
 def _is_mutex(strand: Strand) -> bool:
     call = strand.thread.call
     in_libc = strand.thread.library.startswith(("libc.", "libc-", "libpthread"))
@@ -129,6 +142,8 @@ def is_service(strand: Strand) -> bool:
     if strand.calls("_feed", "multiprocessing/queues.py") and at.file == "threading.py":
         return True
     places = {each.file for each in strand.frames}
+    if strand.own_line is None and any(each.startswith("antifreeze/_worker/") for each in places):
+        return strand.thread.tid != strand.process.pid  # it watches, or sends
     if "multiprocessing/resource_sharer.py" in places or at.file == "concurrent/futures/thread.py":
         return True
     return "torch/utils/data/_utils/pin_memory.py" in places and strand.share < IDLE_SHARE
@@ -137,6 +152,75 @@ def is_service(strand: Strand) -> bool:
 def others(actor: Actor, *but: Strand) -> list[Strand]:
     """Give the threads of a process that may hold a lock of the program's."""
     return [each for each in actor.strands if each not in but and not is_service(each)]
+
+
+def held_at_fork(scene: Scene) -> list[Strand]:
+    """Give the threads of the main process that may have held a lock when workers were forked: all
+    but the main one, and the one that iterates, since that is the one which forked."""
+    forks = (scene.main.main, scene.loop)
+    return [each for each in others(scene.main) if each not in forks]
+
+
+def taken_before(strand: Strand) -> tuple[Frame, ...]:
+    """Give the lines of a thread that have taken the lock which it waits for, as its source says;
+    none for one that can be taken twice."""
+    if reentrant(strand):
+        return ()
+    return tuple(each for each in strand.thread.taken_at if each in strand.own_frames)
+
+
+def taken_by_loop(strand: Strand) -> tuple[Frame, ...]:
+    """Give the lines of whoever forked this process that had taken the lock which it waits for: its
+    stack still shows them."""
+    forker = strand.frames[len(strand.own_frames) :]
+    return tuple(each for each in strand.thread.taken_at if each in forker)
+
+
+_OF_QUEUES = {
+    "put": "room in a queue (queue.Queue), which is full",
+    "get": "something to be put into a queue (queue.Queue), which is empty",
+}
+
+
+def queue_awaited(strand: Strand) -> str:
+    """Say which end of a queue between threads it waits at; nothing if it waits at none."""
+    for name, words in _OF_QUEUES.items():
+        if strand.calls(name, "queue.py") and wait_of(strand) is Wait.NOTICE:
+            return words
+    if strand.in_native("SimpleQueue") and wait_of(strand) is Wait.NOTICE:
+        return _OF_QUEUES["get"]
+    return ""
+
+
+def nobody_answers(actor: Actor, strand: Strand) -> bool:
+    """Say that a thread waits for word from another one of its process, without a limit, and that
+    there is none which could answer: all others are idle, or wait without a limit themselves."""
+    if wait_of(strand) not in (Wait.NOTICE, Wait.RESULT) or not for_ever(strand):
+        return False
+    return all(map(brings_nothing, others(actor, strand)))
+
+
+def brings_nothing(strand: Strand) -> bool:
+    """Say that a thread will not do anything for another one: it waits without a limit itself, or
+    only looks at a progress bar now and then; or it is one of C, and does nothing."""
+    if not strand.frames:
+        return strand.share < IDLE_SHARE
+    if any(each.file == "tqdm/_monitor.py" for each in strand.frames):
+        return True
+    return wait_of(strand) is not None and for_ever(strand)
+
+
+def alike(scene: Scene, actors: list[Actor]) -> list[Actor]:
+    """Give these workers, and those whose threads are at the same lines: the C code below Python's
+    is looked at in one of them only."""
+    if not actors or actors[0] is scene.main:
+        return actors
+    places = _places(actors[0])
+    return [each for each in scene.living if each in actors or _places(each) == places]
+
+
+def _places(actor: Actor) -> list[object]:
+    return [each.frames for each in actor.strands if each.frames]
 
 
 def forked(scene: Scene, worker: Actor) -> bool:

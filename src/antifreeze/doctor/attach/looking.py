@@ -24,6 +24,7 @@ from .frames import is_at_work
 from .machine import machine
 from .sockets import Sockets
 from .stacks import Spy, Stacks
+from .taken import with_taken
 
 BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core meanwhile
 PATIENCE_S = 10.0  # that one sleeps who may be stuck: most servers and locks answer before
@@ -87,10 +88,8 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Loo
     processes = _seen(pid, family(pid))
     at = monotonic()
     second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
-    second = replace(second, at=at, pipe_readers=pipes.readers(second.processes))
-    if not proc.read(
-        pid, "cmdline"
-    ):  # also if it ended when /proc was read, and no stack was taken
+    second = _closer(replace(second, at=at, pipe_readers=pipes.readers(second.processes)))
+    if not proc.read(pid, "cmdline"):  # it may have ended before its stack could be taken
         raise CannotLook(f"process {pid} has ended while it was being looked at")
     manner.asleep.disturbed(_unmoved(first, second))
     return first, second
@@ -212,6 +211,15 @@ def _seen(pid: int, members: list[int]) -> list[Process]:
 def _look(pid: int, seen: list[Process], stacks: dict[int, Stacks]) -> Look:
     processes = tuple(_with_stacks(each, stacks.get(each.pid)) for each in seen)
     return Look(monotonic(), processes, machine(pid), held.file_locks(processes))
+
+
+def _closer(look: Look) -> Look:
+    """Add what takes longer to find, and is asked once."""
+    return replace(
+        look,
+        processes=with_taken(look.processes),
+        file_locks=held.with_sharers(look.file_locks),
+    )
 
 
 def _native_too(spy: Spy, processes: list[Process], before: dict[int, Stacks]) -> dict[int, Stacks]:

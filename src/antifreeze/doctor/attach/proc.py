@@ -219,11 +219,12 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
     status = dict(_pairs(read(pid, *at, "status")))
     asked = read(pid, *at, "syscall")
     call = calls.parse(asked, os.uname().machine)
+    place = read(pid, *at, "wchan").strip()
     return Thread(
         tid=tid,
         name=read(pid, *at, "comm").strip(),
         state=stat[0],
-        waits_in="" if (place := read(pid, *at, "wchan").strip()) == "0" else place,
+        waits_in="" if place == "0" else place,
         call=call,
         cpu_s=(int(stat[11]) + int(stat[12])) / _TICKS,
         gave_way=_number(status, "voluntary_ctxt_switches"),
@@ -232,6 +233,8 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
         lock_file=held.file_of(maps, call),
         library=maps.library(asked),
         sleeps_s=held.sleeps_s(pid, call),
+        opens=held.opens(pid, call),
+        watches=held.watches(pid, call, place),
     )
 
 

@@ -6,9 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...findings import Confidence, Finding
-from ..locks import HELD, Wait, address, for_ever, forked, others, owner, same_line, wait_of
+from ..locks import (
+    HELD,
+    Wait,
+    address,
+    alike,
+    for_ever,
+    forked,
+    held_at_fork,
+    others,
+    owner,
+    same_line,
+    taken_before,
+    wait_of,
+)
 from ..scene import Actor, Scene, Strand, is_library
-from ..waits import at_line
+from ..waits import at_line, their_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, kill_worker, people
 
 NAME = "deadlock-of-threads"
@@ -23,32 +36,19 @@ class Knot:
     confidence: Confidence
     story: str
     proof: str
-    doubtful: bool = False  # a lock that was held at the fork looks the same, and is met more often
 
 
 def find(scene: Scene) -> Iterator[Finding]:
-    alike: dict[object, list[tuple[Actor, Knot]]] = {}
+    groups: dict[object, list[tuple[Actor, Knot]]] = {}
     for actor in (scene.main, *scene.living):
         knot = _knot(scene, actor) if actor is scene.main or not scene.idle(actor) else None
         if knot is not None:
             key = (actor.role, *(each.own_line for each in knot.threads))
-            alike.setdefault(key, []).append((actor, knot))
-    for found in alike.values():
+            groups.setdefault(key, []).append((actor, knot))
+    for found in groups.values():
         actors = [actor for actor, _ in found]
-        yield _finding(scene, _with_alike(scene, actors), found[0][1])
-
-
-def _with_alike(scene: Scene, actors: list[Actor]) -> list[Actor]:
-    """Add the workers whose threads are at the same lines: the C code below Python's is looked at
-    in one of them only."""
-    if actors[0] is scene.main:
-        return actors
-    places = _places(actors[0])
-    return [each for each in scene.living if each in actors or _places(each) == places]
-
-
-def _places(actor: Actor) -> list[object]:
-    return [each.frames for each in actor.strands if each.frames]
+        surest = min((knot for _, knot in found), key=lambda knot: knot.confidence.rank)
+        yield _finding(scene, alike(scene, actors), surest)
 
 
 def _finding(scene: Scene, actors: list[Actor], knot: Knot) -> Finding:
@@ -76,7 +76,6 @@ def _finding(scene: Scene, actors: list[Actor], knot: Knot) -> Finding:
             " holding what it needs; no threads and no joins while a module is being imported",
         ),
         pids=tuple(each.pid for each in actors),
-        general=knot.doubtful,
     )
 
 
@@ -85,6 +84,8 @@ def _knot(scene: Scene, actor: Actor) -> Knot | None:
     waiting = [each for each in threads if wait_of(each) in HELD and for_ever(each)]
     if not waiting:
         return None
+    if (twice := _taken_before(waiting)) is not None:
+        return twice
     by_owner = _round(waiting)
     if by_owner:
         return Knot(
@@ -178,11 +179,30 @@ def _lock_knot(
     return None
 
 
+def _taken_before(waiting: list[Strand]) -> Knot | None:
+    """A thread waits for a lock that it has itself, as its source says."""
+    for strand in waiting:
+        if outer := taken_before(strand):
+            here = outer[0] == their_line(strand)
+            place = "further up in the same function" if here else f"in {outer[0]}"
+            return Knot(
+                [strand],
+                LIKELY if strand.native else POSSIBLE,  # it could be a lock that counts
+                f"{_name(strand)} waits for a lock that it has itself, {at_line(strand)}: it has"
+                f" taken it {place}, and has not given it back (a plain lock cannot be taken"
+                " twice)",
+                "the source says so: both lines take the same lock, and the first stands around the"
+                " call of the second",
+            )
+    return None
+
+
 def _taken_twice(scene: Scene, threads: list[Strand]) -> Knot | None:
     """A forked worker's lock may be one that was held at the fork; if the main process has no other
     thread that could have done so, and its own copy is free, a knot is as possible."""
-    main = [each for each in others(scene.main) if each is not scene.main.main and each.frames]
-    if main or len(threads) != 1 or threads[0].thread.lock_in_parent[:1] == (0,):
+    if any(each.frames for each in held_at_fork(scene)):
+        return None
+    if len(threads) != 1 or threads[0].thread.lock_in_parent[:1] == (0,):
         return None
     if sum(not is_library(each) for each in threads[0].own_frames) < 2:
         return None  # nobody is under way who could have taken it before
@@ -193,7 +213,6 @@ def _taken_twice(scene: Scene, threads: list[Strand]) -> Knot | None:
         " taken the lock already (a plain lock cannot be taken twice), unless the lock was held"
         " when the worker was forked",
         "the main process has no other thread now that could have held it",
-        doubtful=True,
     )
 
 
@@ -221,7 +240,9 @@ SHAPE = Shape(
         "All threads of the process that could hold a lock sleep without a limit, at the same lines"
         " in two looks, at least one of them in a lock's `acquire`. It is certain where the locks"
         " name their owners (those of C and C++ do), or where one thread joins another in the"
-        " middle of an import for which the other waits."
+        " middle of an import for which the other waits. That a plain lock is taken twice is likely"
+        " where the source can be read and says so: a line further out in the same stack stands in"
+        " a `with` of the same lock; else, in a forked worker, it is no more than possible."
     ),
     get_out=(
         "In the main process: `kill -INT PID` raises KeyboardInterrupt where it waits, and the"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...findings import Finding
 from ..calls import OPENS, READS
+from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits
 from .base import LIKELY, Shape, are, kill_worker, people
@@ -44,7 +45,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         NAME,
         LIKELY,
         f"{people(actors)} {are(actors, 'waits', 'wait')} for {what}{place}: nothing has"
-        " come from it between two looks" + ("" if main else ", and the loop waits for it"),
+        " come from it between two looks" + ("" if main else and_the_loop_waits(scene, actors)),
         evidence=(
             *(
                 f"{actor.label}: state {strand.thread.state}, in the kernel's"

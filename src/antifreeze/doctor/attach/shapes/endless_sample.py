@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..facts import Frame
+from ..loaders import and_the_loop_waits
 from ..locks import Wait, wait_of
 from ..scene import BUSY_SHARE, Actor, Scene, Strand
 from ..waits import at_line, in_sample, loads_itself, loop_waits, sent_nothing
@@ -42,8 +43,8 @@ def find(scene: Scene) -> Iterator[Finding]:
         NAME,
         POSSIBLE,
         f"{people(workers)} {are(workers, 'computes', 'compute')} without an end in sight,"
-        f" {at_line(first)}: it looks like an endless loop, or like a very slow sample, and the"
-        " loop waits for it",
+        f" {at_line(first)}: it looks like an endless loop, or like a very slow sample"
+        f"{and_the_loop_waits(scene, workers)}",
         evidence=(
             *(_seen(worker, strand) for worker, strand in found[:4]),
             f"the loop waits for a batch in {scene.waits_for_batch}"

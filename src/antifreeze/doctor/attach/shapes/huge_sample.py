@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene
 from ..waits import at_line, in_sample, loop_waits, megabytes
 from .base import LIKELY, POSSIBLE, Shape, kill_worker
@@ -40,7 +41,7 @@ def find(scene: Scene) -> Iterator[Finding]:
             NAME,
             LIKELY if grows else POSSIBLE,
             f"{worker.label} holds {megabytes(own)} {how}, {at_line(strand)}: one sample is far"
-            " larger than the others, and the loop waits for it",
+            f" larger than the others{and_the_loop_waits(scene, [worker])}",
             evidence=(
                 f"{worker.label}: {megabytes(worker.before.memory.own)}, then {megabytes(own)}"
                 f" {scene.seconds:.1f} s later; the others hold about"

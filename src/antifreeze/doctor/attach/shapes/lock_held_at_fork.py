@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import HELD, Wait, address, for_ever, forked, others, owner, reentrant, wait_of
+from ..locks import (
+    HELD,
+    Wait,
+    address,
+    for_ever,
+    forked,
+    held_at_fork,
+    others,
+    owner,
+    reentrant,
+    taken_before,
+    taken_by_loop,
+    wait_of,
+)
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
@@ -25,16 +38,12 @@ def find(scene: Scene) -> Iterator[Finding]:
         return
     workers = list({worker.pid: worker for worker, _ in stuck}.values())
     _, first = stuck[0]
-    threads = [each for each in others(scene.main) if each is not scene.main.main and each.frames]
     confidence = _confidence(scene, stuck)
-    doubt = ", or the same thread takes it twice" if confidence is POSSIBLE else ""
     yield Finding(
         NAME,
         confidence,
         f"{people(workers)} {are(workers, 'waits', 'wait')} for {_lock(first)} that nobody in"
-        f" {are(workers, 'it', 'them')} holds, {at_line(first)}: another thread of the main process"
-        " held it when the workers were forked, and its copy in a worker stays locked for ever"
-        f"{doubt}",
+        f" {are(workers, 'it', 'them')} holds, {at_line(first)}: {_story(first, confidence)}",
         evidence=(
             f"{people(workers)}: no CPU, at the same line in both looks, in a lock's acquire"
             " without a limit",
@@ -42,7 +51,8 @@ def find(scene: Scene) -> Iterator[Finding]:
             *_proofs(scene, stuck),
             *(
                 f"thread {each.thread.name!r} of the main process is {at_line(each)}"
-                for each in threads[:3]
+                for each in held_at_fork(scene)[:3]
+                if each.frames
             ),
         ),
         get_out=(kill_worker(workers),),
@@ -53,6 +63,19 @@ def find(scene: Scene) -> Iterator[Finding]:
             " from a clean process when the program has threads",
         ),
         pids=tuple(worker.pid for worker in workers),
+    )
+
+
+def _story(strand: Strand, confidence: Confidence) -> str:
+    if by_loop := taken_by_loop(strand):
+        return (
+            f"the loop itself had taken it, in {by_loop[0]}, when it started the workers, and its"
+            " copy in a worker stays locked for ever"
+        )
+    doubt = ", or the same thread takes it twice" if confidence is POSSIBLE else ""
+    return (
+        "another thread of the main process held it when the workers were forked, and its copy in a"
+        f" worker stays locked for ever{doubt}"
     )
 
 
@@ -96,10 +119,12 @@ def _confidence(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Confidence:
         if reentrant(strand) and not others(worker, strand):
             return CERTAIN
     _, first = stuck[0]
-    threads = [each for each in others(scene.main) if each is not scene.main.main]
-    if not first.native or not (threads or _locked_in_parent(first) or owner(first)):
-        return POSSIBLE
-    return LIKELY
+    if any(taken_before(each) for _, each in stuck):
+        return POSSIBLE  # it has got the lock once: so it was free after the fork
+    if taken_by_loop(first):
+        return LIKELY
+    known = held_at_fork(scene) or _locked_in_parent(first) or owner(first)
+    return LIKELY if first.native and known else POSSIBLE
 
 
 def _owner_in_main(scene: Scene, strand: Strand) -> Strand | None:
@@ -118,9 +143,11 @@ def _proofs(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Iterator[str]:
     places = {address(each) for _, each in stuck}
     if len(stuck) > 1 and len(places) == 1 and 0 not in places:
         yield "the lock is at the same address in all of them, as one is that they were born with"
+    if taken_by_loop(first):
+        yield "the source says so: the line stands in a `with` of the same lock"
     if _locked_in_parent(first):
         yield "the main process's own copy of the lock is locked too"
-    elif held_by is None and not reentrant(first):
+    elif held_by is None and not reentrant(first) and not taken_by_loop(first):
         yield "unless the same thread has taken it twice: a plain lock looks the same then"
 
 
@@ -149,7 +176,10 @@ SHAPE = Shape(
         " without using any CPU; no other thread of the worker could hold it; and the worker was"
         " forked. It is certain where the lock names its owner, a thread of the main process (locks"
         " of C and C++ do), or is of a kind that one thread may take twice. A plain"
-        " `threading.Lock` that a thread takes twice looks the same: then it is likely."
+        " `threading.Lock` that a thread takes twice looks the same: so it is likely if the main"
+        " process has a thread, beside the one that forks, which could have held it, or if its own"
+        " copy of the lock is locked too, and only possible if not. Where the source can be read,"
+        " and says that the loop itself stood in a `with` of the lock when it forked, that is said."
     ),
     get_out=(
         "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
 from ..calls import Call
+from ..loaders import and_the_loop_waits
 from ..locks import Wait, wait_of
 from ..scene import Actor, Role, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits, polls, their_line
@@ -72,12 +73,14 @@ def _peer(actor: Actor, strand: Strand) -> tuple[str, Confidence] | None:
         return None
     if strand.calls("_run_once", "asyncio/base_events.py") is not None and _serves(actor):
         return None
-    peers = _connections(actor)
+    peers = connections(actor, strand)
+    if not peers and _knows_descriptors(actor):
+        return None  # without a connection it is not the network
     if strand.in_native(*_NAMES) is not None or strand.calls("getaddrinfo", "socket.py"):
         server = next((each for each in peers if each.endswith(":53")), "")
         return f"the name server{' ' + _other_end(server) if server else ''}", LIKELY
     if _in_a_client(strand) and polls(strand):
-        return _likeliest(peers), LIKELY
+        return _likeliest(peers), LIKELY if peers else POSSIBLE
     if _loop_waits_for_network(actor, strand):
         return _likeliest(peers), LIKELY if peers else POSSIBLE
     if polls(strand) and len(peers) == 1 and strand.at is not None:
@@ -100,7 +103,7 @@ def _is_client(strand: Strand) -> bool:
     for each in strand.frames:
         if each == mine and not each.file.startswith(_CLIENTS):
             return False
-        if each.file.startswith((*_CLIENTS, "asyncio/")):
+        if each.file.startswith(_CLIENTS):
             return True
     return False
 
@@ -108,11 +111,10 @@ def _is_client(strand: Strand) -> bool:
 def _loop_waits_for_network(actor: Actor, strand: Strand) -> bool:
     """Say that an event loop, of this thread or of another that it waits for, has open
     connections and nothing comes."""
-    if not _connections(actor):
-        return False
     if strand.calls("_run_once", _EVENTS) is not None:
         # One that runs for ever is a server's, and waits for whoever comes.
-        return polls(strand) and strand.calls("run_until_complete", _EVENTS) is not None
+        waits = polls(strand) and strand.calls("run_until_complete", _EVENTS) is not None
+        return waits and bool(connections(actor, strand))
     if not _is_client(strand) and strand.calls("result", "concurrent/futures/_base.py") is None:
         return False
     return any(
@@ -120,6 +122,7 @@ def _loop_waits_for_network(actor: Actor, strand: Strand) -> bool:
         and each.calls("_run_once", _EVENTS) is not None
         and polls(each)
         and each.stuck
+        and connections(actor, each)
         for each in actor.strands
     )
 
@@ -131,11 +134,24 @@ def _serves(actor: Actor) -> bool:
     return actor.role is Role.MAIN and listens
 
 
-def _connections(actor: Actor) -> list[str]:
-    found = (each.target for each in actor.process.descriptors)
+def connections(actor: Actor, strand: Strand) -> list[str]:
+    """Give the connections that a thread may wait for: those of its process, or those that it
+    watches, where that is known of an event loop."""
+    mine = strand.calls("_run_once", _EVENTS) is not None and strand.thread.watches
+    found = (
+        each.target
+        for each in actor.process.descriptors
+        if not mine or each.number in strand.thread.watches
+    )
     return list(
         dict.fromkeys(each for each in found if each.startswith(("tcp", "udp")) and "->" in each)
     )
+
+
+def _knows_descriptors(actor: Actor) -> bool:
+    """Say that all open files of a process were seen."""
+    seen = len(actor.process.descriptors)
+    return 0 < seen >= actor.process.open_files
 
 
 def _likeliest(peers: list[str]) -> str:
@@ -168,7 +184,7 @@ def _finding(
     peers = list(dict.fromkeys(peer for _, _, peer in waiting))
     main = actors[0] is scene.main
     _, first, _ = waiting[0]
-    loop = "" if main else ", and the loop waits for it"
+    loop = "" if main else and_the_loop_waits(scene, actors)
     who = people(actors)
     if main and first is not scene.main.main:
         who = f"thread {first.thread.name!r} of {who}"

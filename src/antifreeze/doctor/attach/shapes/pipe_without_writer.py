@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..calls import READS
+from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits
 from .base import CERTAIN, LIKELY, Shape, are, kill_worker, people
@@ -25,17 +26,24 @@ def find(scene: Scene) -> Iterator[Finding]:
         for a in asked
         if (s := a.main) is not None and s.stuck and _reads(s) and asks_a_person(s) is None
     ]
-    for opens in (True, False):
-        if some := [(actor, strand) for actor, strand in stuck if _opens(strand) is opens]:
-            yield _finding(scene, some)
+    groups: dict[tuple[bool, str], list[tuple[Actor, Strand]]] = {}
+    for actor, strand in stuck:
+        opens = _opens(strand)
+        groups.setdefault((not opens, strand.thread.opens if opens else ""), []).append(
+            (actor, strand)
+        )
+    for _, some in sorted(groups.items()):
+        yield _finding(scene, some)
 
 
 def _finding(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Finding:
     actors = [actor for actor, _ in stuck]
     _, first = stuck[0]
     opening = _opens(first)
+    path = first.thread.opens if opening else first.descriptor()
     what = (
-        "waits until somebody opens the other end of a named pipe (FIFO)"
+        "waits until somebody opens the other end of "
+        + (f"the named pipe (FIFO) {path}" if path else "a named pipe (FIFO)")
         if opening
         else f"reads the named pipe {first.descriptor()}, and nobody writes to it"
     )
@@ -45,15 +53,15 @@ def _finding(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Finding:
         NAME,
         CERTAIN if opening else LIKELY,
         f"{people(actors)} {what if len(actors) == 1 else what.replace('waits', 'wait', 1)},"
-        f" {at_line(first)}" + ("" if main else ", and the loop waits for it"),
+        f" {at_line(first)}" + ("" if main else and_the_loop_waits(scene, actors)),
         evidence=tuple(
             f"{actor.label}: no CPU, in the kernel's {strand.thread.waits_in},"
-            f" {strand.descriptor() or 'opening it'}"
+            f" {strand.descriptor() or 'opening ' + (strand.thread.opens or 'it')}"
             for actor, strand in stuck[:4]
         ),
         get_out=(
-            f"see which file it is: ls -l /proc/{actors[0].pid}/fd; stat -c '%F %n' <the file of"
-            " that line>; then write to it, or remove it and put the data there",
+            f"see who should write to {path or 'it (the file of that line)'}, and start that; or"
+            " remove it, and put the data there as a file",
             f"kill -INT {pids}" if main else kill_worker(actors),
         ),
         prevent=(
@@ -86,7 +94,10 @@ SHAPE = Shape(
         " read it waits until somebody writes. A pipe that a program has left among the data stops"
         " the worker that comes to it."
     ),
-    tell="The kernel says in which function the thread sleeps: that which opens or reads a pipe.",
+    tell=(
+        "The kernel says in which function the thread sleeps: that which opens or reads a pipe; and"
+        " which path it was asked to open."
+    ),
     get_out="Write to the pipe, or end the worker: the loop then raises an error.",
     prevent="Leave out what is no regular file when the list of files is made.",
     find=find,

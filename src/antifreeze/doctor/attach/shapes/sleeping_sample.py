@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand
 from ..torch_loader import feeders
 from ..waits import (
@@ -53,7 +54,7 @@ def _finding(scene: Scene, found: list[tuple[Actor, Strand]], left: str = "") ->
         NAME,
         POSSIBLE if again else LIKELY,
         f"{people(actors)} {_how(actors, again, left)}, {at_line(first)}"
-        + ("" if main else f", and the loop waits for {are(actors, 'it', 'them')}"),
+        + ("" if main else and_the_loop_waits(scene, actors, are(actors, "it", "them"))),
         evidence=(
             *(
                 f"{actor.label}: asleep at the same place in both looks, {scene.seconds:.1f} s"

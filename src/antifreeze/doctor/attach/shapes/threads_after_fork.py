@@ -1,11 +1,21 @@
-"""A forked worker waits for a thread that only the main process has."""
+"""A forked worker waits for a thread that it has not: only the main process has, or had, it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import Wait, for_ever, forked, is_service, others, same_line, wait_of
+from ..locks import (
+    Wait,
+    for_ever,
+    forked,
+    held_at_fork,
+    is_service,
+    others,
+    queue_awaited,
+    same_line,
+    wait_of,
+)
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
@@ -13,6 +23,7 @@ from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
 NAME = "threads-after-fork"
 _POOL = "concurrent/futures/"
 _LOOP = "asyncio/base_events.py"
+_EVERYWHERE = ("threading.py", "queue.py", "torch/", "<frozen", "<string>")  # says nothing of whose
 
 
 def find(scene: Scene) -> Iterator[Finding]:
@@ -32,17 +43,18 @@ def find(scene: Scene) -> Iterator[Finding]:
     workers = [worker for worker, _ in stuck]
     _, first = stuck[0]
     pool = _pool(scene.main)
-    threads = pool or [
-        each for each in others(scene.main) if each is not scene.main.main and each.frames
-    ]
-    what = "a result of" if wait_of(first) is Wait.RESULT else "a word from"
-    seen = "was not copied by fork" if threads else "does not exist there: fork copies no threads"
+    threads = pool or _related(scene, first)
+    story = (
+        "the thread pool or event loop was started in the main process, and was not copied by fork"
+        if threads
+        else "the thread that should answer has ended (an error ends it, and nobody else), or was"
+        " started in the main process and not copied by fork"
+    )
     yield Finding(
         NAME,
         _confidence(first, workers[0], pool, threads),
-        f"{people(workers)} {are(workers, 'waits', 'wait')} for {what} another thread,"
-        f" {at_line(first)}, and there is none in {are(workers, 'it', 'them')}: the thread pool or"
-        f" event loop was started in the main process, and {seen}",
+        f"{people(workers)} {are(workers, 'waits', 'wait')} for {_what(first)}, {at_line(first)},"
+        f" and there is no other thread in {are(workers, 'it', 'them')}: {story}",
         evidence=(
             f"{people(workers)}: no CPU, at the same line in both looks: {first.at}",
             f"{are(workers, 'it has', 'they have')} no other thread that could answer",
@@ -53,12 +65,28 @@ def find(scene: Scene) -> Iterator[Finding]:
         ),
         get_out=(kill_worker(workers),),
         prevent=(
-            "make the pool, event loop or client in the worker: on first use in `__getitem__`, or"
-            " in worker_init_fn",
+            "make the pool, event loop, client or thread in the worker: on first use in"
+            " `__getitem__`, or in worker_init_fn",
             "multiprocessing_context='forkserver', where the dataset makes it anew when unpickled",
+            *([] if threads else ["have the thread tell when it fails, and give the wait a limit"]),
         ),
         pids=tuple(worker.pid for worker in workers),
     )
+
+
+def _what(strand: Strand) -> str:
+    if wait_of(strand) is Wait.RESULT:
+        return "a result of another thread"
+    return queue_awaited(strand) or "a word from another thread"
+
+
+def _related(scene: Scene, strand: Strand) -> list[Strand]:
+    """Give the threads of the main process that run code of a file which a worker is in, the
+    script's or a library's: those may be what it waits for."""
+    places = {each.file for each in strand.own_frames if not each.file.startswith(_EVERYWHERE)}
+    return [
+        each for each in held_at_fork(scene) if places & {frame.file for frame in each.own_frames}
+    ]
 
 
 def _pool(actor: Actor) -> list[Strand]:
@@ -82,21 +110,26 @@ def _confidence(
     unknown = [each for each in worker.strands if not each.frames and is_service(each)]
     if wait_of(strand) is Wait.RESULT and pool and for_ever(strand) and not unknown:
         return CERTAIN
-    return LIKELY if pool or threads or wait_of(strand) is Wait.RESULT else POSSIBLE
+    if pool or threads or wait_of(strand) is Wait.RESULT:
+        return LIKELY
+    return LIKELY if queue_awaited(strand) and for_ever(strand) and not unknown else POSSIBLE
 
 
 SHAPE = Shape(
     name=NAME,
-    title="A worker waits for a thread that only the main process has",
+    title="A forked worker waits for a thread that it does not have",
     what=(
         "`fork` copies the objects of a thread pool, an event loop or a client that uses one"
         " (fsspec, s3fs, gRPC, an SDK), but not their threads. The worker's copy believes that its"
-        " threads are there, hands work to them, and waits for the result for ever."
+        " threads are there, hands work to them, and waits for the result for ever. So it does"
+        " where a thread that was started in the worker has ended with an error."
     ),
     tell=(
         "A forked worker waits in `Future.result`, a condition, an event or a queue, at the same"
         " line in two looks, and has no other thread that could answer. It is certain where it"
-        " waits for a future and the main process has the pool or the event loop."
+        " waits for a future and the main process has the pool or the event loop. Where the main"
+        " process has no thread that could be meant, both are said: it has ended, or was not"
+        " copied."
     ),
     get_out=(
         "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...findings import Confidence, Finding
 from ..calls import READS
+from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand, is_file, is_library
 from ..waits import at_line, still
 from .base import CERTAIN, LIKELY, POSSIBLE, Shape
@@ -127,7 +128,7 @@ def _finding(
     target = strand.descriptor()
     tty = next((d.target for d in actor.process.descriptors if d.number == 0), "")
     place = target or tty
-    loop = "" if actor is scene.main else ", and the loop waits for it"
+    loop = "" if actor is scene.main else and_the_loop_waits(scene, [actor])
     if place.startswith(_TERMINALS):
         answer = f"answer it where the program was started ({place}); nothing is lost"
     elif "editor" in what:
