@@ -193,7 +193,7 @@ class Imports:
 
 
 def _project_above(folder: str) -> str:
-    """Give the nearest folder with marks of a project, from this one upwards; '' if there is none."""
+    """Give the nearest folder with marks of a project, this one or one above; '' if none has."""
     above = ""
     while folder != above:
         if any(os.path.exists(f"{folder}/{mark}") for mark in _MARKS):
