@@ -64,6 +64,11 @@ def test_a_standstill_that_nobody_can_name_is_exit_code_3(
     assert (said["stuck"], said["still"]) == (False, True)
 
 
+def test_the_page_of_a_cause_is_told_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attach", "--case", str(STUCK)]) == 1
+    assert "(antifreeze explain lock-held-at-fork)" in capsys.readouterr().out
+
+
 def test_json_has_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attach", "--json", "--case", str(STUCK)]) == 1
     said = json.loads(capsys.readouterr().out)
@@ -93,7 +98,7 @@ def test_without_py_spy_proc_speaks_and_the_way_to_more_is_told(
     assert main(["attach", str(sleeper)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "its stacks could not be taken" in out and "nanosleep" in out
-    assert "pip install 'antifreeze[attach]'" in out
+    assert "pip install py-spy" in out
 
 
 @pytest.mark.parametrize(
