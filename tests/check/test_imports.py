@@ -160,13 +160,17 @@ def test_the_nearest_of_two_is_meant(tmp_path: Path) -> None:
     assert found(tmp_path, files) == ["bar/utils.py"]
 
 
-def test_the_first_thing_of_a_name_hides_all_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("init", [False, True])
+def test_the_first_thing_of_a_name_hides_all_others(tmp_path: Path, init: bool) -> None:
     files = {
         "scripts/train.py": training("from utils import Bin"),
         "scripts/utils.py": FINE,
+        "scripts/other.py": training("from utils import ds", "ds.Bin"),
         "utils/Bin.py": DATASET,
         "utils/ds.py": DATASET,
     }
+    if init:
+        files["utils/__init__.py"] = ""
     assert found(tmp_path, files) == []
 
 

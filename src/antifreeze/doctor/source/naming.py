@@ -133,15 +133,11 @@ class Imports:
         first = name.partition(".")[0]
         if first not in self._words or first in _NEVER_LOCAL:
             return None
-        starts = self._starts_of(first, folder)
-        if starts:
-            tail = name.replace(".", "/")
-            for place in starts:
-                found = self._by_place.get(f"{place}/{tail}")
-                if found is not None:
-                    return found
-                if f"{place}/{first}" in self._by_place:
-                    break  # it is another thing of that name
+        tail = name.replace(".", "/")
+        for place in self._starts_of(first, folder):
+            found = self._by_place.get(f"{place}/{tail}")
+            if found is not None or f"{place}/{first}" in self._by_place:
+                return found  # None: the name begins here, and there is no such thing in it
         if first in sys.stdlib_module_names:
             return None
         return _nearest(self._by_name.get(name, ()), folder)
