@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
+from antifreeze.doctor.attach.shapes import all_shapes
 from antifreeze.doctor.check.config import read_settings
 from antifreeze.doctor.check.running import check, check_text
 from antifreeze.doctor.check.settings import Settings
@@ -228,7 +229,59 @@ def test_a_rule_is_explained_by_code_and_name(capsys: pytest.CaptureFixture[str]
     for word in ("AF601", "af601", "sampler-without-set-epoch"):
         assert main(["explain", word]) == 0
         assert "# AF601: " in capsys.readouterr().out
-    assert main(["explain", "AF999"]) == 2
-    capsys.readouterr()
     assert main(["explain"]) == 0
-    assert "AF201" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "AF201" in told and "lock-held-at-fork" in told
+
+
+def test_every_way_to_hang_is_explained_by_the_name_that_attach_gives(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for shape in all_shapes():
+        assert main(["explain", shape.name.upper()]) == 0
+        told = capsys.readouterr().out
+        assert f"# {shape.title}\n" in told and "## To get out now" in told
+        assert ".md)" not in told.splitlines()[-1]  # who has no clone has no other pages
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("F201", "AF201"),
+        ("sampler-without-epoch", "sampler-without-set-epoch"),
+        ("lock-held-on-fork", "lock-held-at-fork"),
+    ],
+)
+def test_an_unknown_word_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], word: str, meant: str
+) -> None:
+    assert main(["explain", word]) == 2
+    told = capsys.readouterr()
+    assert f"did you mean {meant}" in told.err and not told.out
+
+
+def test_a_word_that_means_a_rule_and_a_way_to_hang_gives_both_pages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["explain", "waits-for-a-person"]) == 0
+    told = capsys.readouterr().out
+    assert "# AF408: " in told and "\n# It waits for a person\n" in told
+
+
+def test_a_word_like_no_other_is_answered_with_where_all_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["explain", "xyzzy"]) == 2
+    told = capsys.readouterr().err
+    assert "did you mean" not in told and "`antifreeze explain` lists them" in told
+
+
+def test_pages_are_set_for_a_terminal_and_plain_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["explain", "lock-held-at-fork"]) == 0
+    assert "**lock-held-at-fork**" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["explain", "lock-held-at-fork"]) == 0
+    told = capsys.readouterr().out
+    assert "lock-held-at-fork" in told and "**" not in told

@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,11 @@ def test_a_standstill_that_nobody_can_name_is_exit_code_3(
     assert (said["stuck"], said["still"]) == (False, True)
 
 
+def test_the_page_of_a_cause_is_told_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attach", "--case", str(STUCK)]) == 1
+    assert "(antifreeze explain lock-held-at-fork)" in capsys.readouterr().out
+
+
 def test_json_has_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attach", "--json", "--case", str(STUCK)]) == 1
     said = json.loads(capsys.readouterr().out)
@@ -93,7 +99,7 @@ def test_without_py_spy_proc_speaks_and_the_way_to_more_is_told(
     assert main(["attach", str(sleeper)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "its stacks could not be taken" in out and "nanosleep" in out
-    assert "pip install 'antifreeze[attach]'" in out
+    assert "pip install py-spy" in out
 
 
 @pytest.mark.parametrize(
@@ -130,17 +136,20 @@ def test_what_is_no_python_program_is_refused_and_its_python_child_looked_at(
             assert words in capsys.readouterr().err
         finally:
             process.kill()
-    one = f"{sys.executable} -c 'import time; time.sleep(600)' &"
-    with subprocess.Popen(["sh", "-c", f"{one} wait"], start_new_session=True) as process:
+    one = f"{sys.executable} -c 'import time; print(flush=True); time.sleep(600)' &"
+    shell = ["sh", "-c"]
+    options: dict[str, Any] = {"start_new_session": True, "stdout": subprocess.PIPE}
+    with subprocess.Popen([*shell, f"{one} wait"], **options) as process:
         try:
-            time.sleep(1.0)
+            process.stdout.readline()
             assert main(["attach", str(process.pid)]) == 0
             assert "the loop sleeps on purpose" in " ".join(capsys.readouterr().out.split())
         finally:
             os.killpg(process.pid, 9)
-    with subprocess.Popen(["sh", "-c", f"{one} {one} wait"], start_new_session=True) as process:
+    with subprocess.Popen([*shell, f"{one} {one} wait"], **options) as process:
         try:
-            time.sleep(1.0)
+            process.stdout.readline()
+            process.stdout.readline()
             assert main(["attach", str(process.pid)]) == 2
             assert "it has started 2: antifreeze attach " in capsys.readouterr().err
         finally:
@@ -151,9 +160,11 @@ def test_the_number_of_a_thread_stands_for_its_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()"
-    with subprocess.Popen([sys.executable, "-c", f"{code}\ntime.sleep(600)"]) as process:
+    code += "\nprint(flush=True)\ntime.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
-            time.sleep(1.0)
+            assert process.stdout is not None
+            process.stdout.readline()
             threads = [int(each) for each in os.listdir(f"/proc/{process.pid}/task")]
             assert main(["attach", str(max(threads))]) == 0
             assert f"process {process.pid}" in capsys.readouterr().out

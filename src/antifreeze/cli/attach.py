@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 NOTHING, FOUND, CANNOT, STILL = 0, 1, 2, 3  # exit codes
 AGAIN_S = 5.0  # between looks of --watch
-PAGES = "docs/hangs"
 _COLOURS = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 
 
@@ -207,7 +206,9 @@ def _show_finding(out: Console, found: Finding) -> None:
     colour = "green" if found.harmless else _COLOURS[found.confidence.value]
     out.print(f"[bold {colour}]{_safe(_capital(found.sentence))}.[/]")
     if not found.harmless:
-        out.print(f"[{colour}]{found.confidence.value}[/] [dim]({PAGES}/{found.rule}.md)[/dim]")
+        out.print(
+            f"[{colour}]{found.confidence.value}[/] [dim](antifreeze explain {found.rule})[/dim]"
+        )
     _show_list(out, "evidence", found.evidence)
     _show_list(out, "to get out now", found.get_out, commands=True)
     _show_list(out, "to prevent it", found.prevent)

@@ -173,6 +173,8 @@ def _say_what_was_done(done: Mended, *, diff: bool) -> None:
     if diff:
         for path, before in done.before.items():
             print(as_diff(str(path), before, done.after[path]), end="")
+        if done.result.found and not done.before:
+            _complain(f"nothing that --fix can mend ({len(done.result.found):,} found)")
     elif done.applied:
         files = f"{len(done.after)} file{'s' * (len(done.after) != 1)}"
         _complain(f"mended {done.applied} in {files}")

@@ -1,8 +1,9 @@
-"""`antifreeze explain AF104`: the page of a rule, by code or name."""
+"""`antifreeze explain AF104`: the page of a rule, by code or name, or of a way to hang."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from typing import Any
 
@@ -12,32 +13,66 @@ FOUND, CANNOT = 0, 2  # exit codes
 def add_to(verbs: Any) -> None:
     verb = verbs.add_parser(
         "explain",
-        help="what a rule of `antifreeze check` means, why, and what to do instead",
-        epilog="exit code: 0 it was explained, 2 there is no such rule",
+        help="what a finding of `antifreeze check` or `attach` means, why, and what to do",
+        epilog="exit code: 0 it was explained, 2 there is no such rule or way to hang",
     )
-    verb.add_argument("rule", nargs="?", help="a code or a name: AF201; without one: all rules")
+    verb.add_argument(
+        "word",
+        nargs="?",
+        help="a code or a name: AF201, lock-held-at-fork; without one: all there are",
+    )
     verb.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..doctor.rules import all_rules, find_rule
-    from ..doctor.rules.pages import page
-
-    if arguments.rule is None:
-        for each in all_rules():
-            print(f"{each.code}  {each.name:34}  {each.severity.value:10}  {each.title}")
+    if arguments.word is None:
+        _list()
         return FOUND
-    rule = find_rule(arguments.rule)
-    if rule is None:
-        words = f"there is no rule {arguments.rule!r}; `antifreeze explain` lists them"
-        print(f"antifreeze explain: {words}", file=sys.stderr)
+    pages = _pages(arguments.word)
+    if not pages:
+        _complain(arguments.word)
         return CANNOT
-    text = page(rule)
+    text = "\n".join(pages)
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
 
         Console().print(Markdown(text))
     else:
-        print(text)
+        print(text, end="")
     return FOUND
+
+
+def _list() -> None:
+    from ..doctor.attach.shapes import all_shapes
+    from ..doctor.rules import all_rules
+
+    for rule in all_rules():
+        print(f"{rule.code}  {rule.name:34}  {rule.severity.value:10}  {rule.title}")
+    for shape in all_shapes():
+        print(f"attach {shape.name:34}  {'hang':10}  {shape.title}")
+
+
+def _pages(word: str) -> list[str]:
+    """Give what a word means: a rule, a way to hang, or both, as for `waits-for-a-person`."""
+    from ..doctor.attach import pages as hangs
+    from ..doctor.attach.shapes import all_shapes
+    from ..doctor.rules import find_rule
+    from ..doctor.rules import pages as rules
+
+    rule = find_rule(word)
+    found = [rules.page(rule)] if rule is not None else []
+    return found + [hangs.page(e) for e in all_shapes() if e.name == word.strip().lower()]
+
+
+def _complain(word: str) -> None:
+    from ..doctor.attach.shapes import all_shapes
+    from ..doctor.rules import all_rules
+
+    known = [name for each in all_rules() for name in (each.code.lower(), each.name)]
+    known += [each.name for each in all_shapes()]
+    near = difflib.get_close_matches(word.strip().lower(), known, n=1)
+    code = near and near[0].startswith("af") and near[0][2:].isdigit()
+    meant = f"; did you mean {near[0].upper() if code else near[0]}?" if near else ";"
+    words = f"there is no rule or way to hang {word!r}{meant} `antifreeze explain` lists them"
+    print(f"antifreeze explain: {words}", file=sys.stderr)

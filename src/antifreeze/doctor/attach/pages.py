@@ -5,14 +5,17 @@ from __future__ import annotations
 from .shapes import Shape, all_shapes
 
 INDEX = "README.md"
+_LINKS = "[All ways to hang](README.md) · [My DataLoader hangs](../hangs.md)"
 
 
 def pages() -> dict[str, str]:
     """Give the text of each page in docs/hangs, by its name."""
-    return {INDEX: _index(), **{f"{each.name}.md": _page(each) for each in all_shapes()}}
+    every = {f"{each.name}.md": f"{page(each)}\n{_LINKS}\n" for each in all_shapes()}
+    return {INDEX: _index(), **every}
 
 
-def _page(shape: Shape) -> str:
+def page(shape: Shape) -> str:
+    """Give the page of a shape, without links to others."""
     return f"""# {shape.title}
 
 `antifreeze attach PID` calls this **{shape.name}**.
@@ -30,8 +33,6 @@ def _page(shape: Shape) -> str:
 ## To prevent it
 
 {shape.prevent}
-
-[All ways to hang](README.md) · [My DataLoader hangs](../hangs.md)
 """
 
 

@@ -21,7 +21,7 @@ NATIVE_BOUND_S = (
     1.8  # with C code: torch's own has a million names, and the rest can be had without
 )
 AT_ONCE = 4
-INSTALL = "pip install 'antifreeze[attach]'"
+INSTALL = "pip install py-spy"
 _INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+|src(?=/antifreeze/))/")
 
 

@@ -38,7 +38,7 @@ def fix_text(text: str, found: Iterable[Found]) -> Fixed:
     try:
         import libcst
     except ImportError:
-        raise CannotFix("--fix needs libcst: pip install 'antifreeze[check]'") from None
+        raise CannotFix("--fix needs libcst: pip install libcst") from None
     chosen: list[Found] = []
     taken: list[Span] = []
     for each in found:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..source.module import Module
+from ..source.naming import module_name
 from ..source.project import Project
 from ..source.summary import Summary
 from .found import Failure, Found, Result
@@ -154,7 +155,7 @@ class _Work:
 
     def begin_second(self, summaries: list[Summary]) -> None:
         """Take what the first pass gave of all files."""
-        self.project = Project(summaries, self._read, self.settings.python)
+        self.project = Project(summaries, self._read, self.settings.python, self.settings.root)
 
     def wanted(self) -> list[Path]:
         """Give the files that are worth a look."""
@@ -194,17 +195,6 @@ class _Work:
                 raise OSError("it could be read at first, and then no more")
             source, module = self._source(path), loaded
         return second_pass(module, source, self.project, self.settings)
-
-
-def module_name(path: Path) -> tuple[str, bool]:
-    """Give the dotted name that others import a file by, and whether it is a package."""
-    is_package = path.name == "__init__.py"
-    parts = [] if is_package else [path.stem]
-    folder = path.resolve().parent
-    while (folder / "__init__.py").exists():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return ".".join(parts) or path.stem, is_package
 
 
 # ---- in several processes ------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from . import all_rules
 from .base import GROUPS, Rule
 
 INDEX = "README.md"
-_WIDTH = 120
+_LINKS = "[All rules](README.md) · [How to check](../check.md)"
 
 
 def pages() -> dict[str, str]:
     """Give the text of each page in docs/rules, by its name."""
-    return {INDEX: _index(), **{file_name(each): page(each) for each in all_rules()}}
+    every = {file_name(each): f"{page(each)}\n{_LINKS}\n" for each in all_rules()}
+    return {INDEX: _index(), **every}
 
 
 def file_name(rule: Rule) -> str:
@@ -21,7 +22,7 @@ def file_name(rule: Rule) -> str:
 
 
 def page(rule: Rule) -> str:
-    """Give the page of a rule."""
+    """Give the page of a rule, without links to others."""
     opinion = " An opinion: off unless it is selected." if rule.opinion else ""
     fine = f"\n## What is not flagged\n\n{flow(rule.not_flagged)}\n" if rule.not_flagged else ""
     return f"""# {rule.code}: {rule.title}
@@ -51,8 +52,6 @@ def page(rule: Rule) -> str:
 ```
 
 To allow it at one place: `# antifreeze: allow[{rule.name}]`.
-
-[All rules](README.md) · [How to check](../check.md)
 """
 
 

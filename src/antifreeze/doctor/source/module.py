@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from . import known
 from .lines import split_lines
+from .naming import relative_to
 from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
 
 DEEPEST = 12  # steps from a name to its value; chains longer than that are loops
@@ -340,7 +342,7 @@ def parse_module(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "invalid escape sequence": another linter's business
         tree: ast.Module = compile(text, str(path), "exec", flags, dont_inherit=True)
-    package = name if is_package else name.rpartition(".")[0]
+    package = functools.partial(relative_to, name, path, is_package)
     scopes = read_scopes(tree, package, shallow=shallow)
     return Module(path, name, tree, scopes, split_lines(text), is_notebook, is_whole)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
-import sys
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from . import known
 from .module import DEEPEST, Module, parse_module
+from .naming import Imports, last_part
 from .scopes import FunctionNode
 from .summary import LoaderFact, Summary, Workers
 
@@ -31,25 +32,21 @@ class Project:
         summaries: Iterable[Summary] = (),
         read: Callable[[Path], str] | None = None,
         python: tuple[int, int] | None = None,
+        root: Path | None = None,
     ) -> None:
         self.python = python  # the oldest Python the project runs on, if it says so
         self._read = read or (lambda path: path.read_text(encoding="utf-8", errors="replace"))
         self._modules: OrderedDict[Path, Module | None] = OrderedDict()
-        self._by_name: dict[str, list[Summary]] = {}
-        self._by_last: dict[str, list[Summary]] = {}
-        self._by_path: dict[Path, Summary] = {}
+        self._by_path: dict[Path, Summary] = {each.path: each for each in summaries}
+        self._imports = Imports(self._by_path.values(), root)
         # Names are asked for again and again, from the same folders.
         self._canonical: dict[tuple[str, str], str] = {}
         self._parted: dict[tuple[str, str], tuple[Summary | None, list[str]]] = {}
         self._ancestors: dict[tuple[str, str], tuple[str, ...]] = {}
         self._facts: dict[tuple[str, Path | None], list[LoaderFact]] | None = None
         self._bases: set[str] | None = None
-        self._importers: dict[str, list[Summary]] | None = None
+        self._importers: dict[str, list[tuple[Summary, str]]] | None = None
         self._folders: dict[Path, str] = {}
-        for each in summaries:
-            self._by_path[each.path] = each
-            self._by_name.setdefault(each.name, []).append(each)
-            self._by_last.setdefault(each.name.rpartition(".")[2], []).append(each)
 
     def __repr__(self) -> str:
         return f"Project({len(self._by_path)} files)"
@@ -102,21 +99,7 @@ class Project:
 
     def find_module(self, name: str, near: Path) -> Summary | None:
         """Give the file that `import name` means in a file at `near`."""
-        candidates = self._by_name.get(name, [])
-        if "." not in name:
-            candidates = [
-                each
-                for each in candidates
-                if each.is_package or each.path.parent == near.parent or _above(each, near, name)
-            ]
-        elif not candidates:  # a folder without __init__.py
-            parts = tuple(name.split("."))
-            candidates = [
-                each
-                for each in self._by_last.get(parts[-1], [])
-                if _dotted(each)[-len(parts) :] == parts and parts[0] not in sys.stdlib_module_names
-            ]
-        return max(candidates, key=lambda each: _shared(each.path, near), default=None)
+        return self._imports.find(name, self._folder(near))
 
     # ---- names -----------------------------------------------------------------------------------
 
@@ -129,7 +112,7 @@ class Project:
 
     def _folder(self, near: Path) -> str:
         if near not in self._folders:
-            self._folders[near] = str(near.parent)
+            self._folders[near] = os.path.dirname(os.path.abspath(near))
         return self._folders[near]
 
     def _follow(self, name: str, near: Path) -> str:
@@ -266,12 +249,13 @@ class Project:
             self._importers = {}
             for each in self.summaries:
                 for name in _beginnings(each.imports):
-                    self._importers.setdefault(name, []).append(each)
-        return [
-            each
-            for each in self._importers.get(mine.name, [])
-            if each is not mine and self._split(mine.name, each.path)[0] is mine  # no namesake
-        ]
+                    self._importers.setdefault(last_part(name), []).append((each, name))
+        found = {
+            each.path: each
+            for each, name in self._importers.get(last_part(mine.name), [])
+            if each is not mine and self.find_module(name, each.path) is mine  # no namesake
+        }
+        return list(found.values())
 
     def anyone_calls(self, method: str) -> bool:
         """Say whether any file has a call `x.method(...)`."""
@@ -311,26 +295,6 @@ def _beginnings(names: Iterable[str]) -> set[str]:
             found.add(name)
             name = name.rpartition(".")[0]
     return found
-
-
-def _dotted(summary: Summary) -> tuple[str, ...]:
-    path = summary.path.parent if summary.is_package else summary.path.with_suffix("")
-    return path.parts
-
-
-def _above(summary: Summary, near: Path, name: str) -> bool:
-    if name in sys.stdlib_module_names:
-        return False
-    return summary.path.parent in near.parents
-
-
-def _shared(one: Path, other: Path) -> int:
-    count = 0
-    for left, right in zip(one.parts, other.parts, strict=False):
-        if left != right:
-            break
-        count += 1
-    return count
 
 
 __all__ = ["Project", "Workers"]

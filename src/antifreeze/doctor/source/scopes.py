@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -55,6 +55,9 @@ class Kind(Enum):
     CLASS = "class"
     PARAMETER = "parameter"
     OTHER = "other"  # loops, unpacking, augmented assignments, exceptions: the value is not known
+
+
+Package = Callable[[int], str]  # what `.` (1), `..` (2) and so on stand for
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +239,8 @@ def _sees_types(inner: ast.AST, opener: ast.AST) -> bool:
     return inner not in getattr(opener, "decorator_list", ())
 
 
-def read_scopes(tree: ast.Module, package: str, *, shallow: bool = False) -> Scopes:
-    """Walk a module once. `package`: what its relative imports are relative to. `shallow`: only
+def read_scopes(tree: ast.Module, package: Package, *, shallow: bool = False) -> Scopes:
+    """Walk a module once. `package`: what so many dots of its imports stand for. `shallow`: only
     statements, and not into functions; enough to say what the module offers."""
     top = Scope(tree, None)
     scopes = Scopes(top, {}, {tree: top}, [])
@@ -295,7 +298,7 @@ def _bind_parameters(arguments: ast.arguments, scope: Scope) -> None:
             scope.bind(rest.arg, Binding(Kind.PARAMETER, rest))
 
 
-def _bind(node: ast.AST, scope: Scope, package: str) -> None:
+def _bind(node: ast.AST, scope: Scope, package: Package) -> None:
     match node:
         case ast.Import():
             for alias in node.names:
@@ -348,12 +351,10 @@ def _bind_newer(node: ast.AST, scope: Scope) -> None:
         scope.bind(str(name), Binding(Kind.OTHER, node))
 
 
-def _bind_from(node: ast.ImportFrom, scope: Scope, package: str) -> None:
+def _bind_from(node: ast.ImportFrom, scope: Scope, package: Package) -> None:
     base = node.module or ""
     if node.level:
-        parts = package.split(".") if package else []
-        parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
-        base = ".".join([*parts, *([base] if base else [])])
+        base = ".".join([package(node.level), *([base] if base else [])])
     for alias in node.names:
         if alias.name == "*":
             scope.stars.append(base)

@@ -16,6 +16,7 @@ from .scopes import Kind
 # is in it: a line may have a megabyte.
 _METHOD = re.compile(r"\.(\w+)\(")
 _EPOCHS = re.compile(r"^[ \t\f]*(?:for|while)\b[^\n]*epoch", re.MULTILINE | re.IGNORECASE)
+_SCRIPT = re.compile(r"""^if[ (]+__name__ ?== ?["']__main__""", re.MULTILINE)
 _STORE = re.compile(r"(?<!self)\.(\w+)[ \t]*([:,]|(?:[-+*/|&@%^]|\*\*|//|<<|>>)?=)(?!=)")
 
 
@@ -61,6 +62,7 @@ class Summary:
     stores: frozenset[str] = frozenset()  # `x.name = ...`, where x is not self: the names
     has_collate: bool = False  # it speaks of `collate_fn=`
     has_epochs: bool = False  # it has a loop that speaks of epochs
+    is_script: bool = False  # it asks whether it is the program that is run
     loaders: tuple[LoaderFact, ...] = ()
     distributed: str = ""  # what shows that the program has several ranks; empty: nothing
     start_method: str = ""  # the one it sets for all
@@ -116,6 +118,7 @@ def summarise(module: Module, *, is_package: bool = False) -> Summary:
         stores=frozenset(_stores(text)),
         has_collate=re.search(r"\bcollate_fn\s*=(?!\s*None)", text) is not None,
         has_epochs=_EPOCHS.search(text) is not None,
+        is_script=_SCRIPT.search(text) is not None,
     )
 
 
