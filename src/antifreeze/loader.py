@@ -129,6 +129,8 @@ class DataLoader(TorchLoader[T]):
             options.check_types(arguments)
             options.check_sample_timeout(sample_timeout)
             options.check_worker_memory(worker_memory)
+            if fault_log is not present_defaults()["fault_log"]:  # which was looked at then
+                options.check_fault_log(fault_log)
         try:
             super().__init__(**arguments)
         except (TypeError, ValueError) as error:
