@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import signal
 import statistics
 import sys
@@ -30,7 +31,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 from three_faults import three_faults, went_well
-from verdict import Rounds, verdict
+from verdict import BUSY, Rounds, differ, is_busy, ratio_of, verdict
 from watched import Progress, WatchedRun, follow_lines
 
 LOADERS = ("torch", "antifreeze")
@@ -264,14 +265,16 @@ def measure(loader: str, data: Path) -> Cost | None:
         )
 
 
-def cost_table(costs: dict[str, list[Cost | None]], rates: Rates) -> Table:
+def cost_table(costs: dict[str, list[Cost | None]], rates: Rates, *, busy: bool = False) -> Table:
     """Draw the medians, each with the smallest and the largest value of the rounds."""
     rounds = max(len(each) for each in costs.values())
+    care = f"\nTake speeds with care: {BUSY}." if busy else ""
     table = Table(
         caption=f"Rounds taken in turns: {rounds}. Each cell: median, then smallest and largest.\n"
         "Training: start of the workers included. Waiting: for data, in the loop.\n"
         "Memory: PSS of all processes. Descriptors: of the main process, loader alive.\n"
-        "Loader alone: two workers that already run, samples that are in memory.",
+        "Loader alone: two workers that already run, samples that are in memory."
+        f"{care}",
         caption_justify="left",
     )
     table.add_column("", no_wrap=True)
@@ -308,7 +311,7 @@ def ratio(ours: list[float], theirs: list[float]) -> str:
     """Write how many times torch's median ours is."""
     if not ours or not theirs or not statistics.median(theirs):
         return "-"
-    return f"{statistics.median(ours) / statistics.median(theirs):.2f}x"
+    return f"{ratio_of(ours, theirs):.2f}x"
 
 
 # --- part four: nothing but the loader -------------------------------------------------------
@@ -358,6 +361,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop_asked.set())
     # With --json the story goes to stderr and stdout carries nothing but the results.
     console = Console(stderr=options.json, highlight=False)
+    busy = is_busy(os.getloadavg()[0], len(os.sched_getaffinity(0)))  # before we are
     with tempfile.TemporaryDirectory(prefix="antifreeze-demo-") as name:
         data = Path(name)
         console.print(f"making {COUNT} JPEG files of {SIDE_PX}x{SIDE_PX} in {data} ...")
@@ -372,7 +376,8 @@ def main() -> int:
     console.print()
     rates = race(console, options.rounds)
     training = {loader: values(costs[loader], "samples_per_s") for loader in LOADERS}
-    said = verdict(ends, seen, training, rates)
+    busy = busy or any(map(differ, (training, *rates.values())))
+    said = verdict(ends, seen, training, rates, busy=busy)
     if options.json:
         results = {
             "verdict": said,
@@ -387,7 +392,7 @@ def main() -> int:
         print(json.dumps(results, indent=2))
     else:
         console.print()
-        console.print(cost_table(costs, rates))
+        console.print(cost_table(costs, rates, busy=busy))
     console.print(f"\n[bold]{said}")
     survived = went_well(seen["antifreeze"])
     trained = ends[1].state == "finished" and None not in costs["antifreeze"]

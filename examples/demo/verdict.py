@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from three_faults import WHAT, Seen, went_well
@@ -15,13 +16,27 @@ Rounds = dict[str, list[float]]
 SAME = 0.05
 # Rounds that differ by more than this were spoilt by something else that ran meanwhile.
 APART = 1.5
+# A loader whose own rounds differ by more had to share its cores, or a processor that throttles.
+SPREAD = 1.25
+# Said of every ratio, in the table and in the sentence, that was taken while others used the cores.
+BUSY = "this machine is busy with other things"
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How many times as fast as torch's loader ours was, round by round."""
+    """How fast both loaders were, round by round."""
 
-    ratios: tuple[float, ...]
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        return tuple(one / other for one, other in zip(self.ours, self.theirs, strict=True))
+
+    @property
+    def overlaps(self) -> bool:
+        """Tell whether some round of the slower one was as fast as one of the faster."""
+        return max(self.ours) >= min(self.theirs) and max(self.theirs) >= min(self.ours)
 
     @property
     def agrees(self) -> bool:
@@ -31,7 +46,25 @@ class Speed:
 
     @property
     def middle(self) -> float:
-        return statistics.median(self.ratios)
+        """Give the one ratio that is told, here and in the table."""
+        return ratio_of(self.ours, self.theirs)
+
+
+def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    return statistics.median(ours) / statistics.median(theirs)
+
+
+def differ(rounds: Rounds) -> bool:
+    """Tell whether rounds differ by more than they would on a quiet machine."""
+    found = speed(rounds)
+    if found is not None and not found.agrees:
+        return True
+    return any(each and max(each) > SPREAD * min(each) for each in rounds.values())
+
+
+def is_busy(load: float, cores: int) -> bool:
+    """Tell whether a machine has other things to do, by its load before we began."""
+    return load > 0.5 * cores
 
 
 def speed(rounds: Rounds) -> Speed | None:
@@ -39,16 +72,21 @@ def speed(rounds: Rounds) -> Speed | None:
     ours, theirs = rounds["antifreeze"], rounds["torch"]
     if not ours or len(ours) != len(theirs):
         return None
-    return Speed(tuple(one / other for one, other in zip(ours, theirs, strict=True)))
+    return Speed(tuple(ours), tuple(theirs))
 
 
 def verdict(
-    ends: list[Progress], seen: dict[str, Seen], training: Rounds, alone: dict[str, Rounds]
+    ends: list[Progress],
+    seen: dict[str, Seen],
+    training: Rounds,
+    alone: dict[str, Rounds],
+    *,
+    busy: bool = False,
 ) -> str:
     """Say what became of both loaders, and how much faster ours was."""
     faults = f"{of_torch(ends[0], seen['torch'])}; {of_ours(ends[1], seen['antifreeze'])}"
     rates = f"{in_training(speed(training))}, {by_itself([speed(each) for each in alone.values()])}"
-    return f"{faults}; {rates}."
+    return f"{faults}; {rates}{f' ({BUSY})' if busy else ''}."
 
 
 def of_torch(end: Progress, seen: Seen) -> str:
@@ -70,13 +108,13 @@ def in_training(found: Speed | None) -> str:
     """Say how fast ours trained."""
     if found is None:
         return "with all repaired, one of them failed to train"
+    if found.overlaps or abs(found.middle - 1) <= SAME:
+        return "with all repaired, it trains about as fast as torch's"
     if not found.agrees and min(found.ratios) > 1:
         return f"with all repaired, it trains {at_least(found.ratios)} as fast as torch's"
     if not found.agrees:
         how = f"{between(found.ratios)} as fast"
         return f"with all repaired, this machine is too busy to tell who trains faster ({how})"
-    if abs(found.middle - 1) <= SAME:
-        return "with all repaired, it trains as fast as torch's"
     return f"with all repaired, it trains {found.middle:.2f} times as fast as torch's"
 
 
@@ -96,7 +134,7 @@ def by_itself(found: list[Speed | None]) -> str:
 
 def at_least(ratios: list[float] | tuple[float, ...]) -> str:
     """Write what the rounds have in common where they differ too much."""
-    return f"{min(ratios):.1f} times or more (the rounds of a busy machine differ)"
+    return f"{min(ratios):.1f} times or more"
 
 
 def between(ratios: list[float] | tuple[float, ...]) -> str:

@@ -80,7 +80,8 @@ ROWS = (
         "a sample never returns",
         "hangs for ever, silently",
         "within 10 s [one line](docs/stall-reports.md): the sample, the line of code, what the"
-        " kernel says it waits for; a worker that is stuck is replaced, a slow one is not",
+        " kernel says it waits for; a worker that is stuck is replaced after 5 minutes, a slow one"
+        " is not; with `sample_timeout` either is, after so many seconds",
         HANGS,
         r"^after \d+ s said: .*sample 9 \(batch 4\) is stuck at programs\.py:\d+, in get",
         in_readme=True,

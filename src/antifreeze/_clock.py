@@ -29,6 +29,11 @@ def time_of_day() -> str:
     return time.strftime("%H:%M:%S")
 
 
+def moment() -> str:
+    """Give the present time, for files: 2026-03-01T14:03:59+0100."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
 def follow_zone() -> None:
     """Have local times follow the variable TZ as it is now."""
     time.tzset()

@@ -82,8 +82,7 @@ def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any
         options.check_sample_timeout(new["sample_timeout"])
     if "worker_memory" in new:
         options.check_worker_memory(new["worker_memory"])
-    if not isinstance(new.get("fault_log"), str | os.PathLike | None):
-        raise TypeError(f"fault_log option should be a path or None, but got {new['fault_log']!r}")
+    options.check_fault_log(new.get("fault_log"))
     if new.get("fault_log") is not None:
         new["fault_log"] = _absolute(new["fault_log"])
     if "on_error" in new and new["on_error"] != "raise":

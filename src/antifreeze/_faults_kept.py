@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import traceback
@@ -11,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ._clock import moment
 from ._core import faults as core
 from ._core.growth import Growth
 from ._core.steps import WHOLE, index_at
 from ._core.tickets import Ticket
 from ._core.traps import QUARANTINED, SampleFailed
+from ._faults_written import FaultFile
+from ._ranks import ranks, who
 from ._transport.words import said, shown
 from .errors import BudgetSpent, error_for, report
 from .policies import Fault, Policy
@@ -73,7 +75,9 @@ class FaultBook:
         underlying: Callable[[Any], str] = lambda index: "",
     ) -> None:
         """`underlying` gives the index that a sample has in the dataset under a Subset."""
-        self._policy, self._path, self._underlying = policy, path, underlying
+        self._policy, self._underlying = policy, underlying
+        self._file = None if path is None else FaultFile(path)
+        self._epochs = 0  # begun
         self.tally = FaultTally()
         self.latest = self.tally.latest
         self.samples = 0  # delivered, of all epochs
@@ -85,6 +89,7 @@ class FaultBook:
         self.broke: BudgetSpent | None = None
 
     def begin_epoch(self) -> None:
+        self._epochs += 1
         self._of_epoch.clear()
         self._raised.clear()
 
@@ -98,9 +103,14 @@ class FaultBook:
                 self._of_epoch.append(fault)
             if fault.kind != QUARANTINED:
                 self._hold_against_budget(fault)
-        if self._path is not None:
-            with open(self._path, "a") as file:
-                file.write(json.dumps(as_data(fault)) + "\n")
+        if self._file is not None:
+            self._file.write({**self._when(), **as_data(fault)})
+
+    def _when(self) -> dict[str, Any]:
+        """Say when and where it is, for a file that several runs and ranks may write to."""
+        here = ranks()
+        of_rank = {"rank": here.rank} if here.world_size > 1 else {}
+        return {"time": moment(), **of_rank, "epoch": self._epochs}
 
     def note_sample(self, failed: SampleFailed, worker: int | None = None) -> None:
         """Keep a sample that a policy has seen to; or which one it is that will be raised."""
@@ -138,7 +148,7 @@ class FaultBook:
             what += f" {behind}"
         told = ending.told
         if fault.kind in GOES_ON and not (told or quiet):
-            logger.warning("antifreeze: %s %s", what, self._goes_on(fault))
+            logger.warning("%s: %s %s", who(), what, self._goes_on(fault))
         ticket, index = fault.ticket, None
         if ticket is not None:
             index = index_at(fault.step, ticket.indices)
@@ -216,7 +226,7 @@ class FaultBook:
         named = ", ".join(repr(fault.index) for fault in self._of_epoch[:NAMED])
         more = len(self._of_epoch) - NAMED
         tail = f" and {more} more" if more > 0 else ""
-        return f"antifreeze: samples of this epoch: {', '.join(parts)}: {named}{tail}."
+        return f"{who()}: samples of this epoch: {', '.join(parts)}: {named}{tail}."
 
     def _hold_against_budget(self, fault: Fault) -> None:
         budget = self._policy.budget

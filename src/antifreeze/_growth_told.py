@@ -5,6 +5,7 @@ from __future__ import annotations
 from ._core.growth import Growth
 from ._core.plan import Limits
 from ._core.traps import Suspect
+from ._ranks import who as speaks
 from ._transport.available import in_words
 
 NAMED = 3
@@ -17,7 +18,7 @@ def line(growth: Growth, found: tuple[Suspect, ...], label: str, limits: Limits)
         f"has grown by {in_words(growth.grown)} in {growth.parcels:,} batches, to"
         f" {in_words(growth.now)}"
     )
-    return f"antifreeze: {who} {how}: {_what(found)}. {_why(growth, limits)} {_then(growth)}"
+    return f"{speaks()}: {who} {how}: {_what(found)}. {_why(growth, limits)} {_then(growth)}"
 
 
 def _what(found: tuple[Suspect, ...]) -> str:

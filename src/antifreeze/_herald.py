@@ -24,6 +24,7 @@ from ._core.traps import (
     Traps,
 )
 from ._faults_kept import FaultBook
+from ._ranks import who as speaks
 from ._transport.exceptions import add_note
 
 logger = logging.getLogger("antifreeze")
@@ -39,7 +40,9 @@ def tell_trends(accounts: Accounts) -> None:
         due, accounts.trends.due = accounts.trends.due, []
     for trend in due:
         logger.warning(
-            "antifreeze: %s. It goes on; `loader.explain()` says what the time is spent on.", trend
+            "%s: %s. It goes on; `loader.explain()` says what the time is spent on.",
+            speaks(),
+            trend,
         )
 
 
@@ -107,9 +110,10 @@ class Herald:
         seen = self._backend.examine(command.seat, command.life)
         waits = f" ({seen.waits_for})" if seen is not None and seen.waits_for else ""
         logger.warning(
-            "antifreeze: worker %s (%s) had nothing to do and did not leave in %g s%s; it was"
+            "%s: worker %s (%s) had nothing to do and did not leave in %g s%s; it was"
             " ended. Look at what your dataset, or a library, does when a process exits (atexit,"
             " threads that are joined).",
+            speaks(),
             command.seat,
             self._backend.label(command.seat, command.life),
             command.seconds,
@@ -124,9 +128,10 @@ class Herald:
         did = "raised" if command.alive else "was lost"
         all_of = "the worker waits" if len(command.waiting) == 1 else "all workers wait"
         logger.warning(
-            "antifreeze: %s for %s, which nobody will release: %s %s, and must have had it. It was"
+            "%s: %s for %s, which nobody will release: %s %s, and must have had it. It was"
             " released, once. A lock around reads makes workers take turns; if it is not needed,"
             " leave it out, or let each worker open its own file.",
+            speaks(),
             all_of,
             name,
             who,

@@ -32,6 +32,12 @@ def ranks(environ: Mapping[str, str] = os.environ) -> Ranks:
     return Ranks(rank, max(world, rank + 1), local, max(local_world, local + 1))
 
 
+def who() -> str:
+    """Say who speaks, at the beginning of a line: with its rank where there are several."""
+    here = ranks()
+    return f"antifreeze, rank {here.rank}" if here.world_size > 1 else "antifreeze"
+
+
 def _number(environ: Mapping[str, str], *names: str, default: int) -> int:
     for name in names:
         value = environ.get(name, "")

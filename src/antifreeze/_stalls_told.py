@@ -13,6 +13,7 @@ from ._core import steps
 from ._core.plan import Limits
 from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
+from ._ranks import who as speaks
 from ._transport.words import shown
 
 # Called when a stall has been told, in whichever thread tells it: for who has more to say then.
@@ -43,7 +44,7 @@ def _call_listeners() -> None:
 
 def own_line(stall: Stall, ticket: Ticket) -> str:
     """Say in one line what keeps a loop waiting in this process, and that it will not be ended."""
-    said = f"antifreeze: waiting {stall.seconds:.0f} s in this process (pid {os.getpid()})"
+    said = f"{speaks()}: waiting {stall.seconds:.0f} s in this process (pid {os.getpid()})"
     outlook = "Nothing can be replaced in the main process, where samplers run"
     if stall.step != steps.SAMPLER:
         outlook = "Nothing can be replaced in the main process; with num_workers=1 it could be"
@@ -53,7 +54,7 @@ def own_line(stall: Stall, ticket: Ticket) -> str:
 def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str:
     """Say in one line what keeps the loop waiting, and what will be done about it."""
     who = f"worker {stall.seat} ({label})"
-    said = f"antifreeze: waiting {stall.seconds:.0f} s for {who}: {doing(stall, ticket)}"
+    said = f"{speaks()}: waiting {stall.seconds:.0f} s for {who}: {doing(stall, ticket)}"
     unwanted = ticket is None and stall.ticket != 0
     return f"{said} is {state(stall)}. {_outlook(stall, limits, unwanted)}"
 

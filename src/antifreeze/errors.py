@@ -25,6 +25,7 @@ from ._transport.words import shown
 __all__ = [
     "AntifreezeError",
     "BudgetSpent",
+    "ConfigurationError",
     "InternalError",
     "LoaderClosed",
     "TransportFailed",
@@ -37,6 +38,10 @@ __all__ = [
 
 class AntifreezeError(Exception):
     """Everything antifreeze raises of its own."""
+
+
+class ConfigurationError(AntifreezeError, ValueError):
+    """An argument cannot be kept as things are: a file that is not there, or cannot be written."""
 
 
 class WorkerFailed(AntifreezeError, RuntimeError):

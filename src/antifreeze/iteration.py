@@ -42,6 +42,7 @@ from ._core.snapshots import TRIES, DriverSnapshot
 from ._core.story import KEPT
 from ._core.traps import Suspect, Traps
 from ._driver import Driver
+from ._ranks import who
 from ._remarks import remark
 from ._worker.observing import Attributes
 from ._worker.resuming import is_stateful
@@ -316,7 +317,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         while self._traps.due:
             remark(self._traps.due.pop(0))
         while self._traps.in_passing:
-            logger.warning("antifreeze: %s", self._traps.in_passing.pop(0))
+            logger.warning("%s: %s", who(), self._traps.in_passing.pop(0))
 
     def _warn_of_length(self, said: int) -> None:
         message = (

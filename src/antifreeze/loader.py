@@ -70,8 +70,8 @@ class DataLoader(TorchLoader[T]):
     few places where torch's behaviour was a trap. Beyond torch's:
 
     `sample_timeout`: how long one call of your code in a worker (a sample, a collate, the init
-    function) may take. "auto": a worker that is stuck is replaced, one that is slow but moves is
-    left alone. A number of seconds: replaced then, whatever it does. None: never.
+    function) may take. "auto": a worker that is stuck is replaced after 5 minutes, one that is slow
+    but moves is left alone. A number of seconds: replaced then, whatever it does. None: never.
 
     `on_error`: what to do about samples that fail: "raise", "replace" by another, "skip", or a
     policy of `antifreeze.policies`. `faults` lists them; `fault_log` names a file that gets each
@@ -129,6 +129,8 @@ class DataLoader(TorchLoader[T]):
             options.check_types(arguments)
             options.check_sample_timeout(sample_timeout)
             options.check_worker_memory(worker_memory)
+            if fault_log is not present_defaults()["fault_log"]:  # which was looked at then
+                options.check_fault_log(fault_log)
         try:
             super().__init__(**arguments)
         except (TypeError, ValueError) as error:

@@ -84,6 +84,49 @@ def check_worker_memory(value: Any) -> None:
         )
 
 
+def read_size(text: str) -> float:
+    """Read a size as people write it: 2GB, 500 MB, 1.5GiB, 2e9. Raises ValueError."""
+    found = re.fullmatch(r"\s*(.+?)\s*(?:([kmgt])(i?)b)?\s*", text, re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"{text!r} is no size")
+    number, unit, binary = found.groups()
+    power = "kmgt".index(unit.lower()) + 1 if unit else 0
+    return float(number) * float((1024 if binary else 1000) ** power)
+
+
+def check_fault_log(value: Any) -> None:
+    """Refuse what is no path, and a file that could not be written now: the first fault may come
+    after hours."""
+    if value is None:
+        return
+    if not isinstance(value, str | os.PathLike):  # `open` would take a number for a descriptor
+        raise TypeError(
+            "fault_log option should be a path or None, but got"
+            f" {_shown('fault_log', {'fault_log': value})}"
+        )
+    path = os.fspath(value)
+    folder = os.path.dirname(os.path.abspath(path))
+    wrong = ""
+    if not path:
+        wrong = "that is the name of no file"
+    elif os.path.isdir(path):
+        wrong = "that is a folder; name a file in it"
+    elif not os.path.isdir(folder):
+        wrong = f"the folder {folder} does not exist; make it first"
+    elif os.path.exists(path) and not os.access(path, os.W_OK):
+        wrong = "this file may not be written; name another, or change its mode"
+    elif not os.path.exists(path) and not os.access(folder, os.W_OK | os.X_OK):
+        wrong = f"nothing may be written in {folder}; name a file elsewhere"
+    if wrong:
+        raise _wrong_file("fault_log", path, wrong)
+
+
+def _wrong_file(name: str, path: str, wrong: str) -> Exception:
+    from .errors import ConfigurationError  # it brings much
+
+    return ConfigurationError(f"{name}={path!r}: {wrong}")
+
+
 def check_policy(policy: Policy, loader: Any) -> None:
     """Refuse a policy that cannot be kept."""
     if not policy.watches:
@@ -122,8 +165,11 @@ def read_quarantine(value: Any, policy: Policy, loader: Any) -> frozenset[Any]:
         try:
             found = json.loads(Path(value).read_text())
             return frozenset(each["index"] for each in found["bad"])
-        except FileNotFoundError:
-            raise
+        except OSError as error:
+            wrong = "there is no such file; `antifreeze scan` writes one, -o says where"
+            if not isinstance(error, FileNotFoundError):
+                wrong = f"it cannot be read: {error.strerror}"
+            raise _wrong_file("quarantine", os.fspath(value), wrong) from None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"quarantine={os.fspath(value)!r} is no file of `antifreeze scan`:"

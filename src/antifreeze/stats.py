@@ -96,7 +96,7 @@ def _flat(entry: Entry) -> dict[str, float]:
         "work_fetch_cpu_s": work.fetch_s - work.io_s,
         "work_collate_s": work.collate_s,
         "work_pack_s": work.pack_s,
-        "workers_busy_share": min(1.0, work.busy_s / accounts.seat_s) if accounts.seat_s else 0.0,
+        "workers_busy_share": accounts.busy_share,
         "workers_lost": entry.faults.lost,
         "faults": entry.faults.seen,
         "replaced": entry.faults.verdicts["replaced"],

@@ -249,11 +249,11 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
     (tmp_path / "code/pyproject.toml").write_text("[tool.other]\nkey = 1\n")
     (tmp_path / "pyproject.toml").write_text(
         '[tool.antifreeze]\nsample-timeout = 60\nfault-log = "faults.jsonl"\n'
-        'worker_memory = "none"\n'
+        'worker_memory = "500MB"\n'
     )
     write(tmp_path, (tmp_path / "code/train.py").read_text(), "elsewhere/train.py")
     (tmp_path / "elsewhere/pyproject.toml").write_text("[tool.antifreeze]\n")
-    given = ["--sample-timeout=9", "--fault-log", "x.jsonl", "--worker-memory", "2e9"]
+    given = ["--sample-timeout=9", "--fault-log", "x.jsonl", "--worker-memory", "1.5GiB"]
     commands = [
         ["elsewhere/train.py"],
         ["code/train.py"],
@@ -263,8 +263,8 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
     done = [start(tmp_path, *OURS, *command) for command in commands]
     assert [each.stdout.decode() for each in done] == [
         "raise auto None auto\n",
-        f"raise 60 {tmp_path / 'faults.jsonl'} None\n",
-        f"raise 9.0 {tmp_path / 'x.jsonl'} 2000000000.0\n",
+        f"raise 60 {tmp_path / 'faults.jsonl'} 500000000.0\n",
+        f"raise 9.0 {tmp_path / 'x.jsonl'} 1610612736.0\n",
         "raise None None auto\n",
     ]
 
@@ -277,12 +277,29 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--on-error", "ignore", "train.py"], "on_error='ignore'"),
     (["--sample-timeout", "soon", "train.py"], "--sample-timeout takes SECONDS, auto, none"),
     (["--sample-timeout=-1", "train.py"], "positive number of seconds"),
-    (["--quarantine", "no.json", "--on-error", "skip", "train.py"], "no.json"),
+    (["--quarantine", "no.json", "--on-error", "skip", "train.py"], "there is no such file"),
+    (["--fault-log", "none/faults.jsonl", "train.py"], "/none does not exist; make it first"),
+    (["--fault-log", "key", "train.py"], "that is a folder; name a file in it"),
     (
         ["--signal", "TERM", "train.py"],
         "--signal takes USR1, USR2, QUIT, RTMIN or none, not 'TERM'",
     ),
     (["--workers", "3", "train.py"], "unrecognized arguments: --workers"),
+    (["--onerror", "skip", "train.py"], "--onerror skip (did you mean --on-error?)"),
+    (["--workers", "3", "train.py"], "usage: antifreeze run [options] (script.py | -m module)"),
+    (["--worker-memory", "much", "train.py"], "--worker-memory takes BYTES, 2GB, 1.5GiB, auto, no"),
+    (["-x", "train.py"], "there is no option -x"),
+    (["."], ". is a folder without a __main__.py; which script in it?"),
+    (
+        ["--on-error", "replace", "torchrun", "--nproc_per_node", "2", "train.py", "--lr", "1"],
+        "round: torchrun --nproc_per_node 2 -m antifreeze run --on-error=replace train.py --lr 1\n",
+    ),
+    (["/usr/bin/torchrun", "--help"], "round: torchrun ... -m antifreeze run train.py\n"),
+    (
+        ["-m", "torch.distributed.run", "--standalone", "train.py"],
+        "round: torchrun --standalone -m antifreeze run train.py\n",
+    ),
+    (["accelerate", "launch", "train.py"], "round: accelerate launch -m antifreeze run train.py\n"),
     (["key/train.py"], "there is no key 'colour' in [tool.antifreeze]; there are on-error, "),
     (["value/train.py"], "sample_timeout option should be"),
     (["broken/train.py"], "broken/pyproject.toml: "),

@@ -82,6 +82,63 @@ def test_an_error_of_a_whole_batch_is_told_with_its_samples(tmp_path: Path) -> N
     assert said.endswith(f"  {words} at train.py:4, in collate\n"), said
 
 
+def test_a_script_that_fails_at_once_is_told_its_fault_and_nothing_of_speed(tmp_path: Path) -> None:
+    loop = "\nfor batch in DataLoader(Photos(), batch_size=5, num_workers=1):\n    pass\n"
+    write(tmp_path, PHOTOS + loop)
+    done = start(tmp_path, *OURS, "train.py")
+    said = done.stderr.decode()
+    assert done.returncode == 1 and "waited for data" not in said, said
+    last = said.splitlines()[-1]
+    assert last.startswith("antifreeze: DataLoader (train.py:"), said
+    assert last.endswith(f"): exception of sample 3, raised: {TRUNCATED}"), said
+
+
+def test_faults_are_counted_all_and_the_last_ones_shown(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+        from torch.utils.data import DataLoader
+        class Photos:
+            def __len__(self):
+                return 24
+            def __getitem__(self, index):
+                if index < 18:
+                    raise OSError("truncated")
+                return index
+        list(DataLoader(Photos(), batch_size=24))
+        """,
+    )
+    lines = start(tmp_path, *OURS, "--on-error", "skip", "train.py").stderr.decode().splitlines()
+    assert lines[-6] == "  18 faults, the last 5:", lines
+    assert ["of sample" in line for line in lines[-6:]] == [False, *[True] * 5]
+
+
+def test_a_lost_worker_is_told_at_length_when_it_happens_and_briefly_at_the_end(
+    tmp_path: Path,
+) -> None:
+    write(
+        tmp_path,
+        """
+        import os, signal
+        from torch.utils.data import DataLoader
+        class Photos:
+            def __len__(self):
+                return 8
+            def __getitem__(self, index):
+                if index == 3:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return index
+        list(DataLoader(Photos(), batch_size=2, num_workers=1))
+        """,
+    )
+    said = start(tmp_path, *OURS, "--on-error", "replace", "train.py").stderr.decode()
+    first, _, last = said.partition("antifreeze: DataLoader (")
+    assert "is killed by signal: Killed" in first, said
+    assert last.endswith(
+        "  crash of sample 3, retried: worker 0\n  crash of sample 3, replaced: worker 0\n"
+    ), said
+
+
 WAITS = """
     import os, signal, sys, time
     import torch

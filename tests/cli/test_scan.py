@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
+from antifreeze.errors import ConfigurationError
 
 from ..patience import PATIENCE_S
 
@@ -111,7 +112,7 @@ def test_what_cannot_be_scanned_is_said_in_one_line(name: str, words: str, tmp_p
 def test_a_quarantine_is_checked_where_it_is_given(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='on_error="replace" or "skip"'):
         DataLoader([1, 2], quarantine=[0])
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    with pytest.raises(ConfigurationError, match="nowhere"):
         DataLoader([1, 2], quarantine="nowhere.json", on_error="skip")
     (tmp_path / "notes.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match="is no file of `antifreeze scan`"):

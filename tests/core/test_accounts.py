@@ -24,6 +24,8 @@ from antifreeze._core.accounts import (
 from antifreeze._core.explaining import WORDS, Profile, explain
 from antifreeze._core.histogram import Histogram
 from antifreeze._core.trends import KEPT, LEAST, Trends, Window
+from antifreeze._faults_kept import FaultTally
+from antifreeze.stats import Entry, flat
 
 # ---- histograms ----------------------------------------------------------------------------------
 
@@ -242,9 +244,12 @@ def test_each_cause_has_words_and_a_sentence() -> None:
     assert set(WORDS) == set(CAUSES)
     for cause in CAUSES:
         told = explain(counted(cause), Profile(workers=2, cores=2))
-        assert f" % of that for {WORDS[cause]}; " in told.sentence
         assert told.sentence.startswith("the loop waited for data 71 % of the time")
-        assert told.advice or cause == "unknown"
+        if cause == "unknown":
+            assert told.sentence.endswith("; what for is not known")
+        else:
+            assert f", 64 % of all time for {WORDS[cause]}; " in told.sentence
+        assert told.advice or cause in ("unknown", "ending")
 
 
 def test_busy_workers_on_full_cores_are_told_with_their_line() -> None:
@@ -286,6 +291,26 @@ def test_the_time_in_which_workers_come_up_is_none_they_were_idle_in() -> None:
     assert "2 of 2 workers were busy" in explain(accounts, Profile(workers=2, cores=2)).sentence
 
 
+def test_the_sentence_and_the_numbers_give_one_share_of_busy_workers() -> None:
+    accounts = counted("startup", waited_s=40.0, away_s=60.0)
+    accounts.wait.ending, accounts.wait.unknown = 4.0, 0.0
+    accounts.work.fetch_s = 2 * 45.0
+    given = flat(Entry(Profile(workers=2), accounts, FaultTally()))["workers_busy_share"]
+    assert given == pytest.approx(45 / 60)
+    assert any("busy 75 % of" in line for line in explain(accounts, Profile(workers=2)).evidence)
+
+
+def test_to_start_workers_once_is_advice_from_the_second_epoch_on() -> None:
+    for cause in ("startup", "ending"):
+        accounts = counted(cause)
+        for epochs, persistent in ((1, False), (2, False), (2, True)):
+            accounts.epochs = epochs
+            told = explain(accounts, Profile(workers=2, persistent=persistent))
+            advised = any("persistent_workers=True" in line for line in told.advice)
+            assert advised == (epochs > 1 and not persistent)
+    assert explain(counted("startup"), Profile(workers=2)).sentence.endswith(" s, once")
+
+
 def test_samples_that_cost_less_than_their_way_need_no_workers() -> None:
     accounts = counted("transport")
     accounts.work = WorkAccount(parcels=10, samples=1_000_000, fetch_s=1.0)
@@ -303,8 +328,15 @@ def test_a_late_sample_is_named_where_order_is_the_matter() -> None:
 
 def test_a_loader_that_keeps_up_is_left_alone() -> None:
     told = explain(counted("fetch_cpu", waited_s=2.0, away_s=98.0), Profile(workers=2, cores=2))
-    assert "the loader keeps up" in told.sentence
+    assert told.sentence.startswith("the loop's own work takes 98 % of the time: the loader keeps")
     assert told.advice == ()
+
+
+@pytest.mark.parametrize(("waited_s", "shown"), [(4.9, 5), (5.0, 5), (5.4, 5), (5.6, 6), (6.0, 6)])
+def test_five_percent_as_shown_is_keeping_up_and_six_is_not(waited_s: float, shown: int) -> None:
+    told = explain(counted("startup", waited_s, 100 - waited_s), Profile(workers=2, cores=2))
+    assert ("keeps up" in told.sentence) == (shown == 5) == (told.advice == ())
+    assert f" {shown} %" in told.sentence
 
 
 def test_nothing_is_explained_before_a_loop() -> None:

@@ -287,7 +287,7 @@ def test_bad_options_are_refused_by_install_and_change_nothing(tmp_path: Path) -
             ({"worker_memory": "much"}, TypeError),
             ({"fault_log": 3}, TypeError),
             ({"quarantine": [1]}, ValueError),  # without what to do about them
-            ({"quarantine": "missing.json", "on_error": "skip"}, FileNotFoundError),
+            ({"quarantine": "missing.json", "on_error": "skip"}, ValueError),
             ({"num_workers": 3}, TypeError),
         ):
             try:

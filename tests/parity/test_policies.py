@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 
 import antifreeze
 from antifreeze import DataLoader, policies
-from antifreeze.errors import BudgetSpent, WorkerCrashed
+from antifreeze.errors import BudgetSpent, ConfigurationError, WorkerCrashed
 
 BAD = (5, 13)
 WAYS = ["raise", "none", "exit", "hang"]
@@ -186,8 +187,81 @@ def test_every_fault_is_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCapt
     list(loader)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["index"], line["verdict"]) for line in lines] == [(5, "skipped"), (13, "skipped")]
+    assert all(datetime.fromisoformat(line["time"]).tzinfo for line in lines)
+    assert all(line["epoch"] == 1 and "rank" not in line for line in lines)
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == "antifreeze: samples of this epoch: 2 skipped (exception): 5, 13."
+
+
+def test_the_log_and_the_words_name_the_rank_where_there_are_several(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "2")
+    path = tmp_path / "faults.jsonl"
+    dataset: Any = Flawed("raise", bad=(5,))
+    loader = DataLoader(dataset, batch_size=4, on_error="replace", fault_log=path)
+    for _ in range(2):
+        list(loader)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["rank"], line["epoch"]) for line in lines] == [(2, 1), (2, 2)]
+    assert caplog.records[0].getMessage().startswith("antifreeze, rank 2: samples of this epoch: 1")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_log_that_cannot_be_written_is_one_warning_and_the_run_goes_on(
+    caplog: pytest.LogCaptureFixture, workers: int
+) -> None:
+    dataset: Any = Flawed("raise")
+    loader = DataLoader(
+        dataset, batch_size=4, num_workers=workers, on_error="skip", fault_log="/dev/full"
+    )
+    assert batches(loader) == SKIPPED + LAST
+    assert [fault.index for fault in loader.faults] == [5, 13]
+    said = [record.getMessage() for record in caplog.records]
+    (warned,) = [line for line in said if "fault_log" in line]
+    assert "fault_log='/dev/full' cannot be written" in warned and "No space left" in warned
+
+
+def test_a_pipe_that_nobody_reads_is_no_reason_to_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    dataset: Any = Flawed("raise")
+    loader = DataLoader(dataset, batch_size=4, on_error="skip", fault_log=tmp_path / "pipe")
+    assert len(list(loader)) == 6
+    assert "cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("make", [lambda **given: DataLoader([1], **given), antifreeze.install])
+def test_a_file_that_cannot_be_is_refused_at_once(tmp_path: Path, make: Any) -> None:
+    wrong = {
+        str(tmp_path / "none" / "faults.jsonl"): r"the folder .*none does not exist; make it first",
+        str(tmp_path): "that is a folder; name a file in it",
+        "": "the name of no file",
+    }
+    for path, words in wrong.items():
+        with pytest.raises(ConfigurationError, match=f"^fault_log='{path}': .*{words}"):
+            make(fault_log=path)
+    with pytest.raises(TypeError, match="should be a path or None, but got fault_log=5"):
+        make(fault_log=5)
+    missing = tmp_path / "none.json"
+    with pytest.raises(ConfigurationError, match=r"^quarantine='.*none.json': there is no such"):
+        make(quarantine=missing, on_error="replace")
+    with pytest.raises(ConfigurationError, match=r"^quarantine=.* cannot be read: Is a directory"):
+        make(quarantine=tmp_path, on_error="replace")
+
+
+def test_a_file_that_may_not_be_written_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(ConfigurationError, match="nothing may be written in"):
+        DataLoader([1], fault_log=tmp_path / "new.jsonl")  # type: ignore[arg-type]
+    (tmp_path / "old.jsonl").touch()
+    with pytest.raises(ConfigurationError, match="this file may not be written"):
+        DataLoader([1], fault_log=tmp_path / "old.jsonl")  # type: ignore[arg-type]
 
 
 def test_what_replaces_a_sample_draws_what_the_sample_would_have_drawn() -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 from three_faults import Epoch, Seen, fault_table, went_well
 from throughput import LOADS
-from verdict import verdict
+from verdict import BUSY, differ, is_busy, ratio_of, verdict
 from watched import Progress, State, WatchedRun
 
 from run import LOADERS, MEASURES, Cost, cost_table
@@ -182,24 +182,25 @@ SURVIVED = "antifreeze's finished, and got over all of them; with all repaired, 
 @pytest.mark.parametrize(
     ("training", "alone", "words"),
     [
-        ([1.04, 0.97], [2.0, 2.1], "it trains as fast as torch's, and without training it brings"),
+        ([1.04, 0.97], [2.0, 2.1], "it trains about as fast as torch's, and without training it"),
         ([1.2, 1.3], [1.4, 1.4], "it trains 1.25 times as fast as torch's, and without training"),
         ([0.8, 0.7], [1.0, 1.0], "it trains 0.75 times as fast as torch's, and without training"),
-        ([0.8, 1.2], [1.0, 1.0], "this machine is too busy to tell who trains faster (0.8 to 1.2 "),
+        ([0.8, 1.2], [1.0, 1.0], "it trains about as fast as torch's, and without training"),
+        ([0.3, 0.9], [1.0, 1.0], "this machine is too busy to tell who trains faster (0.3 to 0.9 "),
         (
             [2.0, 9.0],
             [1.0, 1.0],
-            "it trains 2.0 times or more (the rounds of a busy machine differ)",
+            "it trains 2.0 times or more as fast as torch's",
         ),
         (
             [1.0, 1.0],
             [2.0, 8.0],
-            "it brings batches 2.0 times or more (the rounds of a busy machine ",
+            "it brings batches 2.0 times or more as fast",
         ),
         ([1.0, 1.0], [2.0, 0.5], "torch's, and without training the rounds disagree (0.5 to 3.0 "),
         ([], [2.0, 2.0], "one of them failed to train, and without training it brings batches"),
         ([1.0], [2.0, 2.0], "one of them failed to train, and without training it brings batches"),
-        ([1.0, 1.0], [], "it trains as fast as torch's, and without training one of them failed."),
+        ([1.0, 1.0], [], "it trains about as fast as torch's, and without training one of them"),
     ],
 )
 def test_the_last_sentence_says_no_more_than_was_measured(
@@ -217,6 +218,31 @@ def test_the_last_sentence_says_no_more_than_was_measured(
     said = verdict(ends, seen, rounds, rates)
     assert said.startswith(FROZE + SURVIVED) and words in said, said
     assert said.endswith(".") and ". " not in said
+
+
+def test_the_last_sentence_and_the_table_give_one_ratio_and_one_caveat() -> None:
+    ends = [ended("torch", "frozen"), ended("antifreeze", "finished")]
+    seen = {"torch": Seen(), "antifreeze": Seen()}
+    rounds = {"torch": [100.0, 140.0, 90.0], "antifreeze": [150.0, 150.0, 190.0]}
+    costs = {one: [Cost(rate, 0.1, 10, 16) for rate in rounds[one]] for one in LOADERS}
+    alone = {"some": rounds}
+    for busy in (False, True):
+        said = verdict(ends, seen, rounds, alone, busy=busy)
+        console = Console(width=120, record=True, file=io.StringIO())
+        console.print(cost_table({one: list(costs[one]) for one in LOADERS}, alone, busy=busy))
+        table = console.export_text()
+        assert "1.50x" in table
+        assert (BUSY in said) == (BUSY in " ".join(table.split())) == busy
+    steady = {"torch": [100.0, 104.0], "antifreeze": [150.0, 148.0]}
+    assert "it trains 1.46 times as fast" in verdict(ends, seen, steady, {"some": steady})
+    assert f"{ratio_of(steady['antifreeze'], steady['torch']):.2f}" == "1.46"
+
+
+def test_a_machine_is_busy_by_its_load_before_the_demo_began_or_by_rounds_that_differ() -> None:
+    assert differ({"torch": [1.0, 1.3], "antifreeze": []})
+    assert differ({"torch": [1.0, 1.2], "antifreeze": [1.2, 1.0]})
+    assert not differ({"torch": [1.0, 1.2], "antifreeze": [2.0]})
+    assert is_busy(1.5, 2) and not is_busy(0.4, 2) and not is_busy(3.0, 16)
 
 
 def test_the_last_sentence_says_too_what_did_not_go_as_announced() -> None:

@@ -204,6 +204,15 @@ class Accounts:
     def wait_share(self) -> float:
         return (self.waited_s + self.open_s) / self.seconds if self.seconds else 0.0
 
+    @property
+    def busy_share(self) -> float:
+        """Give the share of their time that workers were busy; not of that in which the loop waited
+        for them to come up, or to leave."""
+        seats = self.seat_s / self.seconds if self.seconds else 0.0
+        not_theirs_s = self.waited_for("startup") + self.waited_for("ending")
+        had_s = self.seat_s - seats * not_theirs_s
+        return min(1.0, self.work.busy_s / had_s) if had_s > 0 else 0.0
+
     def waited_for(self, cause: str) -> float:
         """Give the seconds of one cause, of waits that are over and others."""
         seconds: float = getattr(self.wait, cause) + getattr(self.still, cause)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from .accounts import CAUSES, Accounts, SlowSample
 from .messages import frozen
 
-KEEPS_UP = 0.05  # of the time waited: below it there is nothing to gain
+KEEPS_UP = 5  # percent of the time waited, as shown: up to it there is nothing to gain
 BUSY = 0.8  # of the workers' time
 WORTH_TELLING = 0.01  # of the loop's time
 MOST_WORKERS = 64  # that are advised
@@ -85,19 +85,19 @@ def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanatio
             evidence,
             (IS_REPORTED,),
         )
-    if share < KEEPS_UP:
+    if round(100 * share) <= KEEPS_UP:
         return Explanation(
-            f"the loop waited for data {_percent(share)} of the time: the loader keeps up, and the"
-            " loop's own work takes the rest",
+            f"the loop's own work takes {_percent(1 - share)} of the time: the loader keeps up"
+            f" (waited for data: {_percent(share)})",
             evidence,
         )
     cause = max(CAUSES, key=accounts.waited_for)
     story, advice = _OF_CAUSE[cause](accounts, profile)
-    of_wait = accounts.waited_for(cause) / (accounts.waited_s + accounts.open_s)
-    sentence = (
-        f"the loop waited for data {_percent(share)} of the time, {_percent(of_wait)} of that for"
-        f" {_words(cause, profile)}; {story}"
-    )
+    of_all = _percent(accounts.waited_for(cause) / accounts.seconds)
+    what = f"; {story}"
+    if cause != "unknown":
+        what = f", {of_all} of all time for {_words(cause, profile)}; {story}"
+    sentence = f"the loop waited for data {_percent(share)} of the time{what}"
     if accounts.seconds < LEAST_S:
         sentence += f" (in only {accounts.seconds:.2g} s)"
     return Explanation(sentence, evidence, advice)
@@ -115,10 +115,9 @@ def _computing(accounts: Accounts, profile: Profile) -> Told:
         if _each_s(accounts) < CHEAP_S:
             return story, ("samples are cheap: workers would not help; make fewer, larger batches",)
         return story, (f"num_workers={max(1, profile.cores)}: this process may use as many cores",)
-    busy = _busy(accounts)
     full = profile.workers >= profile.cores
     story = f"{_busy_workers(accounts, profile)} were busy{where}"
-    if busy < BUSY and not _is_short(accounts, profile):
+    if accounts.busy_share < BUSY and not _is_short(accounts, profile):
         return story, _more_ahead(profile)
     if full:
         cores = "1 core is" if profile.cores == 1 else f"{profile.cores} cores are"
@@ -132,7 +131,7 @@ def _waiting(accounts: Accounts, profile: Profile) -> Told:
         story = f"it loads its samples itself{where}"
         return story, ("num_workers=4 or more: workers that wait need no core",)
     story = f"{_busy_workers(accounts, profile)} were waiting{where}"
-    if _busy(accounts) < BUSY and not _is_short(accounts, profile):
+    if accounts.busy_share < BUSY and not _is_short(accounts, profile):
         return story, _more_ahead(profile)
     more = _enough(accounts, profile, MOST_WORKERS)
     return story, (
@@ -170,6 +169,8 @@ def _late(accounts: Accounts, profile: Profile) -> Told:
 
 def _starting(accounts: Accounts, profile: Profile) -> Told:
     each_s = accounts.waited_for("startup") / max(1, accounts.epochs)
+    if accounts.epochs < 2:  # to be started once is no advice for those who were
+        return f"{_duration(each_s)}, once", ("less work where the dataset is opened",)
     story = f"{_duration(each_s)} an epoch, in {_count(accounts.epochs, 'epoch')}"
     if profile.workers and not profile.persistent:
         return story, ("persistent_workers=True: they are then started once",)
@@ -191,11 +192,12 @@ def _sampling(accounts: Accounts, profile: Profile) -> Told:
 def _ending(accounts: Accounts, profile: Profile) -> Told:
     each_s = accounts.wait.ending / max(1, accounts.epochs)
     story = f"{_duration(each_s)} an epoch"
-    return story, ("persistent_workers=True: they then stay",) if profile.workers else ()
+    stays = profile.workers and not profile.persistent and accounts.epochs > 1
+    return story, ("persistent_workers=True: they then stay",) if stays else ()
 
 
 def _nobody_knows(accounts: Accounts, profile: Profile) -> Told:
-    return "nobody measured it", ()
+    return "what for is not known", ()
 
 
 _OF_CAUSE: dict[str, Callable[[Accounts, Profile], Told]] = {
@@ -235,7 +237,7 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
         yield f"of all time: {shares}"
     if profile.workers:
         yield (
-            f"workers were busy {_percent(_busy(accounts))} of the time;"
+            f"workers were busy {_percent(accounts.busy_share)} of the time;"
             f" {_count(profile.workers, 'worker')}, {_count(profile.cores, 'core')}"
         )
     if places := _places(accounts):
@@ -285,17 +287,8 @@ def _places(accounts: Accounts) -> list[tuple[str, int]]:
     return sorted(dict(accounts.places).items(), key=lambda each: -each[1])
 
 
-def _busy(accounts: Accounts) -> float:
-    """Give the share of their time that workers were busy; not of that in which they came up, or
-    left."""
-    seats = accounts.seat_s / accounts.seconds if accounts.seconds else 0.0
-    not_theirs_s = accounts.waited_for("startup") + accounts.waited_for("ending")
-    had_s = accounts.seat_s - seats * not_theirs_s
-    return min(1.0, accounts.work.busy_s / had_s) if had_s > 0 else 0.0
-
-
 def _busy_workers(accounts: Accounts, profile: Profile) -> str:
-    return f"{round(_busy(accounts) * profile.workers)} of {_count(profile.workers, 'worker')}"
+    return f"{round(accounts.busy_share * profile.workers)} of {_count(profile.workers, 'worker')}"
 
 
 def _is_short(accounts: Accounts, profile: Profile) -> bool:

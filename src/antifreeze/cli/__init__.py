@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     scan.add_to(verbs)
     platform.add_to(verbs)
     ours, rest = run.set_apart(sys.argv[1:] if argv is None else argv)
-    arguments = parser.parse_args(ours, argparse.Namespace(rest=rest))
+    arguments, unknown = parser.parse_known_args(ours, argparse.Namespace(rest=rest))
+    if unknown:
+        verb = verbs.choices.get(ours[0], parser)
+        verb.error(_unrecognized(unknown, verb))
     if not hasattr(arguments, "run"):
         parser.print_help()
         return 2
@@ -38,3 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _unrecognized(unknown: Sequence[str], verb: argparse.ArgumentParser) -> str:
+    """Say which arguments a verb does not know, and which options look like them."""
+    said = f"unrecognized arguments: {' '.join(unknown)}"
+    names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+    meant = [difflib.get_close_matches(each, verb._option_string_actions, 1) for each in names]
+    like = [each for found in meant for each in found]
+    return f"{said} (did you mean {', '.join(like)}?)" if like else said

@@ -16,6 +16,7 @@ import io
 import itertools
 import os
 import runpy
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -25,13 +26,14 @@ from typing import Any, NoReturn
 
 from .. import _imports
 from .._core.messages import frozen
+from ..options import read_size
 from . import _config
 
 OPTIONS = {
     "on_error": ("raise|replace|skip", "what to do about samples that fail"),
     "sample_timeout": ("SECONDS|auto|none", "how long one sample may take"),
     "fault_log": ("FILE", "gets each fault as a line of JSON"),
-    "worker_memory": ("BYTES|auto|none", "what a worker may hold of its own"),
+    "worker_memory": ("BYTES|2GB|1.5GiB|auto|none", "what a worker may hold of its own"),
     "quarantine": ("FILE", "of `antifreeze scan`: samples not to load"),
 }
 _OF_RUN = {"signal": ("USR1|USR2|QUIT|RTMIN|none", "which one has the report told at once")}
@@ -84,20 +86,48 @@ def set_apart(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def run(arguments: argparse.Namespace) -> NoReturn:
     """Run it. Ends as the script does."""
     rest: Sequence[str] = arguments.rest
+    named = [name for name in (*OPTIONS, *_OF_RUN) if name in arguments]
+    given = [f"{_flag(name)}={vars(arguments)[name]}" for name in named]
     by_name = rest[:1] == ["-m"]
     try:
         if by_name and len(rest) < 2:
             raise ValueError("which module? antifreeze run -m module [args ...]")
+        _check_launcher(rest, given)
         script = None if by_name else _script(rest)
         options, by = _options(arguments, Path((script and script.first_path) or os.getcwd()))
     except (OSError, ValueError, ImportError, TypeError) as error:
         _refuse(error)
     except SyntaxError as error:  # the script's own
         _die_of(error.with_traceback(None))
-    named = [name for name in (*OPTIONS, *_OF_RUN) if name in arguments]
-    given = [f"{_flag(name)}={vars(arguments)[name]}" for name in named]
     _prepare(options, by, ["-m", "antifreeze", "run", *given])
     _become(script or _module(rest))
+
+
+# Programs that start others by a command of their own, which `run` does not reach, and how to name
+# what they start.
+_LAUNCHERS = {
+    "torchrun": "torchrun",
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate": "accelerate",
+    "accelerate.commands.launch": "accelerate launch",
+}
+
+
+def _check_launcher(rest: Sequence[str], given: Sequence[str]) -> None:
+    """Say which way round it goes, if it is a launcher that is to be run."""
+    words = list(rest[1:] if rest[:1] == ["-m"] else rest)
+    name = _LAUNCHERS.get(os.path.basename(words[0])) if words else None
+    if name is None or (name == "accelerate" and words[1:2] != ["launch"]):
+        return
+    at = next((at for at, word in enumerate(words) if at and word.endswith(".py")), None)
+    script = ["train.py"] if at is None else words[at:]
+    before = ["..."] if at is None else words[1:at]
+    command = shlex.join([*name.split(), *before, "-m", "antifreeze", "run", *given, *script])
+    raise ValueError(
+        f"{words[0]} starts other processes, which run without antifreeze then. The other way"
+        f" round: {command}"
+    )
 
 
 def _refuse(error: Exception) -> NoReturn:
@@ -116,6 +146,8 @@ def _options(
     for name in (*OPTIONS, *_OF_RUN):
         if name in arguments:
             given[name] = _read(name, vars(arguments)[name])
+    if isinstance(given.get("worker_memory"), str):  # 2GB, in pyproject.toml
+        given["worker_memory"] = _read("worker_memory", given["worker_memory"])
     by = run_report.usual_signal()
     if "signal" in given:
         by = run_report.signal_of(given.pop("signal"))
@@ -128,7 +160,7 @@ def _read(name: str, text: str) -> Any:
     if name not in _NUMBERS or text == "auto":
         return text
     try:
-        return float(text)
+        return read_size(text) if name == "worker_memory" else float(text)
     except ValueError:
         values = OPTIONS[name][0].replace("|", ", ")
         raise ValueError(f"{_flag(name)} takes {values}, not {text!r}") from None
@@ -172,6 +204,10 @@ def _script(rest: Sequence[str]) -> Program:
         _, spec, code = runpy._get_main_module_details(ImportError)  # type: ignore[attr-defined]
         del sys.path[0]
         return Program(code, list(rest), whole, _of_spec(spec))
+    if os.path.isdir(whole):
+        raise ValueError(f"{path} is a folder without a __main__.py; which script in it?")
+    if not os.path.exists(whole) and path.startswith("-"):
+        raise ValueError(f"there is no option {path}; `antifreeze run --help` has them all")
     if not os.path.exists(whole):
         raise FileNotFoundError(f"there is no script {path}")
     with io.open_code(whole) as file:
@@ -261,6 +297,9 @@ def _without_finders(traceback: TracebackType | None) -> TracebackType | None:
 
 def _die_of(error: BaseException) -> NoReturn:
     """Do what Python does about an exception that nobody has caught, without our frames."""
+    from . import run_report
+
+    run_report.script_raised()
     sys.last_type, sys.last_value = type(error), error
     sys.last_traceback = error.__traceback__
     if sys.version_info >= (3, 12):

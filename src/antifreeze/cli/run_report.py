@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from .._clock import monotonic
 from .._core.explaining import IS_REPORTED
+from .._core.faults import FaultKind
 from .._core.stalls import StackLine
-from .._ranks import ranks
+from .._ranks import who as speaks
 from .._stalls_told import listeners, where
 from .._transport.words import shown
 from ..policies import Fault
@@ -26,6 +27,7 @@ SHOWN = 5  # faults of a loader; its fault_log has all
 LOADERS = 20  # in one report; some programs make one an epoch
 SIGNALS = ("USR1", "USR2", "QUIT", "RTMIN")  # Python has no use of its own for them
 _SLURM = "SLURM_JOB_ID"
+BRIEF_S = 1.0  # of looping: if the script failed then, its speed is not the question
 AGAIN_S = 10.0  # between two reports of stalls: several workers may stall at once
 
 
@@ -36,6 +38,15 @@ def tell_at_end() -> None:
     """Tell when this process ends, after all that the script does then. Registered first, it runs
     last; a process that the script has forked tells nothing."""
     atexit.register(_tell, os.getpid())
+
+
+_raised = False  # the script did, and nobody caught it
+
+
+def script_raised() -> None:
+    """Know that the script ends by an exception."""
+    global _raised
+    _raised = True
 
 
 def tell_nothing() -> None:
@@ -103,8 +114,7 @@ def text(*, evidence: bool = False, waiting: bool = False) -> str:
 
 
 def _lines(evidence: bool, waiting: bool) -> Iterator[str]:
-    here = ranks()
-    who = f"antifreeze, rank {here.rank}" if here.world_size > 1 else "antifreeze"
+    who = speaks()
     if (iteration := sys.modules.get("antifreeze.iteration")) is not None:  # it brings torch
         iteration.settle()
     found = [each for each in entries() if each.accounts.open_s or not waiting]
@@ -117,6 +127,15 @@ def _lines(evidence: bool, waiting: bool) -> Iterator[str]:
 
 
 def _of_loader(entry: Entry, who: str, evidence: bool, waiting: bool) -> Iterator[str]:
+    faults = list(entry.faults.latest)[-SHOWN:]
+    count = f"{entry.faults.seen:,} faults, the last {len(faults)}:"
+    if _raised and entry.accounts.seconds < BRIEF_S:
+        if len(faults) == 1:
+            yield f"{who}: {entry.profile.name}: {_of(faults[0])}"
+        elif faults:
+            yield f"{who}: {entry.profile.name}: {count}"
+            yield from (f"  {_of(fault)}" for fault in faults)
+        return
     told = entry.explain()
     yield f"{who}: {entry.profile.name}: {told.sentence}"
     for line in told.evidence if evidence else ():
@@ -124,21 +143,22 @@ def _of_loader(entry: Entry, who: str, evidence: bool, waiting: bool) -> Iterato
     for line in told.advice:
         if not (waiting and line == IS_REPORTED):  # it just was
             yield f"  to try: {line}"
-    faults = list(entry.faults.latest)
-    if len(faults) > SHOWN:
-        yield f"  {len(faults) - SHOWN:,} faults, and then"
-    for fault in faults[-SHOWN:]:
-        yield f"  {_of(fault)}"
+    if entry.faults.seen > len(faults):
+        yield f"  {count}"
+    yield from (f"  {_of(fault)}" for fault in faults)
 
 
 def _of(fault: Fault) -> str:
     index = fault.index
     which = "" if index is None else f" of sample{'s' * isinstance(index, list)} {shown(index)}"
+    if fault.kind in SAID and fault.worker is not None:  # at length, when it happened
+        return f"{fault.kind}{which}, {fault.verdict}: worker {fault.worker}"
     said = fault.exception.splitlines()[0] if fault.exception else ""
     place = where(_stack(fault.traceback))
     return f"{fault.kind}{which}, {fault.verdict}{': ' if said else ''}{said}{place}"
 
 
+SAID = (FaultKind.CRASH.value, FaultKind.HANG.value, "growth")
 _FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
