@@ -22,7 +22,7 @@ def find(view: View) -> Iterator[Hit]:
             continue  # such handles cannot be sent at all: AF103
         told: set[ast.AST] = set()
         for attribute, value, place in _kept(dataset):
-            if not _is_used(attribute, dataset, view):
+            if not _is_used(attribute, dataset):
                 continue
             found = opened(value, view) or _archive(attribute, value, dataset, view)
             if found is None or found[1] in told:
@@ -60,12 +60,9 @@ def _kept(dataset: Dataset) -> Iterator[tuple[str, ast.expr, ast.stmt | ast.Call
                     pass
 
 
-def _is_used(attribute: str, dataset: Dataset, view: View) -> bool:
+def _is_used(attribute: str, dataset: Dataset) -> bool:
     """Say whether workers use what the main process opened: nothing opens it anew in them."""
-    if not dataset.uses(attribute) or dataset.sets_anew(attribute):
-        return False
-    started = any(each.has_worker_init for each in dataset.loaders)
-    return not (started and view.project.anyone_sets(attribute))
+    return bool(dataset.uses(attribute)) and not dataset.sets_anew(attribute)
 
 
 def _archive(attribute: str, value: ast.expr, dataset: Dataset, view: View) -> Opened | None:

@@ -70,7 +70,8 @@ def _owned(view: View, dataset: Dataset) -> Iterator[Hit]:
             maker = _maker(view, place.value)
             if maker is None or not dataset.uses(attribute) or dataset.sets_anew(attribute):
                 continue
-            if any(_seeded(function, attribute) for function in dataset.loading):
+            started = [code.function for code in view.worker_code if code.role == "init"]
+            if any(_seeded(function, attribute) for function in (*dataset.loading, *started)):
                 continue
             yield Hit(
                 view.here(place.node, dataset.node),
@@ -139,11 +140,13 @@ RULE = Rule(
     instead="""
     Draw from the global generators (`torch.rand`, `random.random`), which torch seeds per worker;
     or make the generator in the sample from what is different for each:
-    `np.random.default_rng((self.seed, epoch, index))`; or use antifreeze's loader, which gives such
-    generators a stream for each sample.
+    `np.random.default_rng((self.seed, epoch, index))`; or give each worker its own in
+    `worker_init_fn`: `info.dataset.rng = np.random.default_rng(info.seed)`; or use antifreeze's
+    loader, which gives such generators a stream for each sample.
     """,
     not_flagged="""
-    Generators that the loading itself makes or seeds. Datasets without workers, or with
+    Generators that the loading itself, or `worker_init_fn`, makes or seeds. Datasets without
+    workers, or with
     antifreeze's loader only. Generators that only `__init__` draws from.
     """,
     bad="""
@@ -236,6 +239,36 @@ class Flipped(Dataset):
 
 def main(rows, workers):
     for batch in DataLoader(Flipped(rows), batch_size=8, num_workers=workers):
+        print(batch)
+""",
+    ),
+    also_good=(
+        """
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+
+class Noisy(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+        self.rng = np.random.default_rng(0)
+        self.dice = np.random.RandomState(0)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index] + self.rng.normal() + self.dice.rand()
+
+
+def its_own(worker_id):
+    info = get_worker_info()
+    info.dataset.rng = np.random.default_rng(info.seed)
+    info.dataset.dice.seed(info.seed % 2**32)
+
+
+def main(rows):
+    for batch in DataLoader(Noisy(rows), batch_size=8, num_workers=4, worker_init_fn=its_own):
         print(batch)
 """,
     ),

@@ -224,10 +224,14 @@ class Dataset(Class):
         return table
 
     def sets_anew(self, attribute: str) -> bool:
-        """Say whether `__getitem__`, `__setstate__` or what they call gives `self.attribute`."""
+        """Say whether `__getitem__`, `__setstate__` or what they call gives `self.attribute`; or a
+        `worker_init_fn` may, by `get_worker_info().dataset`."""
         functions = {*self.loading, *self.reached("__setstate__", "__getstate__", "worker_init")}
         nodes = {function.node for function in functions}
-        return any(each.method in nodes for each in self.given(attribute))
+        if any(each.method in nodes for each in self.given(attribute)):
+            return True
+        started = any(each.has_worker_init for each in self.loaders)
+        return started and self.project.anyone_sets(attribute)
 
 
 def reached_from(
