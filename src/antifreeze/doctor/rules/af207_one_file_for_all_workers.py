@@ -312,4 +312,5 @@ def load(paths):
 """,
     ),
     find=find,
+    follows=True,
 )

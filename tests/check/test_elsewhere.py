@@ -1,0 +1,150 @@
+"""Functions of other files are followed: what they do in workers, and what they open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antifreeze.doctor.check.config import read_settings
+from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.walking import find_files
+
+READING = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+{imports}
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return {call}
+
+
+def main():
+    for batch in DataLoader(Rows(torch.rand(100, 3)), num_workers={workers}):
+        print(batch)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def reading(imports: str, call: str, workers: int = 2) -> str:
+    return READING.format(imports=imports, call=call, workers=workers)
+
+
+def found(root: Path, files: dict[str, str]) -> list[str]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    settings = read_settings(root)
+    result = check(find_files([root], settings), settings)
+    assert not result.failures
+    return sorted(f"{each.path.relative_to(root)} {each.code}" for each in result.found)
+
+
+SCALE = """
+import torch
+
+place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def scale(row):
+    return _moved(row) / 255
+
+
+def _moved(row):
+    return row.to(place)
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "imports", "call"),
+    [
+        ("steps.py", "from steps import scale", "scale(self.rows[index])"),
+        ("lib/steps.py", "from lib.steps import scale as fit", "fit(self.rows[index])"),
+    ],
+)
+@pytest.mark.parametrize("init", [True, False])
+def test_a_function_of_another_file_runs_in_workers(
+    tmp_path: Path, path: str, imports: str, call: str, init: bool
+) -> None:
+    files = {path: SCALE, "train.py": reading(imports, call)}
+    if init and "/" in path:
+        files["lib/__init__.py"] = ""
+    assert found(tmp_path, files) == ["train.py AF104"]
+
+
+def test_it_is_told_where_it_stands(tmp_path: Path) -> None:
+    files = {
+        "steps.py": SCALE,
+        "train.py": reading("from steps import scale", "scale(self.rows[index])"),
+    }
+    found(tmp_path, files)
+    settings = read_settings(tmp_path)
+    [hit] = check(find_files([tmp_path], settings), settings).found
+    assert hit.words.endswith("(steps.py, line 12)")
+    assert hit.source.strip() == "return scale(self.rows[index])"
+
+
+def test_without_workers_it_is_fine(tmp_path: Path) -> None:
+    text = reading("from steps import scale", "scale(self.rows[index])", workers=0)
+    assert found(tmp_path, {"steps.py": SCALE, "train.py": text}) == []
+
+
+def test_what_is_not_called_is_fine(tmp_path: Path) -> None:
+    text = reading("from steps import scale, half", "half(self.rows[index])")
+    more = f"{SCALE}\n\ndef half(row):\n    return row / 2\n"
+    assert found(tmp_path, {"steps.py": more, "train.py": text}) == []
+
+
+def test_the_device_is_the_one_that_is_passed(tmp_path: Path) -> None:
+    steps = (
+        "def moved(row, place):\n    return row.to(place)\n\n\ndef show(x):\n    moved(x, 'cuda')\n"
+    )
+    files = {
+        "steps.py": steps,
+        "a.py": reading("from steps import moved", "moved(self.rows, 'cpu')"),
+    }
+    assert found(tmp_path, files) == []
+    files["a.py"] = files["a.py"].replace("'cpu'", "'cuda:1'")
+    assert found(tmp_path, files) == ["a.py AF104"]
+
+
+def test_what_the_other_file_shows_by_itself_is_told_there_only(tmp_path: Path) -> None:
+    own = reading("", "scale(self.rows[index])").replace("\n\nclass", f"{SCALE}\n\nclass")
+    files = {"steps.py": own, "train.py": reading("from steps import scale", "scale(self.rows)")}
+    assert found(tmp_path, files) == ["steps.py AF104"]
+
+
+def test_a_collate_function_of_another_file(tmp_path: Path) -> None:
+    steps = "import torch\n\n\ndef join(rows):\n    return torch.stack(rows).cuda()\n"
+    text = reading("from steps import join", "self.rows[index]")
+    text = text.replace("num_workers=2", "num_workers=2, collate_fn=join")
+    assert found(tmp_path, {"steps.py": steps, "train.py": text}) == ["train.py AF104"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (
+            "import sys\n\n\ndef get(row):\n    if not row:\n        sys.exit(1)\n    return row",
+            412,
+        ),
+        ("def get(row):\n    breakpoint()\n    return row", 408),
+        ("import requests\n\n\ndef get(row):\n    return requests.get(row).text", 404),
+    ],
+)
+def test_other_rules_follow_as_well(tmp_path: Path, body: str, code: int) -> None:
+    text = reading("from steps import get", "get(self.rows[index])")
+    assert found(tmp_path, {"steps.py": body, "train.py": text}) == [f"train.py AF{code}"]
