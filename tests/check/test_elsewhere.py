@@ -148,3 +148,103 @@ def test_a_collate_function_of_another_file(tmp_path: Path) -> None:
 def test_other_rules_follow_as_well(tmp_path: Path, body: str, code: int) -> None:
     text = reading("from steps import get", "get(self.rows[index])")
     assert found(tmp_path, {"steps.py": body, "train.py": text}) == [f"train.py AF{code}"]
+
+
+STORE = """
+import h5py
+from torch.utils.data import DataLoader, Dataset
+{imports}
+
+class Store(Dataset):
+    def __init__(self, path):
+        self.path = path
+        self.data = {call}
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return self.data["x"][index]
+{method}
+
+def load(path):
+    return DataLoader(Store(path), num_workers=4)
+"""
+FUNCTION = """
+import h5py
+
+
+def reader(path):
+{body}
+"""
+RETURNED = "    return h5py.File(path, 'r')"
+IN_STEPS = """
+    file = h5py.File(path, "r")
+    if "x" not in file:
+        raise ValueError(path)
+    return file
+"""
+READ_AND_CLOSED = """
+    file = h5py.File(path, "r")
+    data = {"x": file["x"][:]}
+    file.close()
+    return data
+"""
+READ_INSIDE_WITH = """
+    with h5py.File(path, "r") as file:
+        return {"x": file["x"][:]}
+"""
+PART_CLOSED = """
+    file = h5py.File(path, "r")
+    part = file["train"]
+    file.close()
+    return part
+"""
+SOMETIMES = """
+    if path.endswith(".h5"):
+        return h5py.File(path, "r")
+    return {"x": list(range(100))}
+"""
+OTHER_VALUE = """
+    file = h5py.File(path, "r")
+    return len(file["x"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "opens"),
+    [
+        (RETURNED, True),
+        (IN_STEPS, True),
+        (READ_AND_CLOSED, False),
+        (READ_INSIDE_WITH, False),
+        (PART_CLOSED, False),
+        (SOMETIMES, False),
+        (OTHER_VALUE, False),
+        ("    yield h5py.File(path)", False),
+    ],
+)
+def test_a_handle_that_a_function_returns(tmp_path: Path, body: str, opens: bool) -> None:
+    function = FUNCTION.format(body=body)
+    here = STORE.format(imports=function, call="reader(path)", method="")
+    there = STORE.format(imports="from lib import reader", call="reader(path)", method="")
+    indented = function.partition("def reader(path):")[2].replace("\n", "\n    ")
+    method = f"\n    def reader(self, path):{indented}"
+    own = STORE.format(imports="", call="self.reader(path)", method=method)
+    files = {"here.py": here, "lib.py": function, "there.py": there, "own.py": own}
+    expected = ["here.py AF201", "own.py AF201", "there.py AF201"] if opens else []
+    assert found(tmp_path, files) == expected
+
+
+def test_a_handle_opened_by_a_function_when_it_is_first_used(tmp_path: Path) -> None:
+    text = STORE.format(imports=FUNCTION.format(body=RETURNED), call="None", method="")
+    opening = "if self.data is None:\n            self.data = reader(self.path)"
+    lazy = f"{opening}\n        return self.data["
+    assert found(tmp_path, {"a.py": text.replace("return self.data[", lazy)}) == []
+
+
+def test_a_function_that_wraps_a_handle_for_each_worker(tmp_path: Path) -> None:
+    function = FUNCTION.format(body=RETURNED).replace("def reader", "@in_each_worker\ndef reader")
+    imports = f"from mine import in_each_worker\n{function}"
+    text = STORE.format(imports=imports, call="reader(path)", method="")
+    assert found(tmp_path, {"a.py": text}) == []

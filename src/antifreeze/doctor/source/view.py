@@ -43,9 +43,8 @@ class View:
     def __init__(self, module: Module, project: Project, *, beside: View | None = None) -> None:
         self.module = module
         self.project = project
-        self.budget = (
-            beside.budget if beside else Budget()
-        )  # of all that rules ask here, and what they ask of themselves
+        # Of all that rules ask here, and what they ask of themselves.
+        self.budget: Budget = beside.budget if beside is not None else Budget()
         self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
         self.answers: dict[Hashable, Any] = {}  # of walks that would ask the same again and again
         self._returned: dict[ast.AST, list[ast.expr]] = {}
