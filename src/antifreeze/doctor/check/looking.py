@@ -19,6 +19,7 @@ from ..source.module import Module, parse_module
 from ..source.project import Project
 from ..source.summary import Summary, summarise
 from ..source.view import View
+from .elsewhere import find_elsewhere
 from .found import INSIDE, Failure, Found, PlainEdit, PlainFix, Span
 from .reading import PYTHON, Source, Unreadable
 from .settings import CANNOT_BE_READ, Settings
@@ -97,6 +98,8 @@ def second_pass(
     for rule in rules:
         try:
             hits = [hit for hit in rule.find(view) if module.holds(hit.node)]
+            if rule.follows:
+                hits += find_elsewhere(rule, view)
             if rule.severity is CRASH:
                 hits = [each for each in hits if not is_expected_to_fail(each.node, module)]
         except TooEntangled as error:  # nothing is left for the rules after this one

@@ -296,4 +296,5 @@ def load(paths):
 """,
     ),
     find=find,
+    follows=True,
 )

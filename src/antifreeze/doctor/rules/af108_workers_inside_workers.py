@@ -248,4 +248,5 @@ def load(paths):
 """,
     ),
     find=find,
+    follows=True,
 )

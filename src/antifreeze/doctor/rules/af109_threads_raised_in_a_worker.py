@@ -118,4 +118,5 @@ def load(paths):
 """,
     ),
     find=find,
+    follows=True,
 )

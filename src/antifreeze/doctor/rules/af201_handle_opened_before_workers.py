@@ -28,10 +28,13 @@ def find(view: View) -> Iterator[Hit]:
             if found is None or found[1] in told:
                 continue
             told.add(found[1])
-            direct = isinstance(value, ast.Name) or any(
-                each is found[1] for each in ast.walk(place)
+            direct = (
+                isinstance(value, ast.Name)
+                or any(each is found[1] for each in ast.walk(place))
+                or (isinstance(value, ast.Call) and view.function_of(value.func) is not None)
             )
-            yield _hit(view, dataset, attribute, found, place if direct else found[1])
+            where = place if direct or not view.module.holds(found[1]) else found[1]
+            yield _hit(view, dataset, attribute, found, where)
 
 
 def _kept(dataset: Dataset) -> Iterator[tuple[str, ast.expr, ast.stmt | ast.Call]]:

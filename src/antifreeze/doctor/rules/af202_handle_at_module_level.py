@@ -252,4 +252,5 @@ def load(rows):
 """,
     ),
     find=find,
+    follows=True,
 )

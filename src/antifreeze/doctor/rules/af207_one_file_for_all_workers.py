@@ -315,4 +315,5 @@ def load(paths):
 """,
     ),
     find=find,
+    follows=True,
 )

@@ -196,4 +196,5 @@ def load(dataset):
 """,
     ),
     find=find,
+    follows=True,
 )

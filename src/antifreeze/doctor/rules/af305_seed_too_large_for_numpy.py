@@ -182,4 +182,5 @@ def main(dataset):
 """,
     ),
     find=find,
+    follows=True,
 )

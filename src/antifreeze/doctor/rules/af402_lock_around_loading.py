@@ -263,4 +263,5 @@ def load(folder, download):
 """,
     ),
     find=find,
+    follows=True,
 )

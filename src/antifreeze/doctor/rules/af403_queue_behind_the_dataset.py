@@ -263,4 +263,5 @@ def load(read):
 """,
     ),
     find=find,
+    follows=True,
 )

@@ -242,4 +242,5 @@ def load(keys):
 """,
     ),
     find=find,
+    follows=True,
 )

@@ -373,4 +373,5 @@ def load(paths):
 """,
     ),
     find=find,
+    follows=True,
 )

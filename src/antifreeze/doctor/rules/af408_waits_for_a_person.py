@@ -186,4 +186,5 @@ def main(rows):
 """,
     ),
     find=find,
+    follows=True,
 )

@@ -198,4 +198,5 @@ def load(rows):
 """,
     ),
     find=find,
+    follows=True,
 )

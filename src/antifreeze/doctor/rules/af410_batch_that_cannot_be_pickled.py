@@ -290,4 +290,5 @@ def load(dataset):
 """,
     ),
     find=find,
+    follows=True,
 )

@@ -428,4 +428,5 @@ def load(rows):
 """,
     ),
     find=find,
+    follows=True,
 )

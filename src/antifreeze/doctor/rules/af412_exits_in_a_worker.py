@@ -193,4 +193,5 @@ def load(rows):
 """,
     ),
     find=find,
+    follows=True,
 )

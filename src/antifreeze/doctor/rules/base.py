@@ -99,6 +99,7 @@ class Rule:
     also_bad: tuple[str, ...] = ()
     also_good: tuple[str, ...] = ()
     opinion: bool = False  # off unless selected: AF9xx
+    follows: bool = False  # asks only for worker code: it looks at that of other files, too
 
     @property
     def group(self) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ..source.budget import asked_once
-from ..source.definitions import Class
+from ..source.definitions import Class, Function
 from ..source.view import View
 from ..source.wording import text_of
 
@@ -72,6 +72,10 @@ _VALUES = frozenset(
 _ARCHIVE_NAME = re.compile(r"(^|_)npz(_?(file|path|name|fn|fname))?$", re.IGNORECASE)
 _GIVE_HANDLES = frozenset({"cursor", "makefile", "open", "Bucket", "Table", "connect", "begin"})
 _DEEPEST = 5
+# Decorators of functions that still return what they returned.
+_PLAIN = frozenset(
+    {"staticmethod", "classmethod", "lru_cache", "functools.lru_cache", "cache", "functools.cache"}
+)
 
 Opened = tuple[str, ast.Call]
 
@@ -91,9 +95,10 @@ def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
     """Say whether what a call opens is closed when the function ends that has it: by `with`, or by
     `file.close()`. What is opened elsewhere and passed may be open for as long as it is used."""
     function = view.function_around(call)
-    if function is None or not view.module.holds(function):
+    if function is None:
         return False
-    parents = view.module.scopes.parents
+    home = view.home(call)
+    parents = home.scopes.parents
     if function is not view.function_around(node) and not isinstance(
         parents.get(function), ast.ClassDef
     ):
@@ -106,8 +111,8 @@ def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
         and isinstance(each.func, ast.Attribute)
         and each.func.attr == "close"
         and text_of(each.func.value) == name
-        and not any(isinstance(e, ast.ExceptHandler) for e in view.module.ancestors(each))
-        for each in view.module.body_of(function)
+        and not any(isinstance(e, ast.ExceptHandler) for e in home.ancestors(each))
+        for each in home.body_of(function)
     )
 
 
@@ -141,14 +146,39 @@ def _by_call(call: ast.Call, view: View, depth: int) -> Opened | None:
         return (name, call) if _is_npz(call, view) else None
     if name in HANDLES:
         return name, call
+    function = view.function_of(call.func) if _is_name(call.func) else None
+    if function is not None:
+        return _by_function(function, view, depth)
     if isinstance(call.func, ast.Attribute) and call.func.attr in _GIVE_HANDLES:
         if call.func.attr == "open" and view.type_of(call.func.value) == "pathlib.Path":
             return "open", call
         return opened(call.func.value, view, depth)
-    owner = view.class_of(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+    owner = view.class_of(call.func) if _is_name(call.func) else None
     if owner is not None and depth <= 2:
         return next((found for _, found in kept_by(owner, view, depth)), None)
     return None
+
+
+def _is_name(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute))
+
+
+def _by_function(function: Function, view: View, depth: int) -> Opened | None:
+    """Give the handle that a function of the project returns, if it returns nothing else."""
+    node = function.node
+    if isinstance(node, ast.AsyncFunctionDef) or function.is_generator:
+        return None
+    if not isinstance(node, ast.Lambda) and not _PLAIN.issuperset(
+        text_of(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list
+    ):
+        return None  # something else by now
+    found = None
+    for value in function.returns:
+        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+            found = opened(value, view, depth)
+            if found is None:
+                return None
+    return found
 
 
 def _is_key(key: ast.expr, whole: ast.expr, view: View) -> bool:

@@ -248,24 +248,28 @@ def reached_from(
             continue
         seen[function.node] = function
         inherits = function.owner is not None and function.owner.node in mine
-        queue += _next(function, receiver if inherits else function.owner, project)
+        owner = receiver if inherits else function.owner
+        queue += (each for _, each in steps(function, owner, project))
     return tuple(seen.values())
 
 
-def _next(function: Function, owner: Class | None, project: Project) -> Iterator[Function]:
+def steps(
+    function: Function, owner: Class | None, project: Project
+) -> Iterator[tuple[ast.expr, Function]]:
+    """Give the functions of the project that one calls, each with the place."""
     module = function.module
     for node in function.nodes():
         match node:
             case ast.Attribute(value=ast.Name()) if owner and module.class_of_self(node.value):
                 if (method := owner.method(node.attr)) is not None:
-                    yield method
+                    yield node, method
             case ast.Call(func=ast.Name() as name):
                 if (called := find_function(name, module, project)) is not None:
-                    yield called
+                    yield node, called
             case ast.Call(
                 func=ast.Attribute(attr=name, value=ast.Attribute(attr=attribute, value=me))
             ) if owner and module.class_of_self(me):
-                yield from owner.held(attribute, name)
+                yield from ((node, each) for each in owner.held(attribute, name))
             case _:
                 pass
 

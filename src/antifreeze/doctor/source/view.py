@@ -40,14 +40,17 @@ from .worker_code import WorkerCode, find_worker_code
 class View:
     """One file in its project. Nodes of other files may be asked about, too."""
 
-    def __init__(self, module: Module, project: Project) -> None:
+    def __init__(self, module: Module, project: Project, *, beside: View | None = None) -> None:
         self.module = module
         self.project = project
-        self.budget = Budget()  # of all that rules ask here, and what they ask of themselves
+        # Of all that rules ask here, and what they ask of themselves.
+        self.budget: Budget = beside.budget if beside is not None else Budget()
         self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
         self.answers: dict[Hashable, Any] = {}  # of walks that would ask the same again and again
         self._returned: dict[ast.AST, list[ast.expr]] = {}
-        project.visit(module)
+        self._elsewhere: dict[Path, View] = {}
+        if beside is None:
+            project.visit(module)
 
     def __repr__(self) -> str:
         return f"View({self.module.path})"
@@ -201,7 +204,35 @@ class View:
         """Give all functions of this file that run in workers: what loads samples (if a loader of
         the dataset has workers, or none was found), transforms, collate and worker_init functions,
         each with what it calls."""
-        return tuple(find_worker_code(self))
+        return tuple(each for each in self._all_worker_code if each.way is None)
+
+    @property
+    def code_elsewhere(self) -> tuple[WorkerCode, ...]:
+        """Give the functions of other files that run in workers by way of this one."""
+        return tuple(each for each in self._all_worker_code if each.way is not None)
+
+    @functools.cached_property
+    def _all_worker_code(self) -> list[WorkerCode]:
+        return find_worker_code(self)
+
+    def beside(self, module: Module) -> View:
+        """Give the view of another file, for a while: this one stays the one that is looked at."""
+        return View(module, self.project, beside=self)
+
+    def elsewhere(self, code: WorkerCode) -> View:
+        """Give the view of another file as if it had no dataset, and no function that runs in
+        workers but one: to be asked before the next one is."""
+        module = code.function.module
+        if module.path not in self._elsewhere:
+            self._elsewhere[module.path] = self.beside(module)
+        other = self._elsewhere[module.path]
+        given = {"datasets": (), "worker_code": (code,), "start_method": self.start_method}
+        other.__dict__.update(given)  # where cached properties keep their answers
+        if isinstance(code.way, ast.Call) and not isinstance(code.function.node, ast.Lambda):
+            named = self.function_of(code.way.func)
+            if named is not None and named.node is code.function.node:
+                other._calls_of[code.function.node] = [code.way]
+        return other
 
     def calls(self, *names: str) -> list[ast.Call]:
         """Give the calls of functions or classes, by qualified name: `calls("h5py.File")`."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .definitions import Dataset, Function, reached_from
+from .definitions import Dataset, Function, reached_from, steps
 from .loaders import Loader
 from .summary import Workers
 from .trainers import collators_of_trainers
@@ -26,6 +27,7 @@ class WorkerCode:
     dataset: Dataset | None = None
     loader: Loader | None = None  # of all but samples
     called: bool = False  # by a collate, init or transform function, which uses what it returns
+    way: ast.AST | None = None  # to code of another file: the place in this one
 
     @property
     def only_ours(self) -> bool:
@@ -36,28 +38,61 @@ class WorkerCode:
 
 
 def find_worker_code(view: View) -> list[WorkerCode]:
-    """Give what loads samples, transforms, collates and starts workers, each with what it calls."""
+    """Give what loads samples, transforms, collates and starts workers, each with what it calls;
+    of other files, what this one leads to."""
     found: dict[ast.AST, WorkerCode] = {}
     for dataset in view.datasets:
         if dataset.workers is None or dataset.workers.any:
+            ways = _ways(dataset.loading, view, dataset)
             for function in dataset.loading:
-                found.setdefault(
-                    function.node, WorkerCode(function, "sample", dataset.workers, dataset)
-                )
+                way = ways.get(function.node)
+                code = WorkerCode(function, "sample", dataset.workers, dataset, way=way)
+                found.setdefault(function.node, code)
     for loader in view.loaders:
+        if not loader.workers.any:
+            continue
         for role, start in (("collate", loader.collate), ("init", loader.worker_init)):
-            if start is not None and loader.workers.any:
-                for each in reached_from([start], view.project):
-                    code = WorkerCode(
-                        each, role, loader.workers, loader.dataset, loader, each is not start
-                    )
-                    found.setdefault(each.node, code)
-        if loader.workers.any:
-            for each in reached_from(transforms_of(loader, view), view.project):
-                code = WorkerCode(each, "transform", loader.workers, loader.dataset, loader)
-                found.setdefault(each.node, code)
+            if start is not None:
+                _add(found, role, [start], loader, view)
+        _add(found, "transform", list(transforms_of(loader, view)), loader, view)
     for start in collators_of_trainers(view):
         for each in reached_from([start], view.project):
             code = WorkerCode(each, "collate", Workers.LIKELY, called=each is not start)
             found.setdefault(each.node, code)
-    return [each for each in found.values() if each.function.module is view.module]
+    return [
+        each
+        for each in found.values()
+        if each.function.module is view.module or each.way is not None
+    ]
+
+
+def _add(
+    found: dict[ast.AST, WorkerCode], role: str, starts: list[Function], loader: Loader, view: View
+) -> None:
+    reached = reached_from(starts, view.project)
+    ways = _ways(reached, view)
+    for each in reached:
+        called = role != "transform" and each is not starts[0]
+        way = ways.get(each.node, loader.node) if each.module is not view.module else None
+        code = WorkerCode(each, role, loader.workers, loader.dataset, loader, called, way)
+        found.setdefault(each.node, code)
+
+
+def _ways(
+    reached: Iterable[Function], view: View, dataset: Dataset | None = None
+) -> dict[ast.AST, ast.AST]:
+    """Give the places of this file that lead to functions of others. What a dataset inherits is
+    left to the file of the base class."""
+    mine = {each.node for each in dataset.lineage} if dataset is not None else set()
+    ways: dict[ast.AST, ast.AST] = {}
+    for function in reached:
+        if function.module is not view.module:
+            continue
+        for place, called in steps(function, function.owner, view.project):
+            inherited = called.owner is not None and called.owner.node in mine
+            if called.module is view.module or called.node in ways or inherited:
+                continue
+            for each in reached_from([called], view.project):
+                if each.module is not view.module:
+                    ways.setdefault(each.node, place)
+    return ways

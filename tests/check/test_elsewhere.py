@@ -1,0 +1,250 @@
+"""Functions of other files are followed: what they do in workers, and what they open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antifreeze.doctor.check.config import read_settings
+from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.walking import find_files
+
+READING = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+{imports}
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return {call}
+
+
+def main():
+    for batch in DataLoader(Rows(torch.rand(100, 3)), num_workers={workers}):
+        print(batch)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def reading(imports: str, call: str, workers: int = 2) -> str:
+    return READING.format(imports=imports, call=call, workers=workers)
+
+
+def found(root: Path, files: dict[str, str]) -> list[str]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    settings = read_settings(root)
+    result = check(find_files([root], settings), settings)
+    assert not result.failures
+    return sorted(f"{each.path.relative_to(root)} {each.code}" for each in result.found)
+
+
+SCALE = """
+import torch
+
+place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def scale(row):
+    return _moved(row) / 255
+
+
+def _moved(row):
+    return row.to(place)
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "imports", "call"),
+    [
+        ("steps.py", "from steps import scale", "scale(self.rows[index])"),
+        ("lib/steps.py", "from lib.steps import scale as fit", "fit(self.rows[index])"),
+    ],
+)
+@pytest.mark.parametrize("init", [True, False])
+def test_a_function_of_another_file_runs_in_workers(
+    tmp_path: Path, path: str, imports: str, call: str, init: bool
+) -> None:
+    files = {path: SCALE, "train.py": reading(imports, call)}
+    if init and "/" in path:
+        files["lib/__init__.py"] = ""
+    assert found(tmp_path, files) == ["train.py AF104"]
+
+
+def test_it_is_told_where_it_stands(tmp_path: Path) -> None:
+    files = {
+        "steps.py": SCALE,
+        "train.py": reading("from steps import scale", "scale(self.rows[index])"),
+    }
+    found(tmp_path, files)
+    settings = read_settings(tmp_path)
+    [hit] = check(find_files([tmp_path], settings), settings).found
+    assert hit.words.endswith("(steps.py, line 12)")
+    assert hit.source.strip() == "return scale(self.rows[index])"
+
+
+def test_without_workers_it_is_fine(tmp_path: Path) -> None:
+    text = reading("from steps import scale", "scale(self.rows[index])", workers=0)
+    assert found(tmp_path, {"steps.py": SCALE, "train.py": text}) == []
+
+
+def test_what_is_not_called_is_fine(tmp_path: Path) -> None:
+    text = reading("from steps import scale, half", "half(self.rows[index])")
+    more = f"{SCALE}\n\ndef half(row):\n    return row / 2\n"
+    assert found(tmp_path, {"steps.py": more, "train.py": text}) == []
+
+
+def test_the_device_is_the_one_that_is_passed(tmp_path: Path) -> None:
+    steps = (
+        "def moved(row, place):\n    return row.to(place)\n\n\ndef show(x):\n    moved(x, 'cuda')\n"
+    )
+    files = {
+        "steps.py": steps,
+        "a.py": reading("from steps import moved", "moved(self.rows, 'cpu')"),
+    }
+    assert found(tmp_path, files) == []
+    files["a.py"] = files["a.py"].replace("'cpu'", "'cuda:1'")
+    assert found(tmp_path, files) == ["a.py AF104"]
+
+
+def test_what_the_other_file_shows_by_itself_is_told_there_only(tmp_path: Path) -> None:
+    own = reading("", "scale(self.rows[index])").replace("\n\nclass", f"{SCALE}\n\nclass")
+    files = {"steps.py": own, "train.py": reading("from steps import scale", "scale(self.rows)")}
+    assert found(tmp_path, files) == ["steps.py AF104"]
+
+
+def test_a_collate_function_of_another_file(tmp_path: Path) -> None:
+    steps = "import torch\n\n\ndef join(rows):\n    return torch.stack(rows).cuda()\n"
+    text = reading("from steps import join", "self.rows[index]")
+    text = text.replace("num_workers=2", "num_workers=2, collate_fn=join")
+    assert found(tmp_path, {"steps.py": steps, "train.py": text}) == ["train.py AF104"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (
+            "import sys\n\n\ndef get(row):\n    if not row:\n        sys.exit(1)\n    return row",
+            412,
+        ),
+        ("def get(row):\n    breakpoint()\n    return row", 408),
+        ("import requests\n\n\ndef get(row):\n    return requests.get(row).text", 404),
+    ],
+)
+def test_other_rules_follow_as_well(tmp_path: Path, body: str, code: int) -> None:
+    text = reading("from steps import get", "get(self.rows[index])")
+    assert found(tmp_path, {"steps.py": body, "train.py": text}) == [f"train.py AF{code}"]
+
+
+STORE = """
+import h5py
+from torch.utils.data import DataLoader, Dataset
+{imports}
+
+class Store(Dataset):
+    def __init__(self, path):
+        self.path = path
+        self.data = {call}
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return self.data["x"][index]
+{method}
+
+def load(path):
+    return DataLoader(Store(path), num_workers=4)
+"""
+FUNCTION = """
+import h5py
+
+
+def reader(path):
+{body}
+"""
+RETURNED = "    return h5py.File(path, 'r')"
+IN_STEPS = """
+    file = h5py.File(path, "r")
+    if "x" not in file:
+        raise ValueError(path)
+    return file
+"""
+READ_AND_CLOSED = """
+    file = h5py.File(path, "r")
+    data = {"x": file["x"][:]}
+    file.close()
+    return data
+"""
+READ_INSIDE_WITH = """
+    with h5py.File(path, "r") as file:
+        return {"x": file["x"][:]}
+"""
+PART_CLOSED = """
+    file = h5py.File(path, "r")
+    part = file["train"]
+    file.close()
+    return part
+"""
+SOMETIMES = """
+    if path.endswith(".h5"):
+        return h5py.File(path, "r")
+    return {"x": list(range(100))}
+"""
+OTHER_VALUE = """
+    file = h5py.File(path, "r")
+    return len(file["x"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "opens"),
+    [
+        (RETURNED, True),
+        (IN_STEPS, True),
+        (READ_AND_CLOSED, False),
+        (READ_INSIDE_WITH, False),
+        (PART_CLOSED, False),
+        (SOMETIMES, False),
+        (OTHER_VALUE, False),
+        ("    yield h5py.File(path)", False),
+    ],
+)
+def test_a_handle_that_a_function_returns(tmp_path: Path, body: str, opens: bool) -> None:
+    function = FUNCTION.format(body=body)
+    here = STORE.format(imports=function, call="reader(path)", method="")
+    there = STORE.format(imports="from lib import reader", call="reader(path)", method="")
+    indented = function.partition("def reader(path):")[2].replace("\n", "\n    ")
+    method = f"\n    def reader(self, path):{indented}"
+    own = STORE.format(imports="", call="self.reader(path)", method=method)
+    files = {"here.py": here, "lib.py": function, "there.py": there, "own.py": own}
+    expected = ["here.py AF201", "own.py AF201", "there.py AF201"] if opens else []
+    assert found(tmp_path, files) == expected
+
+
+def test_a_handle_opened_by_a_function_when_it_is_first_used(tmp_path: Path) -> None:
+    text = STORE.format(imports=FUNCTION.format(body=RETURNED), call="None", method="")
+    opening = "if self.data is None:\n            self.data = reader(self.path)"
+    lazy = f"{opening}\n        return self.data["
+    assert found(tmp_path, {"a.py": text.replace("return self.data[", lazy)}) == []
+
+
+def test_a_function_that_wraps_a_handle_for_each_worker(tmp_path: Path) -> None:
+    function = FUNCTION.format(body=RETURNED).replace("def reader", "@in_each_worker\ndef reader")
+    imports = f"from mine import in_each_worker\n{function}"
+    text = STORE.format(imports=imports, call="reader(path)", method="")
+    assert found(tmp_path, {"a.py": text}) == []
