@@ -240,4 +240,5 @@ def main(rows, workers):
 """,
     ),
     find=find,
+    follows=True,
 )
