@@ -248,3 +248,66 @@ def test_a_function_that_wraps_a_handle_for_each_worker(tmp_path: Path) -> None:
     imports = f"from mine import in_each_worker\n{function}"
     text = STORE.format(imports=imports, call="reader(path)", method="")
     assert found(tmp_path, {"a.py": text}) == []
+
+
+SHIFT = """
+import numpy as np
+
+
+class Shift:
+    def __init__(self, most):
+        self.most = most
+        self.draw = np.random.default_rng({seed})
+
+    def __call__(self, row):
+        return row + {number}
+
+
+class Double:
+    def __call__(self, row):
+        return row * 2
+"""
+STEPS = """
+from torch.utils.data import DataLoader, Dataset
+{imports}
+
+class Rows(Dataset):
+    def __init__(self, rows, steps):
+        self.rows = rows
+        self.steps = steps
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        {apply}
+        return row
+
+
+def load(rows):
+    return DataLoader(Rows(rows, {steps}), num_workers=4)
+"""
+EACH = "for step in self.steps:\n            row = step(row)"
+DRAWS = SHIFT.format(seed=1, number="self.draw.random() * self.most")
+FIXED = SHIFT.format(seed=1, number="self.most")
+
+
+@pytest.mark.parametrize(
+    ("shift", "steps", "apply", "same"),
+    [
+        (DRAWS, "[Double(), Shift(3)]", EACH, True),
+        (DRAWS, "Shift(3)", "row = self.steps(row)", True),
+        (DRAWS, "[Double()]", EACH, False),
+        (FIXED, "[Double(), Shift(3)]", EACH, False),
+        (DRAWS, "[Double(), Shift(3)]", "row = row, len(self.steps)", False),
+    ],
+)
+def test_transforms_that_draw(
+    tmp_path: Path, shift: str, steps: str, apply: str, same: bool
+) -> None:
+    here = STEPS.format(imports=shift, steps=steps, apply=apply)
+    imports = "from shifts import Double, Shift"
+    there = STEPS.format(imports=imports, steps=steps, apply=apply)
+    files = {"here.py": here, "shifts.py": shift, "there.py": there}
+    assert found(tmp_path, files) == (["here.py AF301", "there.py AF301"] if same else [])

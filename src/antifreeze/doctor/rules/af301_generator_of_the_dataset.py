@@ -273,4 +273,5 @@ def main(rows):
 """,
     ),
     find=find,
+    follows=True,
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from . import known
 from .budget import asked_once
 from .definitions import Dataset, Function
+from .wording import text_of
 from .wrapped import datasets_behind
 
 if TYPE_CHECKING:
@@ -38,17 +39,31 @@ def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
 
 
 def _called(dataset: Dataset, view: View) -> Iterator[Function]:
-    """Give what `self.transform(...)` calls, for all attributes that loading calls."""
+    """Give what `self.transform(...)` calls, and `for each in self.transforms: each(...)`, for all
+    attributes that loading calls."""
     names = {
-        call.func.attr
+        called.attr
         for function in dataset.loading
         for call in function.calls()
-        if isinstance(call.func, ast.Attribute) and dataset.owns(call.func.value, function.module)
+        if isinstance(called := _one_of(call.func, function), ast.Attribute)
+        and dataset.owns(called.value, function.module)
     }
     for name in sorted(names):
         for given in dataset.given(name):
             if given.value is not None:
                 yield from _applied(given.value, view)
+
+
+def _one_of(called: ast.expr, function: Function) -> ast.expr:
+    """Give what a loop goes over whose variable is called; else what is called."""
+    if not isinstance(called, ast.Name):
+        return called
+    for each in function.module.ancestors(called):
+        if each is function.node:
+            break
+        if isinstance(each, ast.For) and text_of(each.target) == called.id:
+            return each.iter
+    return called
 
 
 @asked_once
