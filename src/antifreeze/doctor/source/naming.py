@@ -2,8 +2,8 @@
 
 1. A file of a package with `__init__.py` has the dotted name that all import it by: `pkg.data.csv`.
 2. Any other file can be imported by several names, depending on where Python is started. It is
-   called by its place, which no import can be mistaken for: `/work/pkg/ds`, and a class of it
-   `/work/pkg/ds.Bin`.
+   called by its place, which no import can be mistaken for: `/repo/pkg/ds`, and a class of it
+   `/repo/pkg/ds.Bin`.
 3. An import is looked for as Python would, as far as files tell: beside the importing file
    (`sys.path[0]` if it is run), then in each folder above it and in their `src`. A folder is a
    package with or without `__init__.py`. The first place that has the name has it for good.
