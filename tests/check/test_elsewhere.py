@@ -121,6 +121,16 @@ def test_the_device_is_the_one_that_is_passed(tmp_path: Path) -> None:
     assert found(tmp_path, files) == ["a.py AF104"]
 
 
+def test_a_default_that_is_not_used(tmp_path: Path) -> None:
+    files = {
+        "steps.py": "def moved(row, place='cuda'):\n    return row.to(place)\n",
+        "a.py": reading("from steps import moved", "moved(self.rows, place='cpu')"),
+    }
+    assert found(tmp_path, files) == []
+    files["a.py"] = files["a.py"].replace(", place='cpu'", "")
+    assert found(tmp_path, files) == ["a.py AF104"]
+
+
 def test_what_the_other_file_shows_by_itself_is_told_there_only(tmp_path: Path) -> None:
     own = reading("", "scale(self.rows[index])").replace("\n\nclass", f"{SCALE}\n\nclass")
     files = {"steps.py": own, "train.py": reading("from steps import scale", "scale(self.rows)")}

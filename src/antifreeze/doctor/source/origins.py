@@ -54,8 +54,12 @@ def _behind_name(node: ast.Name, view: View) -> Iterator[ast.expr]:
         if binding.kind in (Kind.ASSIGNED, Kind.WITH) and binding.value is not None:
             yield binding.value
         elif binding.kind is Kind.PARAMETER and isinstance(binding.node, ast.arg):
-            yield from _passed(binding.node, home, view)
-            if binding.value is not None:  # its default
+            passed = list(_passed(binding.node, home, view))
+            yield from passed
+            arguments = home.scopes.parents.get(binding.node)
+            function = home.scopes.parents.get(arguments) if arguments is not None else None
+            all_known = bool(passed) and function in view.one_call
+            if binding.value is not None and not all_known:  # its default
                 yield binding.value
         elif isinstance(binding.node, ast.Assign):
             yield from _unpacked(node.id, binding.node, view)

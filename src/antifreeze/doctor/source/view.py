@@ -49,6 +49,7 @@ class View:
         self.answers: dict[Hashable, Any] = {}  # of walks that would ask the same again and again
         self._returned: dict[ast.AST, list[ast.expr]] = {}
         self._elsewhere: dict[Path, View] = {}
+        self.one_call: set[ast.AST | None] = set()  # functions of which one call matters
         if beside is None:
             project.visit(module)
 
@@ -232,6 +233,7 @@ class View:
             named = self.function_of(code.way.func)
             if named is not None and named.node is code.function.node:
                 other._calls_of[code.function.node] = [code.way]
+                other.one_call.add(code.function.node)
         return other
 
     def calls(self, *names: str) -> list[ast.Call]:
