@@ -37,6 +37,7 @@ from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
 from ._herald import Herald, Sift
 from ._meter import Meter, OpenWait
+from ._transport.indices import own_copy
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief, Resume
 from .errors import InternalError, LoaderClosed
@@ -470,7 +471,7 @@ class Driver:
             asked_at = self._now()
             try:
                 for _ in range(count):
-                    drawn.append(next(self._sampler))
+                    drawn.append(own_copy(next(self._sampler)))
             except StopIteration:
                 self._sampler_says = ev.SamplerEnded()
             except Exception as error:

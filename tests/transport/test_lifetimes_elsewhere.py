@@ -1,12 +1,18 @@
 """Batches in other processes: forked children, queues, other loaders."""
 
+import copy
 import gc
+import pickle
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.multiprocessing
+
+from antifreeze import DataLoader
 
 from ..patience import PATIENCE_S
 from ..rogues.programs import finish, program
@@ -230,3 +236,92 @@ def test_what_numpy_sees_stays_right_while_the_tensor_is_sent_on() -> None:
 def test_a_batch_made_shareable_keeps_its_values() -> None:
     for number, batch in held_while_recycling("tensor", lambda batch: batch.share_memory_()):
         assert torch.equal(batch, batch_of(number))
+
+
+VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "numpy": lambda t: t.numpy(),
+    "numpy of a slice": lambda t: t[1:].numpy(),
+    "a memoryview": lambda t: memoryview(t.numpy()).cast("B"),
+    "DLPack": lambda t: np.from_dlpack(t),
+    "a DLPack capsule": lambda t: torch.utils.dlpack.to_dlpack(t),
+    "numpy and back": lambda t: torch.from_numpy(t.numpy()[1:]),
+}
+SHARING = ("share_memory_", "storage", "a slice", "queue", "pickled")
+
+
+def _share(batch: torch.Tensor, way: str) -> None:
+    """Have torch move a tensor to shared memory, in one of the ways there are."""
+    match way:
+        case "share_memory_":
+            batch.share_memory_()
+        case "storage":
+            batch.untyped_storage().share_memory_()
+        case "a slice":
+            batch[2:].share_memory_()
+        case "queue":
+            queue = torch.multiprocessing.get_context("fork").Queue()
+            queue.put(batch)
+            queue.get(timeout=PATIENCE_S)
+            queue.close()
+            queue.join_thread()
+        case "pickled":
+            ForkingPickler.dumps(batch)
+        case _:
+            raise AssertionError(way)
+
+
+def _read(held: Any) -> np.ndarray[Any, Any]:
+    if type(held).__name__ == "PyCapsule":
+        held = torch.utils.dlpack.from_dlpack(held)
+    return np.asarray(held)
+
+
+class Numbered:
+    """Samples of a size, each all of one number."""
+
+    def __init__(self, numbers: int) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((self.numbers,), index, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("numbers", [16, 65_536], ids=["in the message", "in a slab"])
+@pytest.mark.parametrize("way", SHARING)
+def test_views_made_before_a_batch_was_shared_keep_their_values(way: str, numbers: int) -> None:
+    # They look at where the batch was; and nobody else may use that place, nor unmap it.
+    kept: list[tuple[int, str, Any]] = []
+    batches = DataLoader(Numbered(numbers), batch_size=None, num_workers=2)
+    for number, batch in enumerate(batches):
+        if number < 2 * len(VIEWS):
+            name = [*VIEWS][number % len(VIEWS)]
+            kept.append((number, name, VIEWS[name](batch)))
+            _share(batch, way)
+            assert batch.is_shared()
+            assert batch.eq(number).all()
+    gc.collect()
+    bytes(numbers * 4 * 20)  # memory that was given back is used again
+    for number, name, view in kept:
+        seen = _read(view)
+        seen = seen.view(np.int32) if seen.dtype == np.uint8 else seen
+        assert (seen == number).all(), (number, name)
+
+
+def test_a_slab_comes_back_when_the_last_view_of_a_shared_batch_is_gone() -> None:
+    iterator = iter(DataLoader(Numbered(65_536), batch_size=None, num_workers=1))
+    addresses = set()
+    for number, batch in enumerate(iterator):
+        addresses.add(batch.data_ptr())
+        array = batch.numpy()
+        batch.share_memory_()
+        assert (array == number).all()
+    assert len(addresses) < 30  # of 60: slabs are used again
+
+
+def test_a_batch_that_travels_or_is_copied_leaves_our_mark_behind() -> None:
+    for batch in DataLoader(Numbered(65_536), batch_size=20, num_workers=1):
+        for other in (copy.deepcopy(batch), pickle.loads(pickle.dumps(batch)), batch.clone()):
+            assert "_antifreeze_memory" not in vars(other.untyped_storage())
