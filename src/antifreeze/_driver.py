@@ -33,11 +33,11 @@ from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from ._core.traps import Traps
+from ._drawing import Drawer
 from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
 from ._herald import Herald, Sift
 from ._meter import Meter, OpenWait
-from ._transport.indices import own_copy
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief, Resume
 from .errors import InternalError, LoaderClosed
@@ -85,9 +85,7 @@ class Driver:
         self._todo: deque[do.Command] = deque()
         self._parcels: dict[int, Parcel] = {}  # by ticket number
         self._ready: deque[Parcel] = deque()  # what the loop gets next, one a `next`
-        self._sampler: Iterator[Any] = iter(())
-        self._sampler_says: ev.SamplerEnded | ev.SamplerFailed | None = None  # when asked again
-        self._sampler_errors: deque[Exception] = deque()
+        self._drawer = Drawer(iter(()))
         self._brief = EpochBrief(0)
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
@@ -134,24 +132,31 @@ class Driver:
         """Say whether another epoch can begin here."""
         if self.closed or os.getpid() != self._owner:
             return False
-        if not self._whole and self._lock.acquire(timeout=LOCK_S):
-            self._lock.release()  # who looks after it was in the middle of a step
+        if not self._whole:
+            if not self._lock.acquire(timeout=LOCK_S):
+                return True  # another thread is in the middle of a step: it is being used
+            self._lock.release()
         return not self.closed and self._whole and self._supervisor.run is not Run.BROKEN
 
-    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> float:
-        """Begin an epoch: start what is not running, draw ahead. Raises what starting raised. Gives
-        the seconds that the sampler took."""
+    def begin_epoch(
+        self,
+        sampler: Iterator[Any],
+        seed_base: int,
+        shared_seed: int | None,
+        free_draws: int | None = None,
+    ) -> float:
+        """Begin an epoch: start what is not running, draw ahead. Raises what starting raised.
+        Returns the seconds that the sampler took."""
         self._check_owner()
         with self._lock:
             self._enter()
-            self._sampler, self._sampler_says = sampler, None
-            self._sampler_errors.clear()
+            self._drawer = Drawer(sampler)
             self._answer = None
             self._drop_ready()
             self._brief = EpochBrief(self._epochs, seed_base, shared_seed)
             began_at = self._now()
             self.turnstile.pause(began_at)
-            event = ev.EpochAsked(self._epochs, seed_base)
+            event = ev.EpochAsked(self._epochs, seed_base, free_draws)
             self._epochs += 1
             self.traps.begin_epoch()
             try:
@@ -182,7 +187,7 @@ class Driver:
                 batch = (
                     self._giver.open(self._ready.popleft())
                     if self._ready
-                    else self._giver.give(self._answer, self._sampler_errors)
+                    else self._giver.give(self._answer, self._drawer.errors)
                 )
                 self._whole = True
             except Exception as error:
@@ -283,7 +288,7 @@ class Driver:
         self._drop_ready()
         self.turnstile.fold(self._now())
         self._backend.close()
-        self._sampler = iter(())
+        self._drawer = Drawer(iter(()))
         self._phase = Phase.CLOSED
 
     def snapshot(self) -> DriverSnapshot:
@@ -462,29 +467,10 @@ class Driver:
         return replace(self._brief, resume=Resume(command.past, state.batches, state.state))
 
     def _draw(self, count: int) -> None:
-        """Ask the sampler for so many batches. What stops it before is told when it is asked
-        again, if it gave any."""
-        event: ev.Event | None = self._sampler_says
-        self._sampler_says = None
-        if event is None:
-            drawn = []
-            asked_at = self._now()
-            try:
-                for _ in range(count):
-                    drawn.append(own_copy(next(self._sampler)))
-            except StopIteration:
-                self._sampler_says = ev.SamplerEnded()
-            except Exception as error:
-                self._sampler_errors.append(error)
-                self._sampler_says = ev.SamplerFailed()
-            took_s = self._now() - asked_at
+        event, took_s = self._drawer.draw(count, self._now)
+        if took_s is not None:
             answered = bool(self._ready) or self._answer is not None
             self._meter.sampled(took_s, answered=answered)
-            if drawn:
-                event = ev.TicketsDrawn(tuple(drawn), took_s)
-            else:
-                event, self._sampler_says = self._sampler_says, None
-                assert event is not None
         self._hear(event)
 
     def _drop_ready(self) -> None:

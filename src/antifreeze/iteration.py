@@ -4,7 +4,11 @@ What only some loaders need is imported where they need it: importing the packag
 little beside importing torch.
 
 1. Each iterator has its own driver; persistent workers keep theirs from epoch to epoch.
-2. Clean-up is tied to the iterator's life by weakref, in the process that made it, and to exit.
+2. With persistent workers a loader has one iterator, as in torch, and `iter()` restarts it. In the
+   middle of an epoch it returns a new handle on the same iterator: nobody who holds an earlier one
+   is closed, but whoever advances it is known to be another loop, and told so.
+3. Clean-up is tied to the iterator's life by weakref, in the process that made it, and to exit. It
+   is never done because an iterator seems to be unused.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ from ._core.traps import Suspect, Traps
 from ._driver import Driver
 from ._ranks import who
 from ._remarks import remark
+from ._sampler_lead import free_draws
 from ._worker.observing import Attributes
 from ._worker.resuming import is_stateful
 from ._worker.spec import Job
@@ -75,16 +80,19 @@ SHORTEST_LOOK_S = 0.02
 
 SAMPLERS_DEEP = 5  # batch samplers around each other; accelerate has three
 
-SUPERSEDED = (
-    "iter() was called on this loader again, in the middle of this iterator's epoch, and its"
-    " persistent workers serve the later one now; persistent_workers=False gives each its own"
-)
 UNGUARDED = (
     "this script loops over a DataLoader while it is run a second time, in the process that its"
     " workers come from (spawn, forkserver): put what it does under `if __name__ == '__main__':`"
 )
 
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
+
+
+class _Owner:
+    """Held by all handles on one iterator: its end is the iterator's."""
+
+    __slots__ = ("__weakref__",)
+
 
 _iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
 _drivers: weakref.WeakSet[Driver | InlineDriver] = (
@@ -94,6 +102,8 @@ _drivers: weakref.WeakSet[Driver | InlineDriver] = (
 
 class LoaderIterator(_BaseDataLoaderIter):
     """One loop over a loader. Looks like torch's iterators where others look at them."""
+
+    __slots__ = ("_restarts_seen",)  # of this handle; everything else is shared by all handles
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         if _platform.runs_script_again:
@@ -143,11 +153,15 @@ class LoaderIterator(_BaseDataLoaderIter):
                 (self._dataset, Attributes(self._dataset, deep=True, contents=True)),
                 (loader.collate_fn, named),
             ]
-        self._finished = self._superseded = False
+        self._finished = False
+        self._restarts = self._restarts_seen = 0  # `iter()` in the middle of an epoch
         _drivers.add(self._driver)
         _close_all_at_exit()
         self._loader = weakref.ref(loader)
-        self._own_driver()
+        # Not `__del__`: an iterator may be collected in a forked child, where nothing is ours.
+        self._owner = _Owner()
+        weakref.finalize(self._owner, _close_in, os.getpid(), self._driver).atexit = False
+        _iterators.add(self)
         self._now = clock.now
         self._begin_epoch(began_at, sampler_s)
         if self._num_workers:
@@ -160,9 +174,11 @@ class LoaderIterator(_BaseDataLoaderIter):
         return self._next_data()
 
     def _next_data(self) -> Any:
+        if self._restarts_seen != self._restarts:
+            self._restarts_seen = self._restarts
+            self._traps.two_loops()
         if self._finished:
-            if self._superseded:
-                raise LoaderClosed(SUPERSEDED)
+            self._warn_of_traps()
             raise StopIteration
         if self._traps.due or self._traps.in_passing:
             self._warn_of_traps()  # now, while no batch would be lost if that is an error
@@ -183,7 +199,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             self._warn_of_traps()
             raise
         except LoaderClosed:
-            if self._is_over():  # another thread had the last batch
+            if self._finished:  # another thread had the last batch
                 raise StopIteration from None
             raise
         self._num_yielded += 1
@@ -192,9 +208,6 @@ class LoaderIterator(_BaseDataLoaderIter):
         if said is not None and self._num_yielded > said:
             self._warn_of_length(said)
         return data
-
-    def _is_over(self) -> bool:
-        return self._finished and not self._superseded
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
@@ -210,35 +223,28 @@ class LoaderIterator(_BaseDataLoaderIter):
         self._begin_epoch(began_at, sampler_s)
 
     def _begin_epoch(self, began_at: float, sampler_s: float) -> None:
-        sampler = Asked(self._sampler_iter) if self._num_workers else self._sampler_iter
-        seed = int(self._base_seed)
-        sampler_s += self._driver.begin_epoch(sampler, seed, self._shared_seed)
+        seeds = int(self._base_seed), self._shared_seed
+        if isinstance(self._driver, Driver):
+            free = free_draws(self._index_sampler)
+            sampler_s += self._driver.begin_epoch(Asked(self._sampler_iter), *seeds, free)
+        else:
+            sampler_s += self._driver.begin_epoch(self._sampler_iter, *seeds)
         self._driver.turnstile.began(self._now() - began_at, sampler_s)
 
-    def succeed(self) -> LoaderIterator:
-        """Leave the workers, in the middle of an epoch, to a new iterator; this one is over."""
-        heir: LoaderIterator = object.__new__(type(self))
-        heir.__dict__.update(self.__dict__)
-        self._finalizer.detach()
-        _iterators.discard(self)
-        heir._own_driver()
-        self._finished = self._superseded = True
-        return heir
-
-    def _own_driver(self) -> None:
-        # Not `__del__`: an iterator may be collected in a forked child, where nothing is ours.
-        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._driver)
-        self._finalizer.atexit = False
-        _iterators.add(self)
+    def handle(self) -> LoaderIterator:
+        """Return another handle on this iterator, which is about to be restarted in the middle of
+        an epoch."""
+        handle: LoaderIterator = object.__new__(type(self))
+        handle.__dict__ = self.__dict__
+        self._restarts += 1
+        handle._restarts_seen = self._restarts
+        _iterators.add(handle)
+        return handle
 
     @property
     def can_go_on(self) -> bool:
         """Say whether another epoch can begin with the workers of this one."""
         return self._driver.can_go_on
-
-    def warn_of_two_loops(self) -> None:
-        self._traps.two_loops()
-        self._warn_of_traps()
 
     @property
     def in_epoch(self) -> bool:
@@ -258,8 +264,8 @@ class LoaderIterator(_BaseDataLoaderIter):
         return getattr(backend, "thread")  # noqa: B009
 
     def _shutdown_workers(self) -> None:
-        if self._superseded:
-            return  # they are another's now
+        if self._restarts_seen != self._restarts:
+            return  # a later loop has them
         self._driver.close()
         _drivers.discard(self._driver)
 
@@ -355,7 +361,7 @@ def at_work() -> list[LoaderIterator]:
 def _held() -> list[LoaderIterator]:
     for _ in range(TRIES):
         try:
-            return list(_iterators)
+            return list({id(each._driver): each for each in list(_iterators)}.values())
         except RuntimeError:  # another thread has made or dropped one meanwhile
             continue
     return []

@@ -25,7 +25,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from . import _defaults, _platform, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
-from ._holders import is_asked_again, is_for_loop
 from ._ranks import Ranks, ranks
 from ._remarks import remark, user_line
 from .policies import Fault, Policy, policy_of
@@ -242,34 +241,13 @@ class DataLoader(TorchLoader[T]):
         return book
 
     def __iter__(self) -> _BaseDataLoaderIter:
-        if not getattr(self._iterator, "can_go_on", True):
-            self._iterator = None  # interrupted, broken, closed, or made before a fork
-        by_for_loop = is_for_loop(sys._getframe(1))
-        if getattr(self._iterator, "in_epoch", False):
-            if self._is_looped_over():
-                return self._second_loop()
-            self._iterator = self._iterator.succeed()  # type: ignore[union-attr]
-        iterator = super().__iter__()
-        iterator.by_for_loop = by_for_loop  # type: ignore[attr-defined]
-        return iterator
-
-    def _is_looped_over(self) -> bool:
-        by_for_loop = getattr(self._iterator, "by_for_loop", False)
-        return is_asked_again(self.__dict__, "_iterator", by_for_loop=by_for_loop)
-
-    def _second_loop(self) -> _BaseDataLoaderIter:
-        """Give a loop workers of its own, where another one has the persistent ones."""
-        second = self._get_iterator()
-        second.warn_of_two_loops()  # type: ignore[attr-defined]
-        return second
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_iterator" and value is None:
-            # Trainers reset a loader by this assignment; its workers must not stay behind.
-            kept = self.__dict__.get("_iterator")
-            if kept is not None and hasattr(kept, "_shutdown_workers"):
-                kept._shutdown_workers()
-        super().__setattr__(name, value)
+        kept = self._iterator
+        if not getattr(kept, "can_go_on", True):  # interrupted, broken, closed, or from a fork
+            kept._shutdown_workers()  # type: ignore[union-attr]
+            self._iterator = None
+        elif getattr(kept, "in_epoch", False):
+            self._iterator = kept.handle()  # type: ignore[union-attr]
+        return super().__iter__()
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if _platform.switched_off() or not _supported():

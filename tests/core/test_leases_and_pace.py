@@ -305,3 +305,43 @@ def test_whatever_is_measured_a_bundle_has_a_ticket_and_not_too_many(steps: list
             _, parcels, slab_bytes = step
             assert pace.tickets == 1 or pace.tickets * slab_bytes <= BUNDLE_BYTES * parcels
         assert 1 <= pace.tickets <= min(2 * before, LONGEST)
+
+
+@quick
+@given(
+    st.integers(1, 12),
+    st.integers(0, 60),
+    st.integers(0, 40),
+    st.lists(st.sampled_from(["tiny", "large", "ask"]), max_size=60),
+)
+def test_beyond_what_is_free_a_batch_is_drawn_for_each_that_the_loop_receives(
+    window: int, free: int, learnt: int, steps: list[str]
+) -> None:
+    """As torch draws: a window at first, and then one whenever the loop receives one."""
+    pace = Pace()
+    for _ in range(learnt):
+        pace.learn(0.0, pace.tickets)
+    pace.reset(LONGEST, free)
+    drawn = released = received = 0
+
+    def draw() -> None:
+        nonlocal drawn
+        while count := pace.to_draw(window, drawn - released, drawn):
+            drawn += count
+
+    draw()
+    for step in steps:
+        if step == "ask" or released > received:
+            if released == received:
+                released += min(pace.to_release(window, released), drawn - released)
+                draw()
+            received += 1
+        elif step == "tiny":
+            pace.learn(0.0, pace.tickets)
+            draw()
+        else:
+            pace.slow_down()
+        by_torch = received + window
+        assert drawn <= max(free, by_torch)
+        if by_torch > free:
+            assert drawn == by_torch

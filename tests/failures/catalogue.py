@@ -190,7 +190,7 @@ FAILURES = {
         "one iterator for two loops",
         ("two iterators of one loader, by name",),
         (
-            "parity/test_traps.py::test_two_loops_at_once_have_workers_each",
+            "parity/test_traps.py::test_two_loops_at_once_share_the_one_iterator_and_are_told_so",
             "parity/test_traps.py::test_a_loader_zipped_with_itself",
         ),
     ),

@@ -28,6 +28,7 @@ class EpochAsked:
 
     epoch: int
     seed_base: int
+    free_draws: int | None = None  # batches that may be drawn ahead of the window; None: all
 
 
 @message

@@ -19,13 +19,14 @@ _SHARE = 0.25  # of a new measurement in the running mean
 class Pace:
     """Learn from what arrives how long the next bundles may be."""
 
-    __slots__ = ("_each_bytes", "_each_s", "_longest", "tickets")
+    __slots__ = ("_each_bytes", "_each_s", "_free", "_longest", "tickets")
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
         self._each_s = BUNDLE_S  # to load one ticket, running mean
         self._each_bytes = 0.0  # in its slab; the largest of late, slowly forgotten
         self.tickets = 1  # a bundle
+        self._free: int | None = None
 
     def learn(self, work_s: float, parcels: int, slab_bytes: int = 0) -> None:
         """Take note of parcels: of the time it took to load them, and of their size."""
@@ -42,12 +43,25 @@ class Pace:
         # Never more than twice as many as before: a first measurement may mislead.
         self.tickets = max(1, min(fitting, 2 * self.tickets, self._longest))
 
-    def to_draw(self, window: int, in_window: int) -> int:
-        """Say how many tickets to draw now: one, or enough for bundles that are worth it."""
+    def to_draw(self, window: int, in_window: int, drawn: int) -> int:
+        """Return how many tickets to draw now: one, or enough for bundles that are worth it.
+
+        Beyond those that are free to be drawn at any time, one for each that the loop receives.
+        """
+        if self._free is not None and drawn >= self._free:
+            return 1 if in_window < window else 0
         room = self.tickets * window - in_window
         if self.tickets == 1:
             return 1 if room > 0 else 0
-        return room if 2 * room >= self.tickets * window else 0
+        count = room if 2 * room >= self.tickets * window else 0
+        return count if self._free is None else min(count, self._free - drawn)
+
+    def to_release(self, window: int, delivered: int) -> int:
+        """Return how many batches may be handed out at once. Where each one that the loop receives
+        lets another be drawn, it is one."""
+        if self._free is None:
+            return self.tickets
+        return max(1, min(self.tickets, self._free - window - delivered))
 
     def slow_down(self) -> None:
         """Go one at a time: something large, something wrong, or something lost came along."""
@@ -59,6 +73,8 @@ class Pace:
         self.slow_down()
         self._longest = 1
 
-    def reset(self, longest: int = LONGEST) -> None:
-        """Begin an epoch; what was learnt stays."""
-        self._longest = longest
+    def reset(self, longest: int = LONGEST, free: int | None = None) -> None:
+        """Begin an epoch; what was learnt stays. `free`: batches that may be drawn at any time."""
+        self._longest, self._free = longest, free
+        if free == 0:
+            self.stay_slow()

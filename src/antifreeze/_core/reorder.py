@@ -18,7 +18,7 @@ class ReorderWindow:
     Each position is drawn once and leaves once: released to the loop, or void (it held nothing).
     """
 
-    __slots__ = ("_arrived", "_drawn", "_in_turn", "_next", "_order", "_ready", "_waiting", "count")
+    __slots__ = ("_arrived", "_in_turn", "_next", "_order", "_ready", "_waiting", "count", "drawn")
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -26,7 +26,7 @@ class ReorderWindow:
         self._arrived: dict[int, int] = {}  # position -> number of the ticket that arrived
         self._ready: deque[int] = deque()  # positions in order of arrival (OVERTAKE)
         self._in_turn: set[int] = set()  # arrived, and kept from overtaking
-        self._drawn = 0
+        self.drawn = 0
         self._next = 0  # no position before this one is in the window
         self.count = 0  # positions in the window
 
@@ -36,8 +36,8 @@ class ReorderWindow:
 
     def draw(self) -> int:
         """Open the next position."""
-        position = self._drawn
-        self._drawn += 1
+        position = self.drawn
+        self.drawn += 1
         self.count += 1
         self._waiting.add(position)
         return position
@@ -85,7 +85,7 @@ class ReorderWindow:
 
     def due(self) -> int | None:
         """Say which position the loop receives next, or None if the window is empty."""
-        while self._next < self._drawn:
+        while self._next < self.drawn:
             if self._next in self._waiting or self._next in self._arrived:
                 first_has_its_turn = self._next in self._in_turn
                 return self._ready[0] if self._ready and not first_has_its_turn else self._next
@@ -104,7 +104,7 @@ class ReorderWindow:
         self._arrived.clear()
         self._ready.clear()
         self._in_turn.clear()
-        self._drawn = self._next = self.count = 0
+        self.drawn = self._next = self.count = 0
         return numbers
 
     def unsound(self) -> Iterator[str]:

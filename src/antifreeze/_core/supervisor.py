@@ -137,7 +137,7 @@ class Supervisor:
         self._crew.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
         self._recovery.losses.clear()
-        self._pace.reset(self.plan.longest_bundle)
+        self._pace.reset(self.plan.longest_bundle, event.free_draws)
         self._loop_leaves()
         self._seats.rewind()
         for seat in self._seats.all:
@@ -157,8 +157,7 @@ class Supervisor:
 
     def _on_loop_asked(self, event: ev.LoopAsked, now: float, out: Out) -> None:
         was_left = self._loop is Loop.LEFT
-        self._loop = Loop.WAITING
-        self._asked_at = now
+        self._loop, self._asked_at = Loop.WAITING, now
         self._waits.begin(now)
         if was_left:
             self._staff_all(now, out)
@@ -204,7 +203,8 @@ class Supervisor:
 
     def _answer_loop(self, now: float, out: Out) -> None:
         arrived = self._ledger.next_arrival()
-        numbers, copied = self._ledger.release(self._pace.tickets)
+        most = self._pace.to_release(self.plan.window, self._delivered)
+        numbers, copied = self._ledger.release(most)
         if numbers:
             fault = self._ledger.take_fault(numbers[0])
             self._waits.end(now, arrived, fault=fault is not None)
@@ -247,7 +247,8 @@ class Supervisor:
         """Ask the sampler for the next batch, or bundles of them, if the window has room."""
         if self._sampling is not Sampling.MORE or not self._may_start() or not self._seats.loadable:
             return
-        count = self._pace.to_draw(self.plan.window, self._ledger.window.count)
+        window = self._ledger.window
+        count = self._pace.to_draw(self.plan.window, window.count, window.drawn)
         if count:
             self._sampling = Sampling.ASKED
             out.append(do.DrawTickets(count))

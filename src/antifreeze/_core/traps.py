@@ -203,7 +203,7 @@ class Traps:
             self._tell("dropped", much_dropped(dropped, usual, given, self._seats))
 
     def two_loops(self) -> None:
-        """Take note that a loop begins while another has the loader's persistent workers."""
+        """Note that an iterator is advanced although `iter()` has restarted it for a later loop."""
         self._tell("two loops", two_loops())
 
     def _pass(self, trap: str, text: str) -> None:
@@ -280,9 +280,11 @@ def changed_in_workers(attributes: tuple[str, ...]) -> str:
 
 def two_loops() -> str:
     return (
-        "the persistent workers of this loader are busy with another loop, which is not finished:"
-        " this one gets workers of its own. (Torch would have both loops share one epoch.) For"
-        " good, give each loop a loader; or end the first one: `del iterator`."
+        "two loops share this loader at the same time: iter() was called again while an earlier"
+        " loop over it was not finished, and that loop is still running. With"
+        " persistent_workers=True a loader has one iterator, as in torch: the later iter()"
+        " restarted it, each batch goes to whichever loop asks first, and both loops end together."
+        " Use a DataLoader for each loop, or persistent_workers=False."
     )
 
 

@@ -32,9 +32,16 @@ class Channel:
         self._sock = sock
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()
+        self._overtakes = OVERTAKES
         self._sending = threading.Lock()  # a message is sent whole (see `outbox`)
         self._poller = select.poll()
         self._poller.register(sock, select.POLLIN)
+
+    def keep_order(self) -> None:
+        """Skip no ticket at the start of an epoch. For streams: what the worker of a stream draws
+        next depends on all that it has loaded so far, so torch has it load what it was asked for.
+        """
+        self._overtakes = frozenset({Kind.STOP})
 
     def receive(self, before_waiting: Callable[[], None]) -> tuple[Kind, memoryview]:
         """Give the next message, or wait for it. A new epoch makes earlier tickets void: they are
@@ -52,7 +59,7 @@ class Channel:
         """Say whether something has come that makes all tickets before it void."""
         while self._poller.poll(0):
             self._read()
-        places = [place for place, frame in enumerate(self._inbox) if frame.kind in OVERTAKES]
+        places = [place for place, frame in enumerate(self._inbox) if frame.kind in self._overtakes]
         if not places:
             return False
         newest = places[-1]

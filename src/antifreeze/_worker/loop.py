@@ -46,6 +46,8 @@ from .spec import EpochBrief, WorkerSpec
 
 def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | None = None) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
+    if spec.job.streams:
+        channel.keep_order()
     outbox = Outbox(channel, spec.status)
     words, at = spec.status.steps
     desk = Desk(spec, outbox, arena, witness)
