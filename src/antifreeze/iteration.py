@@ -241,6 +241,12 @@ class LoaderIterator(_BaseDataLoaderIter):
         _iterators.add(handle)
         return handle
 
+    def end(self) -> None:
+        """Let the workers go; there is no epoch under way, and no other will begin."""
+        self._finished = self._driver.can_go_on  # else its holder gets the error that is due
+        self._driver.close()
+        _drivers.discard(self._driver)
+
     @property
     def can_go_on(self) -> bool:
         """Say whether another epoch can begin with the workers of this one."""

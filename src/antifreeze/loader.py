@@ -243,11 +243,19 @@ class DataLoader(TorchLoader[T]):
     def __iter__(self) -> _BaseDataLoaderIter:
         kept = self._iterator
         if not getattr(kept, "can_go_on", True):  # interrupted, broken, closed, or from a fork
-            kept._shutdown_workers()  # type: ignore[union-attr]
             self._iterator = None
         elif getattr(kept, "in_epoch", False):
             self._iterator = kept.handle()  # type: ignore[union-attr]
         return super().__iter__()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_iterator" and value is None:
+            # Trainers reset a loader by this assignment. Workers of an epoch that is over must not
+            # stay behind, whoever holds the iterator; those of one that is not go with its holder.
+            kept = self.__dict__.get("_iterator")
+            if kept is not None and not getattr(kept, "in_epoch", True):
+                kept.end()
+        super().__setattr__(name, value)
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if _platform.switched_off() or not _supported():
