@@ -32,14 +32,15 @@ from ._core.snapshots import DriverSnapshot, snapshot_in_passing
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
-from ._core.traps import Traps
+from ._core.traps import Observation, StreamCarry, StreamState, Traps
 from ._drawing import Drawer
 from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
 from ._herald import Herald, Sift
 from ._meter import Meter, OpenWait
+from ._stream_places import StreamPlaces
 from ._watchdog import Watchdog
-from ._worker.spec import EpochBrief, Resume
+from ._worker.spec import EpochBrief
 from .errors import InternalError, LoaderClosed
 from .policies import raising
 
@@ -87,6 +88,7 @@ class Driver:
         self._ready: deque[Parcel] = deque()  # what the loop gets next, one a `next`
         self._drawer = Drawer(iter(()))
         self._brief = EpochBrief(0)
+        self._streams = StreamPlaces()
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
         self._broke_while_away: Exception | None = None
@@ -347,7 +349,7 @@ class Driver:
             if notice.parcels:
                 self._take(notice)
             if notice.seen is not None:
-                self._herald.noticed(*notice.seen)
+                self._notice(*notice.seen)
             if notice.event is not None:
                 # What the one before led to may have taken its time, in the sampler.
                 now = max(now, self._meter.told_at)
@@ -356,6 +358,13 @@ class Driver:
             self._perform_all(self._supervisor.handle(event, now))
         self._whole = True
         self._herald.tell_faults(quiet=self.closed)
+
+    def _notice(self, seat: int, seen: Observation) -> None:
+        if not isinstance(seen, StreamState | StreamCarry):
+            self._herald.noticed(seat, seen)
+        elif self._streams.note(seat, seen) and isinstance(seen, StreamState):
+            event = ev.StreamMarked(seat, can_resume=not seen.useless)
+            self._perform_all(self._supervisor.handle(event, self._now()))
 
     def _take(self, notice: Notice) -> None:
         for parcel in notice.parcels:
@@ -445,26 +454,16 @@ class Driver:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
         self._herald.nothing_said(command.seat)
         try:
-            self._backend.start(command.seat, command.life, self._brief_for(command))
+            brief = self._brief
+            if self._supervisor.plan.source is Source.STREAMS:
+                brief = self._streams.brief(brief, command)
+            self._backend.start(command.seat, command.life, brief)
         except BaseException as error:
             if command.life == 1 or not isinstance(error, Exception):
                 self._failed_starts.append(command)
                 raise
             ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
             self._hear(ev.LifeEnded(command.seat, command.life, ending))
-
-    def _brief_for(self, command: do.StartLife) -> EpochBrief:
-        """Say where a life begins: where the one before it was, in the same stream."""
-        if self._supervisor.plan.source is not Source.STREAMS or not command.past:
-            return self._brief
-        state = self._herald.states.get(command.seat)
-        if state is None or state.epoch != self._brief.epoch:
-            state = None
-        if self._supervisor.plan.spares:  # by policy: from its beginning
-            return replace(self._brief, resume=Resume(command.past))
-        if state is None or not state.state:
-            raise RuntimeError("its stream has no state from which it could be taken up again")
-        return replace(self._brief, resume=Resume(command.past, state.batches, state.state))
 
     def _draw(self, count: int) -> None:
         event, took_s = self._drawer.draw(count, self._now)

@@ -18,7 +18,6 @@ from ._core.traps import (
     Observation,
     Places,
     SampleFailed,
-    StreamState,
     Suspect,
     Suspects,
     Traps,
@@ -62,7 +61,6 @@ class Herald:
         self._supervisor, self._backend = supervisor, backend
         self._traps, self._book, self._accounts, self._sift = traps, book, accounts, sift
         self._faults_told = 0
-        self.states: dict[int, StreamState] = {}  # of streams, the latest, by seat
         self._grown: dict[int, Growth] = {}  # by seat; until its life has said what it holds
 
     def noticed(self, seat: int, seen: Observation) -> None:
@@ -70,8 +68,6 @@ class Herald:
         match seen:
             case SampleFailed():
                 self._book.note_sample(seen, seat)
-            case StreamState():
-                self.states[seat] = seen
             case Suspects(found=found):
                 self._tell_growth(seat, self._sift(found))
             case Places(found=found):

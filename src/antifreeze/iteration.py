@@ -305,6 +305,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             init_fn=init_fn,
             policy=policy_of(loader.on_error),
             quarantine=loader._quarantined,
+            stays=self._persistent_workers,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),
@@ -409,6 +410,7 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
         timeout_s=loader.timeout,
         spares=policy.action != "raise",
+        restarts=streams,
         resumes=streams and (is_stateful(loader.dataset) or policy.action == "skip"),
         limits=_limits(loader.sample_timeout, loader.worker_memory, start_s),
     )

@@ -111,3 +111,53 @@ def test_a_new_epoch_begins_at_the_beginning() -> None:
     done = s.perform(ev.EpochAsked(1, 7))
     assert do.BeginEpoch(0, 1, 1) in done
     assert do.StartLife(1, 2, 1, past=0) in _dies(s, 1)
+
+
+def test_a_stream_is_taken_up_again_where_its_worker_said_that_it_can_be() -> None:
+    """Nobody knew before: it is the iterator that has a state."""
+    plan = Plan(seats=2, window=4, longest_bundle=1, source=Source.STREAMS)
+    s = _begun(plan)
+    s.perform(ASK)
+    s.perform(ev.StreamMarked(1, can_resume=True))
+    s.perform(loaded(1, _numbers(s, 1)[0]))
+    done = _dies(s, 1)
+    assert do.StartLife(1, 2, 0, past=1) in done
+    _dies(s, 0)
+    assert s.sup.faults.latest[-1].kind is FaultKind.STREAM_LOST  # that one has not said so
+
+
+def test_a_stream_whose_state_proved_useless_is_given_up() -> None:
+    s = _begun()
+    s.perform(ASK)
+    s.perform(ev.StreamMarked(1, can_resume=True))
+    s.perform(loaded(1, _numbers(s, 1)[0]))
+    s.perform(ev.StreamMarked(1, can_resume=False))
+    _dies(s, 1)
+    assert s.sup.faults.latest[-1].kind is FaultKind.STREAM_LOST
+
+
+def test_by_policy_a_useless_state_is_no_reason_to_give_up() -> None:
+    plan = Plan(
+        seats=1, window=2, longest_bundle=1, source=Source.STREAMS, resumes=True, spares=True
+    )
+    s = _begun(plan)
+    s.perform(ASK)
+    s.perform(ev.StreamMarked(0, can_resume=False))
+    assert do.StartLife(0, 2, 0, past=0) in _dies(s, 0)
+
+
+def test_a_stream_of_which_nothing_was_taken_is_begun_anew_as_often_as_a_sample_is_tried() -> None:
+    plan = Plan(seats=1, window=2, longest_bundle=1, source=Source.STREAMS, restarts=True)
+    s = Script(plan, batches=100).begin()
+    s.perform(ASK)
+    assert do.StartLife(0, 2, 0, past=0) in _dies(s, 0)
+    _dies(s, 0)
+    assert s.sup.faults.latest[-1].kind is FaultKind.STREAM_LOST
+
+
+def test_a_stream_that_has_begun_is_not_begun_anew() -> None:
+    plan = Plan(seats=1, window=2, longest_bundle=1, source=Source.STREAMS, restarts=True)
+    s = _begun(plan)
+    s.perform(ASK)
+    _dies(s, 0)
+    assert s.sup.faults.latest[-1].kind is FaultKind.STREAM_LOST

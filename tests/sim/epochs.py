@@ -302,6 +302,8 @@ class Simulation:
         if worker.gone:
             return
         worker.preparing, worker.given = False, 0
+        if self.plan.source is Source.STREAMS:
+            self.tell(ev.StreamMarked(worker.key[0], can_resume=self.plan.resumes))
         self.tell(ev.EpochBegun(*worker.key, epoch))
         if worker.leaving:
             self.end(worker, LEFT)

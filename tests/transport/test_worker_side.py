@@ -49,10 +49,12 @@ def test_tickets_that_something_newer_makes_void_are_skipped(
     channel = Channel(theirs)
     message = frame(Kind.TICKETS) + frame(kind)
     if waits:
-        received, _ = channel.receive(lambda: ours.sendall(message))  # it is about to wait
+        received, _ = channel.receive(
+            lambda: ours.sendall(message), lambda: None
+        )  # it is about to wait
     else:
         ours.sendall(message)
-        received, _ = channel.receive(lambda: None)
+        received, _ = channel.receive(lambda: None, lambda: None)
     assert received is kind
 
 

@@ -128,6 +128,14 @@ class LifeSilent:
 
 
 @message
+class StreamMarked:
+    """The worker of a seat told whether its stream can be taken up again where it is."""
+
+    seat: int
+    can_resume: bool
+
+
+@message
 class LivesSeen:
     """The answer to `LookAround`; or somebody looked by himself, while the loop was away."""
 
@@ -168,6 +176,7 @@ Event = (
     | ProgramForked
     | LifeEnded
     | LifeSilent
+    | StreamMarked
     | LivesSeen
     | LifeExamined
     | ClockRang

@@ -88,6 +88,7 @@ class Plan:
     timeout_s: float = 0.0  # the user's `timeout` for one batch; 0 means none
     spares: bool = False  # a sample that ends or hangs its worker again is left to the policy
     resumes: bool = False  # a stream that breaks off can be taken up again
+    restarts: bool = False  # a stream of which nothing was taken can be begun anew
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:

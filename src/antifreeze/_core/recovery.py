@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .crew import Loss
+from .crew import Loss, Out
+from .events import StreamMarked
 from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
@@ -44,7 +45,8 @@ class Recovery:
         if seat.state is not SeatState.OPEN:
             return
         if self._plan.source is Source.STREAMS:
-            if self._plan.resumes and loss.kind is not FaultKind.REFUSED:
+            unbegun = self._plan.restarts and life.epoch == NEVER and not seat.past
+            if (unbegun or self.resumes(seat)) and loss.kind is not FaultKind.REFUSED:
                 self._resume_stream(loss, delivered)
             else:
                 self._lose_stream(loss, delivered)
@@ -62,6 +64,15 @@ class Recovery:
                 self._ledger.reclaim(ticket, blamed=ticket.blamed)
         if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
             self._faults.note(fault)
+
+    def stream_marked(self, event: StreamMarked, now: float, out: Out) -> None:
+        self._seats.all[event.seat].can_resume = event.can_resume
+
+    def resumes(self, seat: Seat) -> bool:
+        """Whether the stream of a seat can be taken up again: by its state, or by policy."""
+        if self._plan.spares or seat.can_resume is None:
+            return self._plan.resumes
+        return seat.can_resume
 
     def _judge(self, fault: Fault, ticket: Ticket) -> Verdict:
         limits, place = self._plan.limits, fault.place

@@ -151,6 +151,7 @@ class Seat:
     lives: int = 0  # ever started
     undelivered: int = 0  # tickets given to this seat that the loop has not received
     past: int = 0  # batches that have arrived from it in this epoch
+    can_resume: bool | None = None  # its stream, as it said last; None: it has not
     failed_starts: int = 0  # in a row
     barren: int = 0  # lives in a row that brought nothing
     gap: Gap = Gap.NONE  # why its present life is not its first in this epoch

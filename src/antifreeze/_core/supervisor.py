@@ -23,7 +23,7 @@ from .faults import Fault, FaultKind, FaultLog
 from .ledger import Coming, Ledger
 from .lookout import Lookout
 from .pace import Pace
-from .plan import Plan, Tenure
+from .plan import Plan, Source, Tenure
 from .recovery import Recovery
 from .seats import AT_WORK, EMPLOYED, Gap, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
@@ -79,6 +79,7 @@ class Supervisor:
             ev.ProgramForked: self._on_program_forked,
             ev.LifeEnded: self._on_life_ended,
             ev.LifeSilent: self._on_life_silent,
+            ev.StreamMarked: self._recovery.stream_marked,
             ev.LivesSeen: self._on_lives_seen,
             ev.LifeExamined: self._on_life_examined,
             ev.ClockRang: self._on_clock_rang,
@@ -337,7 +338,7 @@ class Supervisor:
             self._ledger.void(errand, seat, life)
             self._drop_late(number, out)
             return
-        seat.past += self.plan.resumes
+        seat.past += self.plan.source is Source.STREAMS
         self._ledger.arrive(errand, seat, life, coming)
         if event.outcome is ev.Outcome.FAILED:
             self._crew.note_lost(seat, life, alive=True)
@@ -422,7 +423,7 @@ class Supervisor:
 
     def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
         """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
-        if self.plan.resumes:
+        if self._recovery.resumes(seat):
             self._recovery.give_up_stream(seat, self._delivered)
             return
         self._seats.move(seat, SeatCue.LOSE)

@@ -37,6 +37,17 @@ class StreamState:
 
     epoch: int
     batches: int
+    state: bytes  # none: it is at its beginning
+    over: bool = False  # it has met its end
+    useless: bool = False  # its state does not say where it is
+    asked: int = 0  # samples that it was asked for
+
+
+@frozen
+class StreamCarry:
+    """What a worker's stream begins an epoch with: its dataset's state, and generators."""
+
+    epoch: int
     state: bytes
 
 
@@ -109,7 +120,15 @@ class Places:
 
 
 Observation = (
-    Opening | Drew | StreamState | StreamEnded | Changed | Suspects | SampleFailed | Places
+    Opening
+    | Drew
+    | StreamState
+    | StreamCarry
+    | StreamEnded
+    | Changed
+    | Suspects
+    | SampleFailed
+    | Places
 )
 
 SHOWN = 3  # attributes in one warning

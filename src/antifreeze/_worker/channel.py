@@ -13,6 +13,7 @@ from typing import Any
 
 from .._transport.framing import CHUNK, OVERTAKES, Frame, FrameReader, Kind, prefix
 
+PAUSE_MS = 20  # without a message; a loop that trains asks more often
 JOINED = 1024 * 1024  # bytes; a longer message is sent piece by piece
 
 
@@ -43,12 +44,16 @@ class Channel:
         """
         self._overtakes = frozenset({Kind.STOP})
 
-    def receive(self, before_waiting: Callable[[], None]) -> tuple[Kind, memoryview]:
-        """Give the next message, or wait for it. A new epoch makes earlier tickets void: they are
-        skipped."""
+    def receive(
+        self, before_waiting: Callable[[], None], in_pause: Callable[[], None]
+    ) -> tuple[Kind, memoryview]:
+        """Return the next message, or wait for it. A new epoch makes earlier tickets void: they are
+        skipped. `in_pause` is called when nothing has come for a while, in a stream."""
         self.overtaken()
         if not self._inbox:
             before_waiting()
+            if self._overtakes is not OVERTAKES and not self._poller.poll(PAUSE_MS):
+                in_pause()
             while not self._inbox:
                 self._read()
             self.overtaken()

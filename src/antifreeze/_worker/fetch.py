@@ -26,7 +26,7 @@ from .effort import Effort, Stopwatch
 from .observing import Tally
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
-from .resuming import load_dataset, load_stream
+from .resuming import Bookmark, begin_stream
 from .spec import Job, Resume
 from .subsets import behind, translated, underneath
 
@@ -78,14 +78,15 @@ class Fetcher:
             )
             self.failures = self._careful.failed
         self._spared: Sequence[int] = ()
-        self._over = False
+        self.over = False  # the stream has met its end
+        self.bookmark: Bookmark | None = None  # in a stream
         self._error = ""  # of the stream, the last time it was asked
         self._given = self._dropped = 0  # samples of the stream
         self._wanted = 0  # of them at a time
         self._tally: Tally | None = None
         if job.streams and job.num_workers > 1:
             self._tally = Tally(parted=job.init_fn is not None)
-        self._asked = 0  # samples of the stream
+        self.asked = 0  # samples of the stream
         self._to_skip = 0  # batches that another life has given
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
@@ -100,11 +101,10 @@ class Fetcher:
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._at(ITER)
-            load_dataset(job.dataset, resume)
-            self._stream = iter(job.dataset)
-            load_stream(self._stream, resume)
+            self._stream = begin_stream(job.dataset, resume)
             if resume is not None:
                 self._to_skip, self._tally = resume.past - resume.batches, None
+                self.over, self._given, self.asked = resume.over, resume.asked, resume.asked
 
     def load(self, indices: Any, position: int, spared: Sequence[int] = ()) -> Any:
         """Load the batch of a position, so that nothing but its position decides what it draws.
@@ -363,16 +363,18 @@ class Fetcher:
 
     def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:
         samples: list[Any] = []
-        while len(samples) < wanted and not self._over:
+        while len(samples) < wanted and not self.over:
             self._at(SAMPLE + len(samples))
             if self._watch is not None:
                 self._watch.lap(len(samples))
-            self._asked += 1
+            self.asked += 1
             try:
                 samples.append(next(stream))
                 self._error = ""
+                if self.bookmark is not None and self.bookmark.probes:
+                    self.bookmark.probe(self.asked)
             except StopIteration:
-                self._over = True
+                self.over = True
             except Exception as error:
                 self._error = f"{type(error).__name__}: {error}".splitlines()[0]
                 self._pass_over(error)
@@ -387,7 +389,7 @@ class Fetcher:
             raise error
         told = "".join(traceback.format_exception(error))
         self.failures.append(
-            SampleFailed("exception", "skipped", self._asked - 1, 1, 0.0, self._error, told)
+            SampleFailed("exception", "skipped", self.asked - 1, 1, 0.0, self._error, told)
         )
 
     def _names(self, indices: Any) -> str:

@@ -40,7 +40,7 @@ from .outbox import Outbox
 from .progress import Witness
 from .randomness import Randomness, salts_in
 from .reasons import reasons
-from .resuming import Bookmark, is_stateful
+from .resuming import Bookmark, carry_on
 from .spec import EpochBrief, WorkerSpec
 
 
@@ -54,7 +54,7 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | N
     desk.open(spec.brief, first=True)
     channel.say(Kind.EPOCH_BEGUN, spec.brief.epoch)
     while True:
-        kind, body = channel.receive(outbox.flush)
+        kind, body = channel.receive(outbox.flush, desk.rest)
         if kind is Kind.STOP:
             desk.look_back()
             if witness is not None:
@@ -104,8 +104,9 @@ class Desk:
         self._steps = spec.status.steps
         self._is_first = True  # the next batch of a stream
         self._were: Attributes | None = None
-        self._bookmark: Bookmark | None = None  # in a stream that can be taken up again
-        self._epoch = 0
+        self._bookmark: Bookmark | None = None  # in a stream
+        if spec.job.streams:
+            self._bookmark = Bookmark(spec.job.dataset, stays=spec.job.stays)
         self._drawn_from: States = []  # generators of a stream's own
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
@@ -139,14 +140,20 @@ class Desk:
                 self._randomness.open(brief.seed, brief.epoch)
             if self._is_first:
                 self._drawn_from = states_of(own_generators(roots[:1]), roots[0])
+            if self._bookmark is not None:
+                if brief.carried:
+                    doing = "loading the state of the dataset"
+                    carry_on(spec.job.dataset, brief.carried)
+                elif not first:
+                    self._outbox.tell(self._bookmark.before(brief.epoch))
             doing = "calling iter() on the dataset"
             self._fetcher = Fetcher(
                 spec.job, self._randomness, self._arena, self._steps, brief.resume
             )
-            self._bookmark, self._epoch = None, brief.epoch
-            if spec.job.streams and is_stateful(spec.job.dataset):
+            if self._bookmark is not None:
                 stream = self._fetcher.stream
-                self._bookmark = Bookmark(spec.job.dataset, stream, brief.resume)
+                self._outbox.tell(self._bookmark.open(stream, brief.epoch, brief.resume))
+                self._fetcher.bookmark = self._bookmark
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
@@ -187,6 +194,8 @@ class Desk:
             ]  # in a list, so that it can be let go of below
         except StreamOver:
             self._at(HAND_OVER)
+            if self._bookmark is not None:
+                self._outbox.tell(self._bookmark.ended(fetcher.asked))
             self._outbox.tell(fetcher.ending)
             timings = Timings(begun_at=begun_at, sealed_at=monotonic())
             self._outbox.send(task.number, Outcome.ENDED, None, timings)
@@ -209,10 +218,11 @@ class Desk:
             self._tell_failed(fetcher, task)
         try:
             sent = self._hand_over(task, batch, fetcher, begun_at)
-            if self._bookmark is not None:
+            if self._bookmark is not None and self._bookmark.watches(over=fetcher.over):
                 self._outbox.flush()  # the state must not come before what it stands for
                 self._at(ITER)
-                self._outbox.tell(self._bookmark.turn(self._epoch))
+                over, asked = fetcher.over, fetcher.asked
+                self._outbox.tell(self._bookmark.turn(over=over, asked=asked))
             return sent
         except (Unpackable, MemoryShort) as error:
             doing = f"handing over what came of {fetcher.doing()}"
@@ -256,6 +266,11 @@ class Desk:
             timings = fetcher.timings(begun_at, loaded_at, monotonic())
             self._outbox.send(task.number, Outcome.LOADED, inside, timings)
             return True
+
+    def rest(self) -> None:
+        """Tell, in a pause, what the next epoch would begin with."""
+        if self._bookmark is not None and self._fetcher is not None:
+            self._outbox.tell(self._bookmark.rest())
 
     def look_back(self) -> None:
         """Tell what the epoch has left in the dataset of this process."""

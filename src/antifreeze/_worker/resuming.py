@@ -1,28 +1,37 @@
 """Streams that can be taken up again: their state after a batch, and the way back to it.
 
 1. A state is that of the stream's iterator, if it has one, or else of the dataset: `state_dict` and
-   `load_state_dict`; with it, the process's own generators.
+   `load_state_dict`. With it go the generators of the process and of the dataset.
 2. States are told after the batch they stand for. If they take long they are told less often: the
    batches after the last one are taken, and thrown away, by whoever goes on from there.
+3. Where fetching has met the end of the stream, the end is told: a dataset that rewinds for its
+   next epoch would say that it is at the beginning.
+4. Workers that stay for the next epoch also tell what that epoch will begin with, so that one that
+   replaces them between two epochs draws what they would have drawn.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from .._clock import monotonic
-from .._core.traps import StreamState
-from .generators import global_generators
+from .._core.traps import StreamCarry, StreamState
+from .generators import Generator, global_generators, own_generators
 from .spec import Resume
 
 SHARE = 0.05  # of a worker's time that its states may take
+# Samples at the start of an epoch after each of which the state is looked at. One that does not
+# change with a sample (the number of a shard, say) does not tell where the stream is; two batches
+# later it may have changed all the same.
+PROBED = 4
 
 
 def is_stateful(thing: Any) -> bool:
-    """Say whether a dataset, or an iterator, can say where it is and begin there. (The state of a
+    """Whether a dataset, or an iterator, can say where it is and begin there. (The state of a
     module of torch's is something else.)"""
     if isinstance(thing, torch.nn.Module):
         return False
@@ -31,67 +40,178 @@ def is_stateful(thing: Any) -> bool:
     )
 
 
-class Bookmark:
-    """Know where a stream is, and say so every now and then.
+class Place:
+    """Where a worker is in its run, as bytes: states of dataset and iterator, and generators."""
 
-    A state that is the same after another batch does not say where the stream is. It, or one that
-    cannot be had, is told as nothing, and nobody is asked for one any more.
+    def __init__(self, data: bytes) -> None:
+        self._dataset, self._stream, self._generators = pickle.loads(data)
+
+    @staticmethod
+    def pack(dataset: bytes | None, stream: bytes | None, all_of: dict[str, Generator]) -> bytes:
+        saved = {name: each.save() for name, each in all_of.items()}
+        return pickle.dumps((dataset, stream, saved), protocol=5)
+
+    def load_dataset(self, dataset: Any) -> None:
+        if self._dataset is not None:
+            dataset.load_state_dict(pickle.loads(self._dataset))
+
+    def load_stream(self, stream: Any) -> None:
+        if self._stream is not None:
+            stream.load_state_dict(pickle.loads(self._stream))
+
+    def restore_generators(self, dataset: Any) -> None:
+        for name, each in generators_of(dataset).items():
+            if name in self._generators:
+                each.restore(self._generators[name])
+
+
+def generators_of(dataset: Any) -> dict[str, Generator]:
+    return dict([*own_generators((dataset,)), *global_generators()])
+
+
+def begin_stream(dataset: Any, resume: Resume | None) -> Iterator[Any]:
+    """Call `iter` on a dataset, and bring it to where another worker's was."""
+    place = Place(resume.state) if resume is not None and resume.state else None
+    if place is not None:
+        place.load_dataset(dataset)
+    if resume is not None and resume.over:
+        stream: Iterator[Any] = iter(())
+    else:
+        stream = iter(dataset)
+        if place is not None:
+            place.load_stream(stream)
+    if place is not None:
+        place.restore_generators(dataset)
+    return stream
+
+
+def carry_on(dataset: Any, carried: bytes) -> None:
+    """Bring a dataset, and all generators, to where another worker's were when an epoch began."""
+    place = Place(carried)
+    place.load_dataset(dataset)
+    place.restore_generators(dataset)
+
+
+class Bookmark:
+    """Know where a worker's stream is, and tell so every now and then.
+
+    A state that does not change does not say where the stream is. It, or one that cannot be had, is
+    told as useless, and nobody is asked for one any more.
     """
 
-    def __init__(self, dataset: Any, stream: Any, resume: Resume | None) -> None:
-        self._source = stream if is_stateful(stream) else dataset
-        self._of_stream = self._source is stream
-        self._batches = 0 if resume is None else resume.past
-        self._began = monotonic()
-        self._spent = 0.0
-        self._last: bytes | None = b""  # None: no more
-        self._take()
+    def __init__(self, dataset: Any, *, stays: bool) -> None:
+        """`stays`: the worker stays for the next epoch."""
+        self._dataset, self._stays = dataset, stays
+        self._source: Any = None  # of states: the iterator or the dataset, if one has any
+        self._of_stream = False
+        self._generators: dict[str, Generator] = {}
+        self._epoch = self._batches = 0
+        self._began = self._spent = 0.0
+        self._last: bytes | None = None
+        self._probes = 0
+        self._looked_at = 0  # samples that the stream had been asked for
+        self._over = False
+        self._carried = b""  # what was told last of what the next epoch begins with
+
+    def before(self, epoch: int) -> StreamCarry | None:
+        """Return what an epoch begins with, before `iter` is called."""
+        if not self._stays or not epoch:
+            return None
+        return StreamCarry(epoch, self._pack_carried())
+
+    def open(self, stream: Any, epoch: int, resume: Resume | None) -> StreamState | None:
+        """Begin an epoch. Returns that its stream can be taken up again, if it can."""
+        self._of_stream = is_stateful(stream)
+        self._source = None
+        if self._of_stream or is_stateful(self._dataset):
+            self._source = stream if self._of_stream else self._dataset
+        if self._source is not None or self._stays:
+            self._generators = generators_of(self._dataset)
+        self._epoch, self._batches = epoch, 0 if resume is None else resume.past
+        self._began, self._spent, self._over = monotonic(), 0.0, False
+        self._last, self._probes, self._looked_at = None, 0, 0
+        if self._source is None:
+            return None
+        self._last, self._probes = self._take(), PROBED
+        return None if resume is not None else StreamState(epoch, 0, b"")
+
+    @property
+    def probes(self) -> bool:
+        """Whether to call `probe` after the next sample."""
+        return self._probes > 0 and self._last is not None
+
+    def probe(self, asked: int) -> None:
+        """Look at the state after a sample, at the start of an epoch."""
+        self._probes -= 1
+        self._look(asked)
+
+    def watches(self, *, over: bool) -> bool:
+        """Whether there is something to tell after a batch."""
+        return self._source is not None or (over and self._stays)
 
     def pass_over(self) -> None:
-        """Take note of a batch that came to nothing: it is behind, too."""
+        """Note that a batch came to nothing: it is behind, too."""
         self._batches += 1
 
-    def turn(self, epoch: int) -> StreamState | None:
-        """Take note of a batch that was given. Gives the state now and then."""
+    def turn(self, *, over: bool, asked: int) -> StreamState | None:
+        """Note that a batch was given. Returns the state now and then; always if the stream is
+        over."""
         self._batches += 1
-        began = monotonic()
-        if self._last is None or self._spent > SHARE * (began - self._began):
+        return self.ended(asked) if over else self._state(asked)
+
+    def ended(self, asked: int) -> StreamState | None:
+        """Return, once, that the stream is over."""
+        if self._over or (self._source is None and not self._stays):
             return None
-        before = self._last
-        self._take()
-        self._spent += monotonic() - began
-        if self._last is None or self._last == before:
-            self._last = None
-            return StreamState(epoch, self._batches, b"")
-        generators = [each.save() for _, each in global_generators()]
-        state = pickle.dumps((self._of_stream, self._last, generators), protocol=5)
-        return StreamState(epoch, self._batches, state)
+        self._over = True
+        self._carried = self._pack_carried()
+        return StreamState(self._epoch, self._batches, self._carried, over=True, asked=asked)
 
-    def _take(self) -> None:
+    def rest(self) -> StreamCarry | None:
+        """Return what the next epoch would begin with, if this one is left here."""
+        if not self._stays or self._over:
+            return None
+        carried = self._pack_carried()
+        if carried == self._carried:
+            return None
+        self._carried = carried
+        return StreamCarry(self._epoch + 1, carried)
+
+    def _state(self, asked: int) -> StreamState | None:
+        if self._source is None:
+            return None
+        began = monotonic()
+        if self._last is not None:
+            if self._spent > SHARE * (began - self._began):
+                return None
+            if asked != self._looked_at:
+                self._look(asked)
+            self._spent += monotonic() - began
+        last = self._last
+        if last is None:
+            self._source = None
+            return StreamState(self._epoch, self._batches, b"", useless=True)
+        of_dataset, of_stream = (None, last) if self._of_stream else (last, None)
+        place = Place.pack(of_dataset, of_stream, self._generators)
+        return StreamState(self._epoch, self._batches, place, asked=asked)
+
+    def _look(self, asked: int) -> None:
+        self._looked_at = asked
+        before, self._last = self._last, self._take()
+        if self._last == before:
+            self._last = None
+
+    def _take(self) -> bytes | None:
         try:
-            self._last = pickle.dumps(self._source.state_dict(), protocol=5)
+            return pickle.dumps(self._source.state_dict(), protocol=5)
         except Exception:  # it takes arguments, or cannot be pickled: it is of no use
-            self._last = None
+            return None
 
-
-def load_dataset(dataset: Any, resume: Resume | None) -> None:
-    """Bring a dataset to where another life's was, before `iter` is called on it."""
-    if resume is not None and resume.state:
-        of_stream, state, generators = pickle.loads(resume.state)
-        if not of_stream:
-            dataset.load_state_dict(pickle.loads(state))
-        _restore(generators)
-
-
-def load_stream(stream: Any, resume: Resume | None) -> None:
-    """Bring an iterator to where another life's was."""
-    if resume is not None and resume.state:
-        of_stream, state, generators = pickle.loads(resume.state)
-        if of_stream:
-            stream.load_state_dict(pickle.loads(state))
-        _restore(generators)
-
-
-def _restore(generators: list[Any]) -> None:
-    for (_, each), state in zip(global_generators(), generators, strict=True):
-        each.restore(state)
+    def _pack_carried(self) -> bytes:
+        state: bytes | None = None
+        if is_stateful(self._dataset):
+            try:
+                state = pickle.dumps(self._dataset.state_dict(), protocol=5)
+            except Exception:
+                state = None
+        return Place.pack(state, None, self._generators)

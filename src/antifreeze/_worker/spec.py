@@ -28,6 +28,7 @@ class Job:
     policy: Policy = RAISE
     quarantine: frozenset[Any] = frozenset()  # samples that are not to be loaded
     look_s: float = 1.0  # how often a worker looks whether it stands still
+    stays: bool = False  # workers stay for the next epoch
 
 
 @frozen
@@ -37,6 +38,8 @@ class Resume:
     past: int  # batches that it is not to bring again
     batches: int = 0  # that are behind the state
     state: bytes = b""  # none: from the beginning
+    over: bool = False  # it has met its end
+    asked: int = 0  # samples it was asked for, up to the state
 
 
 @frozen
@@ -47,6 +50,7 @@ class EpochBrief:
     seed: int = 0  # of its samples' randomness
     shared_seed: int | None = None  # for data pipes
     resume: Resume | None = None  # for a stream that broke off
+    carried: bytes = b""  # what the stream of a worker that was replaced began this epoch with
 
 
 class Sealed(Protocol):
