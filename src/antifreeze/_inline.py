@@ -268,7 +268,7 @@ class InlineDriver:
         doing = self._fetcher.doing()
         for note in (
             f"antifreeze: raised while {doing} (batch {position})",
-            *self._fetcher.notes(),
+            *self._fetcher.notes(error),
         ):
             add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)

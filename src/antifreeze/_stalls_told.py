@@ -14,6 +14,7 @@ from ._core.plan import Limits
 from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
 from ._ranks import who as speaks
+from ._redaction import redacted
 from ._transport.words import shown
 
 # Called when a stall has been told, in whichever thread tells it: for who has more to say then.
@@ -108,7 +109,7 @@ def _is_of_stream(indices: Any) -> bool:
 def state(stall: Stall) -> str:
     """Say how it stands, where, and by what evidence."""
     seen = stall.activity
-    evidence = [seen.waits_for] if seen.waits_for else []
+    evidence = [redacted(seen.waits_for)] if seen.waits_for else []
     if stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED):
         evidence.append(f"no CPU, no I/O for {stall.still_s:.2g} s")
     if stall.pulse is Pulse.DEADLOCKED:

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import sys
@@ -23,6 +22,7 @@ from types import FrameType
 from .._clock import pause
 from .._core.accounts import Timings
 from .._core.steps import SAMPLE, WHOLE
+from .._transport.frames import is_library, is_ours
 
 SLOW_S = 0.1  # a batch that took so long has a slow sample: one that some look fell into
 LOOK_S = 0.05  # between two looks: late ones included, there is one in every `SLOW_S`
@@ -116,23 +116,12 @@ def place_of(frame: FrameType | None) -> str | None:
         if frame is None:
             break
         file = frame.f_code.co_filename
-        if file.startswith(_OURS):
+        if is_ours(file):
             break  # what is further out called us
         if not file.startswith("<"):
             place = f"{os.path.basename(file)}:{frame.f_lineno} in {frame.f_code.co_name}"
-            if not _of_library(file):
+            if not is_library(file):
                 return place
             innermost = innermost or place
         frame = frame.f_back
     return innermost
-
-
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-@functools.cache
-def _of_library(file: str) -> bool:
-    return "site-packages" in file or "dist-packages" in file or file.startswith(_LIBRARIES)
-
-
-_LIBRARIES = os.path.dirname(os.__file__) + os.sep
