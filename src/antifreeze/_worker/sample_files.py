@@ -76,7 +76,7 @@ def _in_frame(frame: FrameType) -> list[str]:
 # ---- the dataset ---------------------------------------------------------------------------------
 
 
-def _in_dataset(dataset: Any, index: Any) -> list[str]:
+def _in_dataset(dataset: Any, index: Any, depth: int = DEEPEST_CALLS) -> list[str]:
     place = _plain_index(index)
     for _ in range(DEEPEST_WRAPPED):
         if place is None:
@@ -85,14 +85,18 @@ def _in_dataset(dataset: Any, index: Any) -> list[str]:
         if inner is None:
             break
         dataset, place = inner
-    assert place is not None
-    attributes = _attributes(dataset)
     code = _method(type(dataset), "__getitem__")
-    if code is None:
+    if code is None or place is None:
         return []
-    names = dict.fromkeys(_indexed_by(code, type(dataset), 1, DEEPEST_CALLS))
-    found = (_path_in(_entry(attributes.get(name), place)) for name in names)
-    return list(dict.fromkeys(filter(None, found)))
+    attributes = _attributes(dataset)
+    found: dict[str, None] = {}  # each once
+    for name in dict.fromkeys(_indexed_by(code, type(dataset), 1, DEEPEST_CALLS)):
+        inner = attributes.get(name)
+        if path := _path_in(_entry(inner, place)):
+            found[path] = None
+        elif depth and inner is not None:  # a dataset around another
+            found.update(dict.fromkeys(_in_dataset(inner, place, depth - 1)))
+    return list(found)
 
 
 def _plain_index(index: Any) -> int | None:
