@@ -6,6 +6,7 @@ The first line keeps torch's well-known phrase: people search their logs for it.
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import signal
 import textwrap
@@ -248,7 +249,7 @@ def error_for(fault: Fault, label: str) -> Exception:
             return timed_out(fault, label, fault.seconds)
         case FaultKind.REFUSED:
             what = f"DataLoader worker {fault.seat} could not be started: {_words(fault)}."
-            return WorkerNeverStarted(report(what, remedy=FEWER))
+            return WorkerNeverStarted(report(what, remedy=_when_refused(fault.ending)))
         case FaultKind.NEVER_STARTED | FaultKind.BUDGET_SPENT if fault.stall is not None:
             did = "replaced it several times, then stopped: nothing was brought in between"
             return WorkerHung(_hung(fault, label, did))
@@ -322,16 +323,20 @@ LESS_MEMORY = (
 
 
 def _after_crash(fault: Fault, ending: Ending) -> str:
-    if ending.out_of_memory:
-        return LESS_MEMORY
+    if ending.out_of_memory or ending.signal == signal.SIGKILL:
+        return _when_killed(ending)
     if ending.called_exit:
         return "raise an exception there: it reaches the loop, and on_error= applies to it"
-    if ending.signal == signal.SIGKILL:
-        return f"if memory is short, {LESS_MEMORY}; else find what sends SIGKILL (a job scheduler)"
     debug = "num_workers=0 runs the same code in the main process, where a debugger sees it"
     if fault.kind is FaultKind.CRASH and fault.place is not None and ending.signal in NATIVE:
         return f"{SPARE}; {debug}"
     return debug
+
+
+def _when_killed(ending: Ending) -> str:
+    if ending.out_of_memory:
+        return LESS_MEMORY
+    return f"if memory is short, {LESS_MEMORY}; else find what sends SIGKILL (a job scheduler)"
 
 
 # Signals by which native code ends its process.
@@ -433,9 +438,20 @@ def _never_started(fault: Fault, label: str) -> str:
         "nothing was loaded.",
         did="tried several times for every worker",
         cause=_why(ending),
-        remedy=FEWER
-        if ending.refused
-        else "the first error above, if there is one; under spawn, a script without"
+        remedy=_when_refused(ending) if ending.refused else _when_none_starts(ending),
+    )
+
+
+def _when_refused(ending: Ending | None) -> str:
+    words = "" if ending is None else ending.words
+    return LESS_MEMORY if os.strerror(errno.ENOMEM) in words else FEWER
+
+
+def _when_none_starts(ending: Ending) -> str:
+    if ending.out_of_memory or ending.signal == signal.SIGKILL:
+        return _when_killed(ending)
+    return (
+        "the first error above, if there is one; under spawn, a script without"
         ' `if __name__ == "__main__":` starts itself again in every worker; with num_workers=0 a'
-        " dataset that fails is seen to fail",
+        " dataset that fails is seen to fail"
     )

@@ -16,9 +16,10 @@ from antifreeze import DataLoader
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.steps import SAMPLE
 from antifreeze._core.tickets import Ticket
+from antifreeze._transport.available import Available
 from antifreeze._worker.next_steps import Phase, next_step
 from antifreeze._worker.spec import Job
-from antifreeze.errors import error_for
+from antifreeze.errors import TransportFailed, error_for
 from antifreeze.policies import raising, skipping
 
 from ..patience import PATIENCE_S
@@ -196,3 +197,28 @@ def test_a_crash_says_what_to_try_by_its_cause() -> None:
     for killed in (_crashed(signal=9), _crashed(signal=9, words="out", out_of_memory=True)):
         assert "fewer workers (at least 1)" in killed and "num_workers=0" not in killed
     assert "num_workers=0" in _crashed(exit_code=3)
+
+
+@pytest.mark.parametrize("kind", [FaultKind.REFUSED, FaultKind.NEVER_STARTED])
+def test_no_workers_are_no_remedy_for_memory(kind: FaultKind) -> None:
+    def told(ending: Ending) -> str:
+        return str(error_for(Fault(kind, 0, 1, ending=ending), "pid 7"))
+
+    short = "[Errno 12] Cannot allocate memory"
+    for ending in (
+        Ending(words=short, refused=True),
+        *(
+            [Ending(signal=9), Ending(signal=9, out_of_memory=True)]
+            if "never" in kind.value
+            else []
+        ),
+    ):
+        assert "fewer workers (at least 1)" in told(ending)
+        assert "num_workers=0" not in told(ending)
+    others = told(Ending(words="[Errno 11] Resource temporarily unavailable", refused=True))
+    assert "with num_workers=0 none are needed" in others
+
+
+def test_no_memory_to_begin_with_is_no_reason_for_no_workers() -> None:
+    told = str(TransportFailed.no_memory_to_begin(4096, Available(1024, "available here")))
+    assert "fewer workers (at least 1)" in told and "num_workers=0" not in told
