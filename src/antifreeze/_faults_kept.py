@@ -189,6 +189,10 @@ class FaultBook:
         told = f"Sample {shown(index)} is {inner} in the dataset of the Subset." if inner else ""
         return told, self._file_of_sample(index)
 
+    def file_at(self, step: int, ticket: Ticket) -> str:
+        """Return the file of the sample that is being loaded, if it is known. From any thread."""
+        return self._file_of_sample(self._sample(step, ticket))
+
     def _sample(self, step: int, ticket: Ticket | None) -> Any:
         """Return the index of the sample that is being loaded; None if it is not one sample."""
         indices: Any = None if ticket is None else ticket.indices
@@ -268,7 +272,8 @@ class FaultBook:
     def _break(self, words: str, fault: Fault) -> None:
         if self.broke is not None:
             return
-        last = f"sample {fault.index!r}: {fault.exception}"
+        file = f" (file: {fault.file})" if fault.file and fault.file not in fault.exception else ""
+        last = f"sample {fault.index!r}: {fault.exception}{file}"
         self.broke = BudgetSpent(
             report(
                 f"too many samples fail: {words}. The last one was {last}",

@@ -30,9 +30,9 @@ def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind
     _call_listeners()
 
 
-def tell_own(stall: Stall, ticket: Ticket) -> None:
-    """Log what keeps a loop waiting in this process."""
-    logger.warning("%s", own_line(stall, ticket))
+def tell_own(stall: Stall, ticket: Ticket, behind: str = "") -> None:
+    """Log what keeps a loop waiting in this process. `behind`: more about the sample."""
+    logger.warning("%s%s", own_line(stall, ticket), f" {behind}" if behind else "")
     if stall.activity.stack:
         logger.info("antifreeze: this process is at\n%s", lines(stall.activity.stack))
     _call_listeners()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.attach import family, proc
+from antifreeze.cli import main
+from antifreeze.doctor.attach import family, looking, proc
 from antifreeze.doctor.attach.facts import (
     Case,
     Descriptor,
@@ -125,6 +126,19 @@ def test_a_case_without_names_of_files_has_none(monkeypatch: pytest.MonkeyPatch)
     assert hidden.threads[0].opens == names[0]
     assert hidden.threads[0].lock_file == f"{names[1]} [5]"
     assert found.looks[0] == found.looks[1]
+
+
+def test_a_case_is_saved_without_names_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(7, 1, descriptors=(Descriptor(3, "/data/secret.jpg"),))
+    case = Case(7, (Look(0.0, (process,)), Look(1.0, (process,))))
+    monkeypatch.setattr(looking, "look_at", lambda pid, manner: case)
+    for value, hidden in (("1", True), ("0", False)):
+        monkeypatch.setenv("ANTIFREEZE_REDACT", value)
+        saved = tmp_path / f"case{value}.json"
+        main(["attach", "7", "--save", str(saved)])
+        assert ("secret" not in saved.read_text()) == hidden
 
 
 def test_commands_that_differ_in_what_is_hidden_differ_still() -> None:

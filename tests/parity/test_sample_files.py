@@ -253,3 +253,11 @@ def test_the_file_of_faults_has_no_secrets_of_urls(tmp_path: Path) -> None:
     error = error_of(DataLoader(dataset, 4, fault_log=log))
     assert "secret" in whole_text(error)  # its author's own words
     assert "https://host/7.jpg" in log.read_text() and "secret" not in log.read_text()
+
+
+def test_a_file_that_the_error_names_itself_is_not_named_twice() -> None:
+    dataset: Any = Missing()
+    loader = DataLoader(dataset, 4)
+    error = error_of(loader)
+    assert str(error) == "there is no /data/07.jpg" and "file:" not in notes(error)
+    assert loader.faults[0].file == "/data/07.jpg"

@@ -19,7 +19,7 @@ from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import Opening, SampleFailed, StreamEnded
 from .._transport.frames import formatted
 from .._transport.status import Steps
-from .._transport.words import shown
+from .._transport.words import said, shown
 from ..policies import SUBSTITUTES
 from .careful import Careful
 from .effort import Effort, Stopwatch
@@ -245,6 +245,8 @@ class Fetcher:
         file, self._file = self._file, ""
         none, self._has_none = self._has_none, False
         step = next_step(error, self._job, self._stage(), proven=self._proven, none=none)
+        if file and file in said(error):  # it names it itself
+            file = ""
         told = f"file: {file}" if file else "", odd, step
         return tuple(f"antifreeze: {each}" for each in told if each)
 
