@@ -92,7 +92,12 @@ class LoadingPost(Post):
 
     __slots__ = ("_accounts", "_away", "_away_since", "file_of", "looks")
 
-    def __init__(self, accounts: Accounts, file_of: FileOf, step: int = OURS) -> None:
+    def __init__(
+        self,
+        accounts: Accounts,
+        step: int = OURS,
+        file_of: FileOf = lambda step, ticket: "",
+    ) -> None:
         """`file_of` returns the file of the sample at a step of a batch, without running code of
         the user's: it is called in another thread."""
         self._accounts, self.looks, self.file_of = accounts, Looks(), file_of

@@ -66,7 +66,7 @@ class InlineDriver:
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
         self.accounts = accounts or Accounts()
-        self._post = LoadingPost(self.accounts, self.book.file_at, ITER)
+        self._post = LoadingPost(self.accounts, ITER, self.book.file_at)
         try:
             self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
         finally:
