@@ -22,7 +22,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -48,6 +48,8 @@ AWAY_S = 10.0  # a loop that does not come is looked at rarely until it does
 _HERE = os.path.dirname(__file__) + os.sep
 # Whose frames, innermost, mean that workers are waited for: they are told of by others.
 _OF_WORKERS = (_HERE + "_driver.py", _HERE + "_backends" + os.sep)
+
+FileOf = Callable[[int, Ticket], str]
 
 _numbers = itertools.count(1)
 _posts: dict[int, weakref.ref[Post]] = {}
@@ -88,10 +90,17 @@ class Post:
 class LoadingPost(Post):
     """Where a loop is that loads its batches itself."""
 
-    __slots__ = ("_accounts", "_away", "_away_since", "looks")
+    __slots__ = ("_accounts", "_away", "_away_since", "file_of", "looks")
 
-    def __init__(self, accounts: Accounts, step: int = OURS) -> None:
-        self._accounts, self.looks = accounts, Looks()
+    def __init__(
+        self,
+        accounts: Accounts,
+        step: int = OURS,
+        file_of: FileOf = lambda step, ticket: "",
+    ) -> None:
+        """`file_of` returns the file of the sample at a step of a batch, without running code of
+        the user's: it is called in another thread."""
+        self._accounts, self.looks, self.file_of = accounts, Looks(), file_of
         self._away, self._away_since = -1, 0.0  # before which batch, and since when
         super().__init__(step)
         if self.is_worth_looks:
@@ -273,7 +282,8 @@ def look(calls: OwnCalls, now: float) -> None:
         stall = calls.examined(number, activity, now)
         if stall is not None and (stall.ticket, stall.step) == (post.position + 1, post.steps[0]):
             ticket = Ticket(stall.ticket, 0, post.position, post.indices)
-            _stalls_told.tell_own(stall, ticket)
+            file = post.file_of(stall.step, ticket) if isinstance(post, LoadingPost) else ""
+            _stalls_told.tell_own(stall, ticket, f"(file: {file})" if file else "")
 
 
 def _stack(frame: FrameType | None) -> tuple[StackLine, ...] | None:

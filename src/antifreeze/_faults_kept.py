@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,8 @@ from ._core.tickets import Ticket
 from ._core.traps import QUARANTINED, SampleFailed
 from ._faults_written import FaultFile
 from ._ranks import ranks, who
+from ._redaction import redacted, redacts
+from ._transport.frames import formatted
 from ._transport.words import said, shown
 from .errors import BudgetSpent, error_for, report
 from .policies import Fault, Policy
@@ -73,9 +74,11 @@ class FaultBook:
         policy: Policy,
         path: str | os.PathLike[str] | None = None,
         underlying: Callable[[Any], str] = lambda index: "",
+        file_of: Callable[[Any], str] = lambda index: "",
     ) -> None:
-        """`underlying` gives the index that a sample has in the dataset under a Subset."""
-        self._policy, self._underlying = policy, underlying
+        """`underlying` gives the index that a sample has in the dataset under a Subset, `file_of`
+        the file that the dataset lists for it."""
+        self._policy, self._underlying, self._file_of = policy, underlying, file_of
         self._file = None if path is None else FaultFile(path)
         self._epochs = 0  # begun
         self.tally = FaultTally()
@@ -95,6 +98,10 @@ class FaultBook:
 
     def note(self, fault: Fault) -> None:
         """Keep a fault. The run breaks if there are too many."""
+        if redacts():
+            fault = replace(
+                fault, exception=redacted(fault.exception), traceback=redacted(fault.traceback)
+            )
         self.latest.append(fault)
         self.tally.verdicts[fault.verdict] += 1
         self.tally.lost += fault.kind in LOST
@@ -104,7 +111,7 @@ class FaultBook:
             if fault.kind != QUARANTINED:
                 self._hold_against_budget(fault)
         if self._file is not None:
-            self._file.write({**self._when(), **as_data(fault)})
+            self._file.write({**self._when(), **as_data(fault, shared=True)})
 
     def _when(self) -> dict[str, Any]:
         """Say when and where it is, for a file that several runs and ranks may write to."""
@@ -130,6 +137,7 @@ class FaultBook:
                 seconds=failed.seconds,
                 exception=failed.exception,
                 traceback=failed.traceback,
+                file=failed.file or self._file_of_sample(failed.index),
             )
         )
 
@@ -142,10 +150,10 @@ class FaultBook:
         # The first line alone; what a stack says, and costs to read, is for the error itself.
         brief = replace(fault, ending=replace(ending, stack=())) if ending.stack else fault
         what = str(error_for(brief, label)).splitlines()[0]
-        if ending.signal is not None and ending.words:
-            what += f" Likely cause: {ending.words}."
         if behind := self.behind(fault.step, fault.ticket):
             what += f" {behind}"
+        if (ending.signal is not None or ending.exit_code is not None) and ending.words:
+            what += f" Likely cause: {ending.words}."
         told = ending.told
         if fault.kind in GOES_ON and not (told or quiet):
             logger.warning("%s: %s %s", who(), what, self._goes_on(fault))
@@ -164,18 +172,36 @@ class FaultBook:
                 attempt=1 if ticket is None else ticket.attempt,
                 seconds=fault.seconds,
                 exception=what,
+                file=self._file_of_sample(self._sample(fault.step, ticket)),
             )
         )
 
     def behind(self, step: int, ticket: Ticket | None) -> str:
-        """Say which sample of the dataset under a Subset is being loaded; nothing if there is no
-        Subset, or not one sample."""
-        indices: Any = None if ticket is None else ticket.indices
-        index = index_at(step, indices)
-        if step == WHOLE and not isinstance(indices, list | tuple):
-            index = indices
+        """Return what else is known of the sample that is being loaded, in one line."""
+        inner, file = self.known_of(step, ticket)
+        return " ".join(filter(None, (inner, f"(file: {file})" if file else "")))
+
+    def known_of(self, step: int, ticket: Ticket | None) -> tuple[str, str]:
+        """Return which sample of the dataset under a Subset is being loaded, in a sentence, and its
+        file; empty where there is none, or not one sample."""
+        index = self._sample(step, ticket)
         inner = "" if index is None else self._underlying(index)
-        return f"Sample {shown(index)} is {inner} in the dataset of the Subset." if inner else ""
+        told = f"Sample {shown(index)} is {inner} in the dataset of the Subset." if inner else ""
+        return told, self._file_of_sample(index)
+
+    def file_at(self, step: int, ticket: Ticket) -> str:
+        """Return the file of the sample that is being loaded, if it is known. From any thread."""
+        return self._file_of_sample(self._sample(step, ticket))
+
+    def _sample(self, step: int, ticket: Ticket | None) -> Any:
+        """Return the index of the sample that is being loaded; None if it is not one sample."""
+        indices: Any = None if ticket is None else ticket.indices
+        if step == WHOLE and not isinstance(indices, list | tuple):
+            return indices
+        return index_at(step, indices)
+
+    def _file_of_sample(self, index: Any) -> str:
+        return "" if index is None else self._file_of(index)
 
     def _goes_on(self, fault: core.Fault) -> str:
         """Say what becomes of the worker and of the batch."""
@@ -213,7 +239,8 @@ class FaultBook:
                 worker=seat,
                 attempt=1 if blamed is None else blamed.attempt,
                 exception=told or f"{type(error).__name__}: {said(error)}",
-                traceback="".join(traceback.format_exception(error)),
+                traceback=formatted(error),
+                file="" if blamed is None else blamed.file,
             )
         )
 
@@ -245,7 +272,8 @@ class FaultBook:
     def _break(self, words: str, fault: Fault) -> None:
         if self.broke is not None:
             return
-        last = f"sample {fault.index!r}: {fault.exception}"
+        file = f" (file: {fault.file})" if fault.file and fault.file not in fault.exception else ""
+        last = f"sample {fault.index!r}: {fault.exception}{file}"
         self.broke = BudgetSpent(
             report(
                 f"too many samples fail: {words}. The last one was {last}",
@@ -255,8 +283,10 @@ class FaultBook:
         )
 
 
-def as_data(fault: Fault) -> dict[str, Any]:
-    """Give a fault as plain data; an index that is none is written as it looks."""
+def as_data(fault: Fault, *, shared: bool = False) -> dict[str, Any]:
+    """Return a fault as plain data; an index that is none is written as it looks. `shared`: it is
+    written to a file, so that no URL in it may have a password or a query."""
+    clean = redacted if shared else str
     index = fault.index if isinstance(fault.index, int | str | float | None) else repr(fault.index)
     return {
         "kind": fault.kind,
@@ -266,6 +296,7 @@ def as_data(fault: Fault) -> dict[str, Any]:
         "worker": fault.worker,
         "attempt": fault.attempt,
         "seconds": round(fault.seconds, 6),
-        "exception": fault.exception,
-        "traceback": fault.traceback,
+        "exception": clean(fault.exception),
+        "traceback": clean(fault.traceback),
+        "file": fault.file,
     }

@@ -67,8 +67,9 @@ class Giver:
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
             except Exception as error:
                 sent = self._supervisor.story.sent(parcel.number)
+                error.__traceback__ = None  # our own lines; the worker's are in its text
                 self._book.note_raised(error, sent, parcel.told)
-                raise
+                raise error
         try:
             batch = parcel.open()
         except Exception as error:
@@ -78,3 +79,7 @@ class Giver:
         if (text := parcel.remark(batch)) is not None:
             remark(text)
         return batch
+
+
+# Where errors are raised on purpose: their text says all, and our lines in a traceback nothing.
+RAISERS = frozenset({Giver.give.__code__, Giver.open.__code__})

@@ -97,8 +97,10 @@ class Herald:
         self, error: Exception, seen: Fault | Stall, ticket: Ticket | None
     ) -> Exception:
         """Add to an error what else is known of the sample it is about."""
-        if behind := self._book.behind(seen.step, ticket):
-            add_note(error, f"antifreeze: {behind}")
+        inner, file = self._book.known_of(seen.step, ticket)
+        for told in (inner, f"file: {file}" if file else ""):
+            if told:
+                add_note(error, f"antifreeze: {told}")
         return error
 
     def tell_late(self, command: do.ReportLate) -> None:

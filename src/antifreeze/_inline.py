@@ -66,7 +66,7 @@ class InlineDriver:
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
         self.accounts = accounts or Accounts()
-        self._post = LoadingPost(self.accounts, ITER)
+        self._post = LoadingPost(self.accounts, ITER, self.book.file_at)
         try:
             self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
         finally:
@@ -268,7 +268,7 @@ class InlineDriver:
         doing = self._fetcher.doing()
         for note in (
             f"antifreeze: raised while {doing} (batch {position})",
-            *self._fetcher.notes(),
+            *self._fetcher.notes(error),
         ):
             add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)

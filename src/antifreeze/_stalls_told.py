@@ -14,6 +14,7 @@ from ._core.plan import Limits
 from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
 from ._ranks import who as speaks
+from ._redaction import redacted
 from ._transport.words import shown
 
 # Called when a stall has been told, in whichever thread tells it: for who has more to say then.
@@ -29,9 +30,9 @@ def tell(stall: Stall, ticket: Ticket | None, label: str, limits: Limits, behind
     _call_listeners()
 
 
-def tell_own(stall: Stall, ticket: Ticket) -> None:
-    """Log what keeps a loop waiting in this process."""
-    logger.warning("%s", own_line(stall, ticket))
+def tell_own(stall: Stall, ticket: Ticket, behind: str = "") -> None:
+    """Log what keeps a loop waiting in this process. `behind`: more about the sample."""
+    logger.warning("%s%s", own_line(stall, ticket), f" {behind}" if behind else "")
     if stall.activity.stack:
         logger.info("antifreeze: this process is at\n%s", lines(stall.activity.stack))
     _call_listeners()
@@ -108,7 +109,7 @@ def _is_of_stream(indices: Any) -> bool:
 def state(stall: Stall) -> str:
     """Say how it stands, where, and by what evidence."""
     seen = stall.activity
-    evidence = [seen.waits_for] if seen.waits_for else []
+    evidence = [redacted(seen.waits_for)] if seen.waits_for else []
     if stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED):
         evidence.append(f"no CPU, no I/O for {stall.still_s:.2g} s")
     if stall.pulse is Pulse.DEADLOCKED:

@@ -6,6 +6,7 @@ The first line keeps torch's well-known phrase: people search their logs for it.
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import signal
 import textwrap
@@ -122,7 +123,7 @@ class TransportFailed(AntifreezeError, RuntimeError):
                 f"there is no memory to begin with: {in_words(needed)} of shared memory are needed,"
                 f" {in_words(left.bytes)} are {left.source}",
                 did="no worker was started",
-                remedy="more memory for this program; with num_workers=0 nothing is shared",
+                remedy=LESS_MEMORY,
             )
         )
 
@@ -248,7 +249,7 @@ def error_for(fault: Fault, label: str) -> Exception:
             return timed_out(fault, label, fault.seconds)
         case FaultKind.REFUSED:
             what = f"DataLoader worker {fault.seat} could not be started: {_words(fault)}."
-            return WorkerNeverStarted(report(what, remedy=FEWER))
+            return WorkerNeverStarted(report(what, remedy=_when_refused(fault.ending)))
         case FaultKind.NEVER_STARTED | FaultKind.BUDGET_SPENT if fault.stall is not None:
             did = "replaced it several times, then stopped: nothing was brought in between"
             return WorkerHung(_hung(fault, label, did))
@@ -277,7 +278,7 @@ def _hung(fault: Fault, label: str, did: str) -> str:
         did=did,
         stack=_stalls_told.lines(stall.activity.stack),
         cause=_cause_of_deadlock(stall),
-        remedy=_remedy_for(stall),
+        remedy=_remedy_for(stall, fault),
     )
 
 
@@ -290,11 +291,13 @@ def _cause_of_deadlock(stall: Stall) -> str:
     )
 
 
-def _remedy_for(stall: Stall) -> str:
+def _remedy_for(stall: Stall, fault: Fault) -> str:
     if stall.step == CLEAN:
         return "look at that line: it runs in every new process, before any sample"
     if stall.pulse is not Pulse.DEADLOCKED:
-        return "a larger sample_timeout, if your code can be this slow; else look at that line"
+        remedy = "a larger sample_timeout, if your code can be this slow; else look at that line"
+        is_sample = fault.kind is FaultKind.HANG and fault.place is not None
+        return f"{remedy}, or {SPARE}" if is_sample else remedy
     return (
         "have each worker make its own: self.pool = antifreeze.per_worker(make_it), and self.pool()"
         ' where it is used; or multiprocessing_context="spawn"'
@@ -308,8 +311,36 @@ def _crash(fault: Fault, label: str, did: str) -> str:
         stack=_stalls_told.lines(ending.stack),
         did=did,
         cause=_why(ending),
-        remedy="num_workers=0 runs the same code in the main process, where a debugger sees it",
+        remedy=_after_crash(fault, ending),
     )
+
+
+SPARE = 'on_error="skip" or "replace" to continue without the sample'
+LESS_MEMORY = (
+    "fewer workers (at least 1), a smaller batch_size or prefetch_factor, or more memory for this"
+    " program"
+)
+
+
+def _after_crash(fault: Fault, ending: Ending) -> str:
+    if ending.out_of_memory or ending.signal == signal.SIGKILL:
+        return _when_killed(ending)
+    if ending.called_exit:
+        return "raise an exception there: it reaches the loop, and on_error= applies to it"
+    debug = "num_workers=0 runs the same code in the main process, where a debugger sees it"
+    if fault.kind is FaultKind.CRASH and fault.place is not None and ending.signal in NATIVE:
+        return f"{SPARE}; {debug}"
+    return debug
+
+
+def _when_killed(ending: Ending) -> str:
+    if ending.out_of_memory:
+        return LESS_MEMORY
+    return f"if memory is short, {LESS_MEMORY}; else find what sends SIGKILL (a job scheduler)"
+
+
+# Signals by which native code ends its process.
+NATIVE = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 
 
 def _how(ending: Ending) -> str:
@@ -337,7 +368,7 @@ def _why(ending: Ending) -> str:
     match ending.signal:
         case signal.SIGKILL:
             return "someone sent SIGKILL, or the kernel, because memory ran out (see dmesg)"
-        case signal.SIGSEGV | signal.SIGBUS | signal.SIGFPE | signal.SIGILL | signal.SIGABRT:
+        case number if number in NATIVE:
             if library := crashed_in(ending.stack):
                 return f"native code crashed: {library}"
             return "native code called by the dataset crashed"
@@ -407,9 +438,20 @@ def _never_started(fault: Fault, label: str) -> str:
         "nothing was loaded.",
         did="tried several times for every worker",
         cause=_why(ending),
-        remedy=FEWER
-        if ending.refused
-        else "the first error above, if there is one; under spawn, a script without"
+        remedy=_when_refused(ending) if ending.refused else _when_none_starts(ending),
+    )
+
+
+def _when_refused(ending: Ending | None) -> str:
+    words = "" if ending is None else ending.words
+    return LESS_MEMORY if os.strerror(errno.ENOMEM) in words else FEWER
+
+
+def _when_none_starts(ending: Ending) -> str:
+    if ending.out_of_memory or ending.signal == signal.SIGKILL:
+        return _when_killed(ending)
+    return (
+        "the first error above, if there is one; under spawn, a script without"
         ' `if __name__ == "__main__":` starts itself again in every worker; with num_workers=0 a'
-        " dataset that fails is seen to fail",
+        " dataset that fails is seen to fail"
     )

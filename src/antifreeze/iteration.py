@@ -46,9 +46,11 @@ from ._core.snapshots import TRIES, DriverSnapshot
 from ._core.story import KEPT
 from ._core.traps import Suspect, Traps
 from ._driver import Driver
+from ._giving import RAISERS
 from ._ranks import who
 from ._remarks import remark
 from ._sampler_lead import free_draws
+from ._transport.frames import leave_out_ours
 from ._worker.observing import Attributes
 from ._worker.resuming import is_stateful
 from ._worker.spec import Job
@@ -168,10 +170,16 @@ class LoaderIterator(_BaseDataLoaderIter):
             stay_for(self._driver)  # now: the workers have been forked
 
     def __next__(self) -> Any:
-        if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
-            with torch.autograd.profiler.record_function(self._profile_name):
-                return self._next_data()
-        return self._next_data()
+        try:
+            if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
+                with torch.autograd.profiler.record_function(self._profile_name):
+                    return self._next_data()
+            return self._next_data()
+        except StopIteration:
+            raise
+        except Exception as error:
+            leave_out_ours(error.__traceback__, RAISERS)
+            raise
 
     def _next_data(self) -> Any:
         if self._restarts_seen != self._restarts:

@@ -230,12 +230,14 @@ class DataLoader(TorchLoader[T]):
         book: FaultBook | None = self.__dict__.get("_fault_book")
         if book is None:
             from ._faults_kept import FaultBook
+            from ._worker.sample_files import file_in_dataset
             from ._worker.subsets import underlying
 
             new = FaultBook(
                 policy_of(self.on_error),
                 self.fault_log,
                 functools.partial(underlying, self.dataset),
+                functools.partial(file_in_dataset, self.dataset),
             )
             book = self.__dict__.setdefault("_fault_book", new)
         return book

@@ -124,3 +124,4 @@ class Fault:
     seconds: float = 0.0
     exception: str = ""  # what was raised, or what was seen, in one line
     traceback: str = ""
+    file: str = ""  # that the sample is read from, if that is known

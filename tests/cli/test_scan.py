@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
+from antifreeze.cli.scan import Scan, find, reserve, scan
 from antifreeze.errors import ConfigurationError
 
 from ..patience import PATIENCE_S
@@ -36,6 +37,30 @@ PHOTOS = """
                 raise ValueError("all of one batch")
             return index
 
+    class Few:
+        def __init__(self, bad=3, root="data"):
+            self.bad, self.paths = bad, [f"data/{index}.jpg" for index in range(8)]
+        def __len__(self):
+            return 8
+        def __getitem__(self, index):
+            path = self.paths[index]
+            if index == self.bad:
+                raise OSError("truncated")
+            return index
+
+    class Broken:
+        def __init__(self, length):
+            self.length = length
+        def __len__(self):
+            return self.length
+        def __getitem__(self, index):
+            return open_it(f"nowhere/{index}.jpg")
+
+    def open_it(path):
+        return open(path)
+
+    few = Few()
+    by_name = {"few": few}
     photos = Photos()
     numbers = list(range(40))
     def stream():
@@ -107,6 +132,73 @@ def test_what_cannot_be_scanned_is_said_in_one_line(name: str, words: str, tmp_p
     assert done.returncode == 2
     assert words in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "quarantine.json").exists()
+
+
+def test_a_file_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    kept = tmp_path / "quarantine.json"
+    kept.write_text("mine")
+    for name in ("quarantine-2.json", "quarantine-3.json"):
+        done = _scan(tmp_path, "photos:few", "--workers", "1")
+        assert done.returncode == 1 and kept.read_text() == "mine"
+        said = " ".join(done.stdout.split())
+        assert f"quarantine.json was there already and is kept; this scan is in {name}." in said
+        assert f'quarantine="{name}"' in said
+        assert [each["index"] for each in json.loads((tmp_path / name).read_text())["bad"]] == [3]
+
+
+def test_an_empty_file_and_a_device_are_written_to(tmp_path: Path) -> None:
+    (tmp_path / "empty.json").touch()
+    assert reserve(tmp_path / "empty.json") == tmp_path / "empty.json"
+    assert reserve(Path("/dev/null")) == Path("/dev/null")
+    with pytest.raises(IsADirectoryError):
+        reserve(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'photos.py:Few(bad=3, root="s3://x:1")',
+        "photos:Few(3)",
+        "photos:by_name['few']",
+        "photos:few",
+    ],
+)
+def test_a_call_is_scanned_and_files_are_named(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos.py").write_text(textwrap.dedent(PHOTOS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "photos", raising=False)
+    result = scan(find(call), call, 1, 10.0)
+    monkeypatch.delitem(sys.modules, "photos", raising=False)
+    assert result.complete and result.scanned == 8
+    assert [(each["index"], each["file"]) for each in result.bad] == [(3, "data/3.jpg")]
+
+
+@pytest.mark.parametrize("what", ["photos:3 +", "photos:few + few", "photos:lambda: few"])
+def test_what_is_no_call_is_refused_before_anything_runs(what: str) -> None:
+    with pytest.raises(ValueError, match=r"is (not an expression|neither a name nor a call)"):
+        find(what)
+
+
+@pytest.mark.parametrize("name", ["photos:Broken(100)", "photos:Broken(100_000)"])
+def test_where_all_samples_fail_it_is_not_the_samples(name: str, tmp_path: Path) -> None:
+    done = _scan(tmp_path, name, "--workers", "2")
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "fail in the same way, the first with FileNotFoundError: " in said
+    assert "(photos.py:" in said and "in open_it)" in said
+    assert "No quarantine was written." in said and "quarantine=" not in said
+    assert not (tmp_path / "quarantine.json").exists()
+
+
+def test_nearly_all_is_nine_of_ten() -> None:
+    def result(bad: int, scanned: int) -> Scan:
+        return Scan("name", 100, scanned, [{"index": each} for each in range(bad)], complete=True)
+
+    assert result(90, 100).is_hopeless and result(1, 1).is_hopeless
+    assert not result(89, 100).is_hopeless and not result(0, 0).is_hopeless
 
 
 def test_a_quarantine_is_checked_where_it_is_given(tmp_path: Path) -> None:

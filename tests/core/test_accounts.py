@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from array import array
 from statistics import quantiles
 
@@ -11,6 +12,7 @@ import pytest
 from antifreeze._core import trends
 from antifreeze._core.accounts import (
     CAUSES,
+    FOR_A_LOCK,
     PLACES,
     WINDOW_S,
     WORST,
@@ -309,6 +311,69 @@ def test_to_start_workers_once_is_advice_from_the_second_epoch_on() -> None:
             advised = any("persistent_workers=True" in line for line in told.advice)
             assert advised == (epochs > 1 and not persistent)
     assert explain(counted("startup"), Profile(workers=2)).sentence.endswith(" s, once")
+
+
+@pytest.mark.parametrize("cause", ["fetch_io", "fetch_cpu"])
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, 4, 8])
+@pytest.mark.parametrize("batches", [1, 2, 3, 4, 5, 100])
+def test_more_workers_than_an_epoch_has_batches_are_never_advised(
+    cause: str, workers: int, batches: int
+) -> None:
+    accounts = counted(cause, seats=max(1, workers))
+    accounts.epochs = accounts.epochs_ended = 3
+    accounts.batches = 3 * batches
+    told = explain(accounts, Profile(workers=workers, cores=16))
+    advised = re.findall(r"num_workers=(\d+)", " ".join(told.advice))
+    assert all(workers < int(number) <= batches for number in advised), told.advice
+    assert bool(advised) == (batches > max(1, workers)), told.advice
+    if not advised:
+        assert f"an epoch has {batches} batch" in told.advice[0]
+
+
+def test_the_length_of_an_epoch_that_is_not_over_is_not_claimed() -> None:
+    accounts = counted("fetch_io")
+    accounts.batches = 2
+    (advice, _) = explain(accounts, Profile(workers=2, cores=2)).advice
+    assert advice == "ask again when the loop has had more batches"
+
+
+@pytest.mark.parametrize("cause", ["fetch_io", "order"])
+def test_where_all_batches_are_ahead_no_more_of_them_are_advised(cause: str) -> None:
+    accounts = counted(cause)
+    accounts.work.fetch_s = 1.0  # workers were idle
+    accounts.epochs_ended = 1
+    for batches, advised in ((64, True), (32, False)):
+        accounts.batches = batches
+        told = explain(accounts, Profile(workers=2, prefetch=16))
+        assert any("prefetch_factor" in line for line in told.advice) == advised
+
+
+@pytest.mark.parametrize("workers", [0, 2, 8])
+def test_no_workers_are_advised_for_a_lock(workers: int) -> None:
+    accounts = counted("fetch_io", seats=max(1, workers))
+    accounts.places.clear()
+    accounts.places.update({"dataset.py:41 in read": 60, f"dataset.py:40 in read{FOR_A_LOCK}": 40})
+    told = explain(accounts, Profile(workers=workers, cores=16))
+    assert "at a lock in dataset.py:40 in read" in told.sentence.replace("for a", "at a")
+    assert not any("num_workers" in line for line in told.advice)
+    assert "antifreeze.per_worker" in told.advice[0]
+    accounts.places[f"dataset.py:40 in read{FOR_A_LOCK}"] = 10
+    assert "num_workers" in explain(accounts, Profile(workers=workers, cores=16)).advice[0]
+
+
+def test_no_workers_are_no_remedy_for_memory() -> None:
+    for workers in (1, 2, 8):
+        (advice,) = explain(counted("memory"), Profile(workers=workers)).advice
+        assert "num_workers=0" not in advice and "batch_size" in advice
+        assert ("fewer workers" in advice) == (workers > 1)
+
+
+def test_cheap_batches_need_no_workers_to_be_collated() -> None:
+    accounts = counted("collate")
+    accounts.work = WorkAccount(parcels=10_000, samples=100_000, fetch_s=0.2, collate_s=0.3)
+    assert "larger batches" in explain(accounts, Profile()).advice[0]
+    accounts.work.collate_s = 30.0
+    assert "num_workers=1 or more" in explain(accounts, Profile()).advice[0]
 
 
 def test_samples_that_cost_less_than_their_way_need_no_workers() -> None:

@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.attach import family, proc
-from antifreeze.doctor.attach.facts import Case, Process
+from antifreeze.cli import main
+from antifreeze.doctor.attach import family, looking, proc
+from antifreeze.doctor.attach.facts import (
+    Case,
+    Descriptor,
+    FileLock,
+    Look,
+    Machine,
+    Process,
+    Thread,
+)
 from antifreeze.doctor.attach.proc import without_secrets
+from antifreeze.doctor.attach.redacting import without_names
 from antifreeze.doctor.attach.sockets import Sockets
 
 from ..patience import PATIENCE_S
@@ -91,6 +101,44 @@ def test_a_case_without_arguments_gets_the_same_answer(path: Path) -> None:
 
 def _hidden(process: Process) -> Process:
     return replace(process, command=without_secrets(process.command))
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
+def test_a_case_without_names_of_files_gets_the_same_answer(path: Path) -> None:
+    case = Case.from_json(path.read_text())
+    assert named(answer_to(without_names(case))) == named(answer_to(case))
+
+
+def test_a_case_without_names_of_files_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIFREEZE_REDACT", "1")
+    thread = Thread(7, opens="/data/secret.jpg", lock_file="/mnt/nfs/secret.lock [5]")
+    targets = ("/data/secret.jpg", "/mnt/nfs/secret.lock", "/dev/null", "pipe:[7]")
+    opened = tuple(Descriptor(number, each) for number, each in enumerate(targets))
+    process = Process(7, 1, threads=(thread,), descriptors=opened)
+    machine = Machine(network_mounts=("/mnt/nfs (nfs4)",))
+    look = Look(0.0, (process,), machine, (FileLock("FLOCK", "/mnt/nfs/secret.lock", 8),))
+    told = {"loaders": [{"sentence": "sample '/data/secret.jpg' took 3 s"}]}
+    found = without_names(Case(7, (look, look), told=told))
+    assert "secret" not in found.to_json()
+    (hidden,) = found.looks[0].processes
+    names = [each.target for each in hidden.descriptors]
+    assert names == ["/<file 2>", "/mnt/nfs/<file 1>.lock", "/dev/null", "pipe:[7]"]
+    assert hidden.threads[0].opens == names[0]
+    assert hidden.threads[0].lock_file == f"{names[1]} [5]"
+    assert found.looks[0] == found.looks[1]
+
+
+def test_a_case_is_saved_without_names_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(7, 1, descriptors=(Descriptor(3, "/data/secret.jpg"),))
+    case = Case(7, (Look(0.0, (process,)), Look(1.0, (process,))))
+    monkeypatch.setattr(looking, "look_at", lambda pid, manner: case)
+    for value, hidden in (("1", True), ("0", False)):
+        monkeypatch.setenv("ANTIFREEZE_REDACT", value)
+        saved = tmp_path / f"case{value}.json"
+        main(["attach", "7", "--save", str(saved)])
+        assert ("secret" not in saved.read_text()) == hidden
 
 
 def test_commands_that_differ_in_what_is_hidden_differ_still() -> None:

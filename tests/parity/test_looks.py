@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import multiprocessing
 import sys
 import threading
 import time
@@ -15,9 +17,11 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader, _bystander
-from antifreeze._core.accounts import Timings
+from antifreeze._core.accounts import FOR_A_LOCK, Timings
 from antifreeze._core.steps import COLLATE, SAMPLE, WHOLE
-from antifreeze._worker.looks import Looks, at_any_moment
+from antifreeze._worker.looks import Looks, at_any_moment, place_of
+
+from ..patience import PATIENCE_S
 
 SLOW = 333  # the index of the slow sample
 SLOW_S = 0.12
@@ -272,3 +276,55 @@ def test_looks_at_what_is_no_sample_say_nothing_of_samples() -> None:
     assert [count for _, count in looks.take_places()] == [1]
     assert not looks.any_places
     assert "ticket 0" in repr(looks)
+
+
+def _by_with(lock: Any, _: int, go: threading.Event) -> None:
+    go.set()
+    with lock:
+        pass
+
+
+def _by_acquire(lock: Any, _: int, go: threading.Event) -> None:
+    go.set()
+    lock.acquire()
+    lock.release()
+
+
+def _by_flock(_: Any, file: int, go: threading.Event) -> None:
+    go.set()
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _inside(lock: Any, _: int, go: threading.Event) -> None:
+    go.set()
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize(
+    ("load", "waits"), [(_by_with, True), (_by_acquire, True), (_by_flock, True), (_inside, False)]
+)
+def test_a_line_that_waits_for_a_lock_is_marked(load: Any, waits: bool, tmp_path: Path) -> None:
+    lock, go = multiprocessing.Lock(), threading.Event()
+    with (tmp_path / "lock").open("w") as held, (tmp_path / "lock").open("w") as other:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with lock:
+            thread = threading.Thread(target=load, args=(lock, other.fileno(), go))
+            thread.start()
+            go.wait(PATIENCE_S)
+            place = _until_it_waits(thread)
+        fcntl.flock(held, fcntl.LOCK_UN)
+        thread.join(PATIENCE_S)
+    assert place.startswith("test_looks.py:") and f" in {load.__name__}" in place
+    assert place.endswith(FOR_A_LOCK) == waits
+
+
+def _until_it_waits(thread: threading.Thread) -> str:
+    """Return where a thread is when it has stayed there for a while."""
+    assert thread.ident is not None
+    place, give_up = "", time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        before, place = place, place_of(sys._current_frames()[thread.ident]) or ""
+        if place == before:
+            return place
+        time.sleep(0.05)
+    raise AssertionError(f"it never waits: {place}")

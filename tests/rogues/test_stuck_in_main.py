@@ -80,6 +80,16 @@ class Samples:
         return index
 
 
+class Listed(Samples):
+    def __init__(self, deed: Callable[[], object]) -> None:
+        super().__init__(deed)
+        self.paths = [f"photos/{index}.jpg" for index in range(LENGTH)]
+
+    def __getitem__(self, index: int) -> int:
+        lasts(self.deed, index)
+        return len(self.paths[index])
+
+
 class Whole(Samples):
     def __getitems__(self, indices: list[int]) -> list[int]:
         return [self[index] for index in indices]
@@ -179,6 +189,14 @@ def test_without_workers_it_is_said_what_is_stuck_and_where(
     assert "with num_workers=1 it could be" in line
     assert "\n" not in line
     assert "in lasts" in caplog.text  # the stack, for those who want to know more
+
+
+def test_without_workers_the_file_of_a_sample_is_named(
+    soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = Listed(deed.read)
+    (line,) = said(lambda: DataLoader(dataset, batch_size=3), deed, caplog)
+    assert line.endswith(f"(file: photos/{HANG_AT}.jpg)")
 
 
 def _lines_with(word: str) -> list[int]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pickle
 import threading
+import traceback
 from typing import Any
 
 import pytest
 
 from antifreeze._transport.exceptions import pack_exception, rebuild_exception
+from antifreeze._transport.frames import formatted
+from antifreeze._transport.tickets import decode_tickets
+from antifreeze._worker.fetch import Fetcher
+from antifreeze._worker.spec import Job
 from antifreeze.errors import (
     AntifreezeError,
     LoaderClosed,
@@ -82,6 +87,38 @@ def test_type_words_and_torchs_phrase_arrive(error: BaseException) -> None:
     assert str(error) in told(arrived)
     assert "Traceback (most recent call last)" in told(arrived)
     assert arrived.__notes__[-1] == "sample 7"
+
+
+def test_our_lines_before_the_users_are_left_out() -> None:
+    def load() -> None:
+        raise ValueError("bad")
+
+    job = Job(
+        dataset=[1, 2],
+        streams=False,
+        auto_collation=True,
+        collate_fn=lambda samples: load(),
+        drop_last=False,
+        num_workers=0,
+        base_seed=0,
+        init_fn=None,
+    )
+    with pytest.raises(ValueError, match="bad") as caught:
+        Fetcher(job).load([0], 0)
+    assert "fetch.py" in "".join(traceback.format_exception(caught.value))
+    trace = caught.value.__traceback__
+    assert trace is not None
+    text = formatted(caught.value.with_traceback(trace.tb_next))  # as a worker's begins
+    assert "fetch.py" not in text and "in load\n" in text
+
+
+def test_a_mistake_of_ours_keeps_its_lines() -> None:
+    with pytest.raises(TypeError) as caught:
+        decode_tickets(7)  # type: ignore[arg-type]
+    trace = caught.value.__traceback__
+    assert trace is not None
+    ours = caught.value.with_traceback(trace.tb_next)
+    assert "in decode_tickets" in formatted(ours)
 
 
 def test_a_message_of_one_string_begins_with_torchs_phrase() -> None:

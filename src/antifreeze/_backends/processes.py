@@ -42,6 +42,7 @@ from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN, OURS
 from .._core.tickets import Errand
+from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
 from .._transport.memory import MemoryShort
@@ -409,8 +410,12 @@ class ProcessBackend:
         # Who goes with its parent is not to blame, nor is what it worked on.
         working_on, step = (0, OURS) if ending is line.orphaned else line.status.call
         stack = line.trace.last_words() if ending.signal in FATAL else ()
-        self._forget(line)
         words = GARBLED if line.garbled else ending.words
+        if ending.exit_code is not None and not words:
+            stack = line.trace.exit_stack()
+            words = f"sys.exit() was called{where(stack)}" if stack else ""
+            ending = replace(ending, called_exit=bool(stack))
+        self._forget(line)
         ending = replace(ending, step=step, stack=stack, words=words)
         event = LifeEnded(line.seat, line.life, ending, working_on)
         self._notices.append(Notice(event))

@@ -54,7 +54,8 @@ class Shortage:
             self._counted.pop(0)
             left = available()
             free = f"{in_words(left.bytes)} are {left.source} now"
-            return replace(ending, words=f"out of memory: the kernel ended it{held}; {free}")
+            words = f"out of memory: the kernel ended it{held}; {free}"
+            return replace(ending, words=words, out_of_memory=True)
         words = "someone sent SIGKILL; not the kernel, which has ended nobody for want of memory"
         return replace(ending, words=words + held)
 

@@ -99,6 +99,9 @@ class Split:
         self.fetch_cpu += seconds - io
 
 
+# After a line of code that samples were found in: it waits for a lock there.
+FOR_A_LOCK = ", for a lock"
+
 CAUSES = tuple(each.name for each in fields(Split))
 
 
@@ -174,7 +177,8 @@ class _Sums:
 class Accounts:
     """All that is counted of one loader."""
 
-    epochs: int = 0
+    epochs: int = 0  # begun
+    epochs_ended: int = 0  # of which the loop saw the end
     batches: int = 0
     waited_s: float = 0.0
     away_s: float = 0.0
@@ -391,6 +395,7 @@ class Turnstile:
         """Know that the call of `next` that is counted next brings the end of the epoch."""
         with self._accounts.guard:
             self._overs += 1
+            self._accounts.epochs_ended += 1
 
     def ended(self, seconds: float) -> None:
         """Count what it took to end an epoch, beyond the last answer."""

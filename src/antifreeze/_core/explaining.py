@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from .accounts import CAUSES, Accounts, SlowSample
+from .accounts import CAUSES, FOR_A_LOCK, Accounts, SlowSample
 from .messages import frozen
 
 KEEPS_UP = 5  # percent of the time waited, as shown: up to it there is nothing to gain
@@ -15,6 +15,11 @@ MOST_WORKERS = 64  # that are advised
 STEP = 4  # times as many as there are, at the most: what comes then is another loop
 FEW = 16  # batches a worker and epoch: with fewer, its idle end looks like bursts
 CHEAP_S = 0.00005  # a sample: below it, the way between processes costs more than it
+WORKERS_THAT_WAIT = 4  # to begin with, where there are none
+# Of the looks at samples: where so many find them waiting for a lock, it is taken all the time (of
+# two workers that do nothing but take turns, half), and more workers would wait for it, too.
+AT_LOCK = 0.2
+CHEAP_BATCH_S = 0.0001  # below it, to hand a batch over costs about as much as to make it
 LONG_S = 1.0  # a wait that is not over
 LEAST_S = 0.5  # of a loop; shorter ones are mostly their own beginning
 TIMES = 3.0  # slower than the median, and
@@ -33,6 +38,10 @@ WORDS = {
     "ending": "ending workers",
     "unknown": "unknown",
 }
+WITHOUT_LOCK = (
+    "more workers would only wait for the same lock: read without it, each from a file of its"
+    " own (`antifreeze.per_worker`)"
+)
 WITHOUT_WORKERS = {
     "startup": "beginning epochs",
     "transport": "the loader itself",
@@ -114,35 +123,55 @@ def _computing(accounts: Accounts, profile: Profile) -> Told:
         story = f"it loads its samples itself{where}"
         if _each_s(accounts) < CHEAP_S:
             return story, ("samples are cheap: workers would not help; make fewer, larger batches",)
-        return story, (f"num_workers={max(1, profile.cores)}: this process may use as many cores",)
+        if (few := _few_batches(accounts, 1)) is not None:
+            return story, few
+        workers = min(max(1, profile.cores), _most_useful(accounts))
+        which = "this process may use as many cores"
+        if workers < profile.cores:
+            which = "so many batches an epoch has"
+        return story, (f"num_workers={workers}: {which}",)
     full = profile.workers >= profile.cores
-    story = f"{_busy_workers(accounts, profile)} were busy{where}"
+    story = f"{_busy_workers(accounts, profile)} busy{where}"
     if accounts.busy_share < BUSY and not _is_short(accounts, profile):
-        return story, _more_ahead(profile)
+        return story, _more_ahead(accounts, profile)
     if full:
         cores = "1 core is" if profile.cores == 1 else f"{profile.cores} cores are"
         return f"{story}; {cores} full", ("move work out of `__getitem__`, or cache what it gives",)
+    if (few := _few_batches(accounts, profile.workers)) is not None:
+        return story, few
     return story, (f"num_workers={_enough(accounts, profile, profile.cores)}",)
 
 
 def _waiting(accounts: Accounts, profile: Profile) -> Told:
     where = _where(accounts)
+    nearer = "larger files, a local copy, or a cache"
     if not profile.workers:
         story = f"it loads its samples itself{where}"
-        return story, ("num_workers=4 or more: workers that wait need no core",)
-    story = f"{_busy_workers(accounts, profile)} were waiting{where}"
+        if lock := _lock(accounts):
+            return f"it waits for others, for a lock in {lock}", (WITHOUT_LOCK,)
+        if (few := _few_batches(accounts, 1)) is not None:
+            return story, (*few, nearer)
+        workers = min(WORKERS_THAT_WAIT, _most_useful(accounts))
+        more = " or more" if workers == WORKERS_THAT_WAIT else ""
+        return story, (f"num_workers={workers}{more}: workers that wait need no core",)
+    story = f"{_busy_workers(accounts, profile)} waiting{where}"
+    if lock := _lock(accounts):
+        return f"workers take turns, at a lock in {lock}", (WITHOUT_LOCK,)
     if accounts.busy_share < BUSY and not _is_short(accounts, profile):
-        return story, _more_ahead(profile)
-    more = _enough(accounts, profile, MOST_WORKERS)
-    return story, (
-        f"num_workers={more} or so: workers that wait need no core",
-        "larger files, a local copy, or a cache",
-    )
+        return story, _more_ahead(accounts, profile)
+    if (few := _few_batches(accounts, profile.workers)) is not None:
+        return story, (*few, nearer)
+    workers = _enough(accounts, profile, MOST_WORKERS)
+    return story, (f"num_workers={workers} or so: workers that wait need no core", nearer)
 
 
 def _collating(accounts: Accounts, profile: Profile) -> Told:
     story = "collate_fn takes it"
     if not profile.workers:
+        if _batch_s(accounts) < CHEAP_BATCH_S:
+            return story, ("batches are cheap: workers would not help; make fewer, larger batches",)
+        if (few := _few_batches(accounts, 1)) is not None:
+            return story, few
         return story, ("num_workers=1 or more: batches are then collated beside the loop",)
     return story, ("make collate_fn cheaper: tensors of one shape are stacked fastest",)
 
@@ -161,7 +190,9 @@ def _late(accounts: Accounts, profile: Profile) -> Told:
     story = "workers had nothing to do meanwhile"
     if named := _slow_samples(accounts):
         story = f"{named[0]}; {story}"
-    advice = [f"prefetch_factor={4 * profile.prefetch}: a slow sample then has more time"]
+    advice = []
+    if not _all_ahead(accounts, profile):
+        advice.append(f"prefetch_factor={4 * profile.prefetch}: a slow sample then has more time")
     if profile.in_order:
         advice.append("in_order=False, if the order of batches is no matter")
     return story, tuple(advice)
@@ -182,7 +213,9 @@ def _again(accounts: Accounts, profile: Profile) -> Told:
 
 
 def _memory(accounts: Accounts, profile: Profile) -> Told:
-    return "there was too little of it", ("fewer workers, smaller batches; see `loader.faults`",)
+    fewer = "fewer workers, " if profile.workers > 1 else ""
+    less = f"{fewer}a smaller batch_size or prefetch_factor; see `loader.faults`"
+    return "there was too little of it", (less,)
 
 
 def _sampling(accounts: Accounts, profile: Profile) -> Told:
@@ -288,7 +321,8 @@ def _places(accounts: Accounts) -> list[tuple[str, int]]:
 
 
 def _busy_workers(accounts: Accounts, profile: Profile) -> str:
-    return f"{round(accounts.busy_share * profile.workers)} of {_count(profile.workers, 'worker')}"
+    busy = round(accounts.busy_share * profile.workers)
+    return f"{busy} of {_count(profile.workers, 'worker')} {'was' if busy == 1 else 'were'}"
 
 
 def _is_short(accounts: Accounts, profile: Profile) -> bool:
@@ -300,20 +334,60 @@ def _each_s(accounts: Accounts) -> float:
     return accounts.work.fetch_s / max(1, accounts.work.samples)
 
 
+def _batch_s(accounts: Accounts) -> float:
+    return accounts.work.busy_s / max(1, accounts.work.parcels)
+
+
 def _enough(accounts: Accounts, profile: Profile, most: int) -> int:
     """Say how many workers would keep up with the loop's own work, as far as that is known."""
+    most = min(most, _most_useful(accounts))
     if not accounts.away_s:
         return max(profile.workers + 1, min(most, 2 * profile.workers))
     needed = math.ceil(profile.workers * accounts.seconds / accounts.away_s)
     return max(profile.workers + 1, min(most, needed, STEP * profile.workers))
 
 
-def _more_ahead(profile: Profile) -> tuple[str, ...]:
+def _most_useful(accounts: Accounts) -> int:
+    """Return the number of batches of an epoch: more workers than that have nothing to do. Epochs
+    that were left early, or are not over, make it smaller, never larger."""
+    return max(1, accounts.batches // max(1, accounts.epochs))
+
+
+def _few_batches(accounts: Accounts, workers: int) -> tuple[str, ...] | None:
+    """Return what to try where there are no more batches than workers; None if there are."""
+    batches = _most_useful(accounts)
+    if batches > workers:
+        return None
+    if not accounts.epochs_ended:
+        return ("ask again when the loop has had more batches",)
+    count = _count(batches, "batch", "batches")
+    return (f"an epoch has {count}: more workers help only with a smaller batch_size",)
+
+
+def _all_ahead(accounts: Accounts, profile: Profile) -> bool:
+    """Whether all batches of an epoch are under way from its beginning."""
+    return bool(accounts.epochs_ended) and (
+        profile.workers * profile.prefetch >= _most_useful(accounts)
+    )
+
+
+def _lock(accounts: Accounts) -> str:
+    """Return the line at which samples wait for a lock; empty if few of them do."""
+    places = _places(accounts)
+    locked = [each for each in places if each[0].endswith(FOR_A_LOCK)]
+    if sum(count for _, count in locked) <= AT_LOCK * sum(count for _, count in places):
+        return ""
+    return locked[0][0].removesuffix(FOR_A_LOCK)
+
+
+def _more_ahead(accounts: Accounts, profile: Profile) -> tuple[str, ...]:
+    if _all_ahead(accounts, profile):
+        return ()
     return (f"prefetch_factor={4 * profile.prefetch}: batches come in bursts",)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+def _count(number: int, what: str, many: str = "") -> str:
+    return f"{number:,} {what if number == 1 else many or f'{what}s'}"
 
 
 def _percent(share: float) -> str:

@@ -37,6 +37,8 @@ class Ending:
     words: str = ""  # what the backend knows beyond the numbers, e.g. a start-up traceback
     refused: bool = False  # there was no life at all: the machine gave no process for it
     told: bool = False  # the user knows why, in other words
+    out_of_memory: bool = False  # the kernel ended it for want of memory
+    called_exit: bool = False  # the user's code raised SystemExit, at the innermost line of `stack`
     step: int = OURS  # what it was busy with
     stack: tuple[StackLine, ...] = ()  # of its main thread, innermost first, if it left one
 

@@ -110,6 +110,7 @@ class SampleFailed:
     exception: str = ""
     traceback: str = ""
     position: int | None = None
+    file: str = ""  # that the sample is read from, if that is known
 
 
 @message

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import traceback
 from typing import Any
 
 from .._core.messages import frozen
+from .frames import formatted
 from .words import said
 
 
@@ -44,7 +44,7 @@ def pack_exception(error: BaseException, where: str, notes: tuple[str, ...]) -> 
     """Prepare an exception for its journey. Never raises."""
     name = type(error).__name__
     try:
-        text = "".join(traceback.format_exception(error))
+        text = formatted(error)
     except BaseException as trouble:
         text = f"{name}: {said(error)} (its traceback cannot be formatted: {said(trouble)})"
     try:

@@ -17,6 +17,7 @@ NAME = "antifreeze-trace"
 ASKED_BY = signal.SIGRTMIN + 11  # by this signal a worker that keeps the interpreter's lock
 READ = 256 * 1024  # bytes from its end
 FATAL = "Fatal Python error"
+EXIT = "SystemExit (most recent call first):"
 _BLOCK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _OURS = re.compile(r"[/\\]antifreeze[/\\](?:_backends|_worker|_transport)[/\\]\w+\.py$")
@@ -55,6 +56,12 @@ class Trace:
         """Give the stack of a crash, if the interpreter left one."""
         _, found, after = self._read().rpartition(FATAL)
         return stack_after(after, "") if found else ()
+
+    def exit_stack(self) -> tuple[StackLine, ...]:
+        """Return the stack of the call that raised SystemExit, innermost first, if it is the last
+        that was written."""
+        _, found, after = self._read().rpartition(EXIT)
+        return stack_after(EXIT + after, EXIT) if found and not _BLOCK.search(after) else ()
 
     def close(self) -> None:
         self._descriptor.close()

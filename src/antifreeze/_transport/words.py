@@ -5,6 +5,8 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
+from .._redaction import redacted, redacts
+
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 80  # characters
 _short.maxlist = _short.maxtuple = 16
@@ -13,7 +15,7 @@ _short.maxlist = _short.maxtuple = 16
 def shown(thing: Any) -> str:
     """Give a short repr. Never raises."""
     try:
-        return _short.repr(thing)
+        return redacted(_short.repr(thing)) if redacts() else _short.repr(thing)
     except Exception:
         return f"<{type(thing).__name__} without a repr>"
 

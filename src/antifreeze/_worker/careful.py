@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._clock import monotonic
 from .._core.traps import QUARANTINED, SampleFailed
+from .._transport.frames import formatted
 from .._transport.words import said, shown
 from ..policies import SUBSTITUTES, Policy
+from .sample_files import file_of
 from .subsets import behind
 
 _LEFT_OUT = object()
@@ -109,6 +110,10 @@ class Careful:
         verdict = _VERDICTS[self._policy.action]
         self.failed.append(SampleFailed(QUARANTINED, verdict, index, 1, 0.0, "known to be bad", ""))
 
+    def loading(self) -> Any:
+        """Return the index that was being loaded when `load` was left; None if none was."""
+        return None if self._now is None else self._now[1]
+
     def present(self) -> str:
         """Name the sample that was being loaded when `load` was left; nothing if it was none."""
         if self._now is None:
@@ -128,8 +133,18 @@ class Careful:
     ) -> None:
         kind = "none" if isinstance(error, NoneSample) else "exception"
         text = f"{type(error).__name__}: {said(error)}"
-        told = "".join(traceback.format_exception(error))
-        self.failed.append(SampleFailed(kind, verdict, index, attempt, seconds, text, told))
+        self.failed.append(
+            SampleFailed(
+                kind,
+                verdict,
+                index,
+                attempt,
+                seconds,
+                text,
+                formatted(error),
+                file=file_of(error, self._dataset, index),
+            )
+        )
 
 
 _VERDICTS = {"raise": "raised", "replace": "replaced", "skip": "skipped"}

@@ -6,7 +6,6 @@ The same code runs in a worker and, with no workers, in the main process.
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Iterator, Sequence
 from itertools import count
 from types import GeneratorType
@@ -18,15 +17,18 @@ from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import Opening, SampleFailed, StreamEnded
+from .._transport.frames import formatted
 from .._transport.status import Steps
-from .._transport.words import shown
+from .._transport.words import said, shown
 from ..policies import SUBSTITUTES
 from .careful import Careful
 from .effort import Effort, Stopwatch
+from .next_steps import Phase, next_step
 from .observing import Tally
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
 from .resuming import Bookmark, begin_stream
+from .sample_files import file_of
 from .spec import Job, Resume
 from .subsets import behind, translated, underneath
 
@@ -91,6 +93,9 @@ class Fetcher:
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
+        self._has_none = False  # in that batch, and torch's collate does not take it
+        self._file = ""  # of the sample that raised, if that is known
+        self._proven = False  # the user's code has loaded a batch
         self.fetch_s, self.collate_s = 1.0, 0.0  # as if samples were slow: the first are timed
         self.io_s = 0.0  # of fetching
         self.samples = 0
@@ -177,8 +182,10 @@ class Fetcher:
                 self._room.open()
             try:
                 batch = self._job.collate_fn(samples)
+                self._proven = True
             except Exception:
                 default = self._job.collate_fn is default_collate
+                self._has_none = default and _has_none(samples)
                 self._odd = odd_samples(samples, indices, self._job.dataset, default=default)
                 raise
         except StopIteration as error:
@@ -231,10 +238,27 @@ class Fetcher:
         """Say in words what the last call of `load` was about when it ended."""
         return self._phase if self._about is None else f"{self._phase} {self._names(self._about)}"
 
-    def notes(self) -> tuple[str, ...]:
-        """Say what else is known of the last batch, which could not be loaded."""
+    def notes(self, error: BaseException) -> tuple[str, ...]:
+        """Return what else is known of the last batch, which could not be loaded: its file, what is
+        odd in it, and what to try."""
         odd, self._odd = self._odd, ""
-        return (f"antifreeze: {odd}",) if odd else ()
+        file, self._file = self._file, ""
+        none, self._has_none = self._has_none, False
+        step = next_step(error, self._job, self._stage(), proven=self._proven, none=none)
+        if file and file in said(error):  # it names it itself
+            file = ""
+        told = f"file: {file}" if file else "", odd, step
+        return tuple(f"antifreeze: {each}" for each in told if each)
+
+    def _stage(self) -> Phase:
+        words, at = self._steps
+        if words[at] == COLLATE:
+            return Phase.COLLATE
+        if words[at] < SAMPLE and words[at] != WHOLE:
+            return Phase.OTHER
+        if self._stream is None:
+            return Phase.SAMPLE
+        return Phase.GENERATOR if isinstance(self._stream, GeneratorType) else Phase.STREAM
 
     def _samples(self, indices: Any) -> Any:
         job = self._job
@@ -245,7 +269,11 @@ class Fetcher:
             self._phase, self._about = "loading", indices
             self._sow(FIRST)
             self._at(WHOLE)
-            return dataset[indices]
+            try:
+                return dataset[indices]
+            except Exception as error:
+                self._file = file_of(error, dataset, indices)
+                raise
         if self._careful is not None:
             return self._by_policy(self._careful, list(indices))
         if hasattr(dataset, "__getitems__") and dataset.__getitems__:
@@ -253,7 +281,11 @@ class Fetcher:
             self._at(WHOLE)
             if (under := underneath(dataset)) is None:
                 self._sow(FIRST)
-                return dataset.__getitems__(indices)
+                try:
+                    return dataset.__getitems__(indices)
+                except Exception as error:
+                    self._file = file_of(error, dataset, None)
+                    raise
             dataset, layers = under
             indices = list(indices)
             return self._one_by_one(dataset, translated(indices, layers), indices)
@@ -275,20 +307,25 @@ class Fetcher:
                 # Where a sample is a row of a table, a line more would cost more than it does.
                 return [dataset[index] for words[at], index in numbered]
             return [self._sample(dataset, words[at], index) for words[at], index in numbered]
-        except BaseException:
+        except BaseException as error:
             place = words[at] - SAMPLE
+            self._proven = self._proven or place > 0
             self._phase, self._about = "loading", indices
             if 0 <= place < len(indices):  # else it changed meanwhile, or nothing was begun
                 sample = shown(indices[place]) + behind(self._job.dataset, indices[place])
                 self._phase, self._about = f"loading sample {sample}", None
-                self.failures.append(SampleFailed("exception", "raised", indices[place], 1))
+                self._file = file_of(error, self._job.dataset, indices[place])
+                self.failures.append(
+                    SampleFailed("exception", "raised", indices[place], 1, file=self._file)
+                )
             raise
 
     def _by_policy(self, careful: Careful, indices: list[Any]) -> list[Any]:
         self._phase, self._about = "loading", indices
         try:
             return careful.load(indices, self._spared, self._begin_sample)
-        except BaseException:
+        except BaseException as error:
+            self._file = file_of(error, self._job.dataset, careful.loading())
             if present := careful.present():
                 self._phase, self._about = f"loading {present}", None
             raise
@@ -384,12 +421,15 @@ class Fetcher:
         """Leave out a sample of a stream, if the policy says so and the stream still gives some."""
         policy = self._job.policy
         if policy.action != "skip" or not isinstance(error, policy.only):
+            self._file = file_of(error, None, None)
             raise error
         if len(self.failures) >= SUBSTITUTES:
             raise error
-        told = "".join(traceback.format_exception(error))
+        told, file = formatted(error), file_of(error, None, None)
         self.failures.append(
-            SampleFailed("exception", "skipped", self.asked - 1, 1, 0.0, self._error, told)
+            SampleFailed(
+                "exception", "skipped", self.asked - 1, 1, 0.0, self._error, told, file=file
+            )
         )
 
     def _names(self, indices: Any) -> str:
@@ -400,3 +440,7 @@ class Fetcher:
         listed = indices
         more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
         return f"samples {', '.join(shown(index) for index in listed[:NAMED])}{more}"
+
+
+def _has_none(samples: Any) -> bool:
+    return type(samples) is list and any(sample is None for sample in samples)

@@ -13,16 +13,19 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import os
 import random
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
 from types import FrameType
 
 from .._clock import pause
-from .._core.accounts import Timings
+from .._core.accounts import FOR_A_LOCK, Timings
 from .._core.steps import SAMPLE, WHOLE
+from .._transport.frames import is_library, is_ours
 
 SLOW_S = 0.1  # a batch that took so long has a slow sample: one that some look fell into
 LOOK_S = 0.05  # between two looks: late ones included, there is one in every `SLOW_S`
@@ -109,30 +112,33 @@ class Looks:
 
 
 def place_of(frame: FrameType | None) -> str | None:
-    """Give the line of the program that a thread is in: the innermost that is not of a library;
-    if there is none, the innermost that is not ours."""
+    """Return the line of the program that a thread is in: the innermost that is not of a library;
+    if there is none, the innermost that is not ours. Mark it if it waits for a lock there."""
     innermost: str | None = None
+    locks = False
     for _ in range(DEEPEST):
         if frame is None:
             break
         file = frame.f_code.co_filename
-        if file.startswith(_OURS):
+        if is_ours(file):
             break  # what is further out called us
         if not file.startswith("<"):
             place = f"{os.path.basename(file)}:{frame.f_lineno} in {frame.f_code.co_name}"
-            if not _of_library(file):
-                return place
+            if not is_library(file):
+                locks = locks or _takes_lock(file, frame.f_lineno)
+                return place + FOR_A_LOCK if locks else place
+            locks = locks or file.endswith(_LOCKS)
             innermost = innermost or place
         frame = frame.f_back
     return innermost
 
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Libraries in which a thread is only while it takes a lock, or releases it.
+_LOCKS = ("multiprocessing/synchronize.py", "filelock/_api.py", "portalocker/utils.py")
+_TAKES = re.compile(r"\b(flock|lockf)\s*\(|\.acquire\s*\(|^\s*with\b.*lock", re.IGNORECASE)
 
 
-@functools.cache
-def _of_library(file: str) -> bool:
-    return "site-packages" in file or "dist-packages" in file or file.startswith(_LIBRARIES)
-
-
-_LIBRARIES = os.path.dirname(os.__file__) + os.sep
+@functools.lru_cache(maxsize=256)
+def _takes_lock(file: str, line: int) -> bool:
+    """Whether a line takes a lock, by its source: a call of C leaves no frame."""
+    return _TAKES.search(linecache.getline(file, line)) is not None

@@ -212,7 +212,7 @@ class Desk:
         except BaseException as error:  # a KeyboardInterrupt of its own making, say
             self._tell_failed(fetcher, task)
             timings = fetcher.timings(begun_at, now := monotonic(), now)
-            self._fail(task, error, fetcher.doing(), timings, fetcher.notes())
+            self._fail(task, error, fetcher.doing(), timings, fetcher.notes(error))
             return True
         if fetcher.failures:
             self._tell_failed(fetcher, task)

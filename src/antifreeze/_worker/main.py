@@ -53,6 +53,10 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
         serve(spec, channel, arena, witness)
     except MainGone:
         pass
+    except SystemExit as error:  # the user's code ends this process
+        if witness is not None:
+            witness.note_exit(error)
+        raise
     finally:
         # Not closed but left to the end of the process: a closed channel on a living process
         # means to the main process that this life is of no use any more.

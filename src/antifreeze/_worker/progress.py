@@ -18,12 +18,13 @@ import faulthandler
 import os
 import sys
 import threading
+import traceback
 from types import FrameType
 
 from .._clock import monotonic
 from .._core.traps import Places
 from .._transport.status import StatusLine
-from .._transport.trace import ASKED_BY, header
+from .._transport.trace import ASKED_BY, EXIT, header
 from . import guard
 from .looks import DEEPEST, LINE_EVERY, LOOK_S, Looks, at_any_moment
 
@@ -98,12 +99,21 @@ class Witness:
         found = self.looks.take_places()
         return Places(found) if found else None
 
+    def note_exit(self, error: SystemExit) -> None:
+        """Write down where SystemExit was raised. By the worker itself, which is about to end."""
+        frames = list(traceback.walk_tb(error.__traceback__))
+        lines = [_line(frame, line) for frame, line in reversed(frames[-DEEPEST:])]
+        self._put([EXIT, *lines])
+
     def _write(self, call: tuple[int, int]) -> None:
         frame = sys._current_frames().get(self._worker)
         lines = [header(call)]
         while frame is not None and len(lines) <= DEEPEST:
-            lines.append(_line(frame))
+            lines.append(_line(frame, frame.f_lineno))
             frame = frame.f_back
+        self._put(lines)
+
+    def _put(self, lines: list[str]) -> None:
         text = ("\n".join(lines) + "\n\n").encode(errors="replace")
         if text == self._written:
             return
@@ -115,6 +125,6 @@ class Witness:
             os.write(self._trace, text)
 
 
-def _line(frame: FrameType) -> str:
+def _line(frame: FrameType, line: int) -> str:
     code = frame.f_code
-    return f'  File "{code.co_filename}", line {frame.f_lineno} in {code.co_name}'
+    return f'  File "{code.co_filename}", line {line} in {code.co_name}'

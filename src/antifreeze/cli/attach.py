@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._clock import pause, time_of_day
+from .._redaction import redacts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +49,10 @@ def add_to(verbs: Any) -> None:
         help=f"look again every so often (default {AGAIN_S:g}) until Ctrl-C",
     )
     verb.add_argument(
-        "--save", type=Path, metavar="FILE", help="write what was seen: no data, no secrets"
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write what was seen: no data, no secrets (ANTIFREEZE_REDACT=1: no names of files)",
     )
     verb.add_argument(
         "--case", type=Path, metavar="FILE", help="read what was seen elsewhere, instead of a PID"
@@ -84,10 +88,13 @@ def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
     """Look, or read what was seen."""
     from ..doctor.attach.facts import Case
     from ..doctor.attach.looking import CannotLook, look_at
+    from ..doctor.attach.redacting import without_names
 
     if arguments.case is None:
         with _patience(arguments.pid):
             case = look_at(arguments.pid, manner)
+        if redacts():
+            case = without_names(case)
         if arguments.save is not None:
             try:
                 arguments.save.write_text(case.to_json() + "\n")

@@ -77,8 +77,8 @@ RULE = Rule(
     """,
     instead="""
     Let each worker produce its own part of the data: an `IterableDataset` that asks
-    `get_worker_info()`. For what truly comes from elsewhere: `antifreeze.stream`, which is bounded,
-    has an explicit end, and fails with the cause when its producer dies.
+    `get_worker_info()`. For what truly comes from elsewhere: `get(timeout=...)`, an item that
+    means the end, put once for each worker, and an error when the time is over.
     """,
     not_flagged="""
     `queue.Queue` made inside the worker, streams that wait with a time limit and fail when it is

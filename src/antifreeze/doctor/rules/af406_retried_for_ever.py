@@ -146,8 +146,8 @@ RULE = Rule(
     """,
     instead="""
     Try a few times and then raise the last error: `for attempt in range(3)`. Wait a little between
-    the tries. antifreeze's loader does it for you: `on_error="retry"`, with the index and the error
-    in its report.
+    the tries. antifreeze's loader does it for you: `on_error=policies.raising(retries=2)`, with
+    each try in `loader.faults`.
     """,
     not_flagged="""
     Loops that give up after some tries, that take another sample each time (AF405 looks at those),

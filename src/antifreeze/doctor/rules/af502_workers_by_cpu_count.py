@@ -80,8 +80,7 @@ RULE = Rule(
     instead="""
     Start with a small number, such as 4, and measure. If it must be counted:
     `len(os.sched_getaffinity(0))`, or `os.process_cpu_count()` from Python 3.13 on.
-    antifreeze's loader finds the number by itself: `num_workers="auto"`, which counts the cores
-    that are allowed and goes down as well as up.
+    With antifreeze's loader, `loader.explain()` says after some seconds whether more would help.
     """,
     not_flagged="""
     A number that is bounded (`min(8, os.cpu_count())`) or divided among ranks, and

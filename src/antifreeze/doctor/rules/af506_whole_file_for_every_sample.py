@@ -113,8 +113,8 @@ RULE = Rule(
     of 100 MB and 100,000 rows is ten terabytes an epoch. More workers only divide that.
     """,
     instead="""
-    Read it once, in `__init__`, and keep it as an array or a table (`antifreeze.pack` keeps one
-    copy for all workers). If it is too large: `numpy.load(path, mmap_mode="r")`, an index
+    Read it once, in `__init__`, and keep it as an array or a table: forked workers share its
+    memory. If it is too large: `numpy.load(path, mmap_mode="r")`, an index
     into an HDF5 file (`file["x"][index]`), or one file a sample. Or keep it at first use:
     `if self.table is None`.
     """,

@@ -122,7 +122,7 @@ RULE = Rule(
     instead="""
     Give each worker its part: `worker = torch.utils.data.get_worker_info()`, then
     `itertools.islice(samples, worker.id, None, worker.num_workers)`; with ranks, count by rank and
-    worker. Or use one worker, or `antifreeze.stream`.
+    worker. Or use one worker.
     """,
     not_flagged="""
     Classes that speak of workers, of sharding or of a number of shards anywhere, and loaders with a

@@ -52,7 +52,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         ),
         prevent=(
             "make this line faster: arrays instead of loops in Python, smaller files, results kept"
-            " (antifreeze.cache)"
+            " on disk"
             if computes
             else "read ahead and from nearer: more workers, larger files, a local copy",
             _workers(scene, computes=computes),

@@ -1,0 +1,149 @@
+"""What may be said about files of data: which strings are paths, and what is removed from them.
+
+1. Only what is certainly the name of a file is named. A string of the user's data may be anything:
+   a caption, a key, an encoded image. When in doubt it is not a path.
+2. A URL is named without user, password, query and fragment, wherever it is named.
+3. With `ANTIFREEZE_REDACT=1` no file of data is named at all. Files of code are: they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
+
+VARIABLE = "ANTIFREEZE_REDACT"
+HIDDEN = "<path>"  # in a text, for the name of a file
+LONGEST = 512  # characters of a path; what is longer is more likely to be data
+LONGEST_URL = 8192  # characters, with its query: signed ones are long
+LONGEST_PART = 64  # characters between two slashes, where no extension says that it is a file
+
+_PATHS = (PosixPath, PurePosixPath, PureWindowsPath)
+_SCHEMES = frozenset(
+    {
+        *("abfs", "abfss", "az", "file", "ftp", "gcs", "gs", "hdfs", "hf", "http", "https", "oss"),
+        *("r2", "s3", "s3a", "sftp", "wasb", "wasbs"),
+    }
+)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
+_URL_IN_TEXT = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+# Names that stand alone, or have blanks in them, are files only if they end like one.
+_EXTENSIONS = frozenset(
+    {
+        *("7z", "aac", "arrow", "avi", "avif", "bam", "bin", "bmp", "bz2", "ckpt", "csv", "dat"),
+        *("db", "dcm", "dicom", "exr", "fa", "fasta", "fastq", "feather", "flac", "geojson"),
+        *("gif", "gz", "h5", "hdf", "hdf5", "heic", "hdr", "html", "ico", "jp2", "jpe", "jpeg"),
+        *("jpg", "json", "jsonl", "laz", "las", "lmdb", "m4a", "mat", "md", "mha", "mhd", "mid"),
+        *("mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "msgpack", "nc", "ndjson", "nii", "npy"),
+        *("npz", "nrrd", "obj", "ogg", "opus", "orc", "parquet", "pcd", "pdf", "pfm", "pgm"),
+        *("pickle", "pkl", "ply", "png", "ppm", "pt", "pth", "rar", "raw", "safetensors"),
+        *("sqlite", "stl", "svg", "svs", "tar", "tfrecord", "tfrecords", "tgz", "tif", "tiff"),
+        *("toml", "tsv", "txt", "wav", "webm", "webp", "wma", "wmv", "xlsx", "xml", "xz", "yaml"),
+        *("yml", "zarr", "zip", "zst"),
+    }
+)
+_EXTENSION = re.compile(r"[^/\\.][^/\\]*\.([A-Za-z][A-Za-z0-9_]{0,7}|7z)$")
+_NEVER = re.compile(r"[<>|*?\"\x00]")  # in no path that anybody would write
+_QUOTED = re.compile(r"(?<![\w])(['\"])(?P<text>(?:(?!\1)[^\\\n]){1,512})\1")
+_WORD = re.compile(r"[^\s'\",;()\[\]{}<>]{1,512}")
+_CODE = re.compile(r'^\s*File ".*", line \d+')
+
+
+def redacts() -> bool:
+    """Whether the user wants no file of data to be named."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def disclosed(value: Any) -> str:
+    """Return the path that a value is, as it may be shown; empty if it is none, or may not be.
+
+    No method of a class of the user's is called: only exact types of Python's own are looked at.
+    """
+    if redacts():
+        return ""
+    if type(value) in _PATHS:
+        text = str(value)
+        return text if 0 < len(text) <= LONGEST and text.isprintable() and text != "." else ""
+    if type(value) is not str or not 0 < len(value) <= LONGEST_URL:
+        return ""
+    if (url := _URL.fullmatch(value)) is not None:
+        value = _without_credentials(url[1], url[2]) if url[1].lower() in _SCHEMES else ""
+        return value if len(value) <= LONGEST else ""
+    return value if len(value) <= LONGEST and _is_path(value) else ""
+
+
+def _is_path(text: str) -> bool:
+    if not text.isprintable() or text.strip() != text or _NEVER.search(text):
+        return False
+    first = re.split(r"[/\\]", text, maxsplit=1)[0]
+    if "@" in first:  # a mail address, or a host with its user
+        return False
+    found = _EXTENSION.search(text)
+    extension = "" if found is None else found[1]
+    is_known = extension.lower() in _EXTENSIONS
+    if "/" not in text and "\\" not in text:
+        return is_known and " " not in text
+    if " " in text:
+        return is_known
+    if extension:
+        return True
+    parts = text.split("/")[1:]
+    return (
+        text.startswith("/")
+        and sum(map(bool, parts)) >= 2
+        and max(map(len, parts)) <= LONGEST_PART
+        and not set("+=") & set(text)  # base64
+    )
+
+
+def _without_credentials(scheme: str, rest: str) -> str:
+    """Return a URL without what may be secret in it; empty if that cannot be told."""
+    rest = re.split(r"[?#;]", rest, maxsplit=1)[0]
+    host, slash, path = rest.partition("/")
+    if "@" in host:
+        host = host.rpartition("@")[2]
+    elif ":" in host and not host.rpartition(":")[2].isdigit():
+        # Part of a password that has a slash in it.
+        host, slash, path = rest.rpartition("@")[2].partition("/")
+        if "@" not in rest:
+            return ""
+    text = f"{scheme}://{host}{slash}{path}"
+    return text if text.isprintable() and not _NEVER.search(text) else ""
+
+
+def without_credentials(text: str) -> str:
+    """Return a text in which no URL has a user, a password, a query or a fragment."""
+
+    def clean(found: re.Match[str]) -> str:
+        scheme, _, rest = found[0].partition("://")
+        tail = rest[len(rest.rstrip(".,:;)]}")) :] if "?" not in rest else ""
+        return (_without_credentials(scheme, rest[: len(rest) - len(tail)]) or HIDDEN) + tail
+
+    return _URL_IN_TEXT.sub(clean, text) if "://" in text else text
+
+
+def redacted(text: str) -> str:
+    """Return a text as it may be written down: URLs without secrets, and with `ANTIFREEZE_REDACT=1`
+    without names of files, but for the lines of code in a traceback."""
+    if not redacts():
+        return without_credentials(text)
+    return "\n".join(
+        line if _CODE.match(line) else _without_paths(line) for line in text.split("\n")
+    )
+
+
+def _without_paths(line: str) -> str:
+    line = _URL_IN_TEXT.sub(HIDDEN, line)
+    line = _QUOTED.sub(lambda found: HIDDEN if _is_path(found["text"]) else found[0], line)
+    return _WORD.sub(_hidden_word, line)
+
+
+def _hidden_word(found: re.Match[str]) -> str:
+    word = found[0].rstrip(".:!")
+    return HIDDEN + found[0][len(word) :] if _is_path(word) and not _is_code(word) else found[0]
+
+
+def _is_code(word: str) -> bool:
+    """Whether a word is the place of a line of code, such as `train.py:41`."""
+    return PurePath(word.partition(":")[0]).suffix in (".py", ".pyx", ".so")
