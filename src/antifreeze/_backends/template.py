@@ -32,7 +32,7 @@ from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
 from .._worker import guard
-from .._worker.files import has_locks, positions
+from .._worker.files import may_hold_locks, positions
 from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import nursery, pools
@@ -273,7 +273,7 @@ class Template:
         if self.pidfd is None:  # it leaves as soon as it is there
             self.close()
             return
-        if self._process is not None and has_locks():
+        if self._process is not None and may_hold_locks():
             self._see_off()
             return
         try:
