@@ -106,6 +106,12 @@ class Fetcher:
             if resume is not None:
                 self._to_skip, self._tally = resume.past - resume.batches, None
 
+    def take_pace_of(self, other: Fetcher) -> None:
+        """Expect batches to take what those of an earlier epoch took, so that the first ones need
+        not be measured closely."""
+        self.fetch_s, self.samples = other.fetch_s, other.samples
+        self._effort, self._io_share = other._effort, other._io_share
+
     def load(self, indices: Any, position: int, spared: Sequence[int] = ()) -> Any:
         """Load the batch of a position, so that nothing but its position decides what it draws.
 
