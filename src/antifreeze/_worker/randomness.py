@@ -99,6 +99,7 @@ class Randomness:
         for stream in self._streams:
             if stream.use is Use.WATCHED and stream.sown and not stream.keeps:
                 self._turn(stream, Use.QUIET)
+                self._unmoved = []  # the caller may have drawn since its state was saved
         return True
 
     def rests(self) -> bool:
