@@ -44,6 +44,7 @@ class _Kind(NamedTuple):
     opaque: bool
     is_container: bool
     is_generator: bool
+    pretends: bool  # its objects may say that they are of another class, as proxies do
 
 
 class _Namespace(NamedTuple):
@@ -56,6 +57,7 @@ class _Namespace(NamedTuple):
     others: tuple[int, ...]
 
 
+_PRETENDING = frozenset({"__class__", "__getattribute__"})
 _WRAPPERS = (staticmethod, classmethod, property)
 _kinds: weakref.WeakKeyDictionary[type, _Kind] = weakref.WeakKeyDictionary()
 _classes: weakref.WeakKeyDictionary[type, _Namespace] = weakref.WeakKeyDictionary()
@@ -81,7 +83,7 @@ def generators_in(roots: tuple[Any, ...]) -> list[Any]:
                     return found + _in_modules(modules, found)
                 seen.add(id(inner))
                 following.append(inner)
-                if kind not in _BARE and kind is not FunctionType and _of(kind).is_generator:
+                if kind not in _BARE and kind is not FunctionType and _is_generator(inner):
                     found.append(inner)
         level = following
         if not level:
@@ -217,7 +219,7 @@ def _in_modules(modules: dict[str, None], found: list[Any]) -> list[Any]:
     unique: list[Any] = []
     seen = set(map(id, found)) if more else set()
     for thing in more:
-        if id(thing) not in seen and _of(type(thing)).is_generator:
+        if id(thing) not in seen and _is_generator(thing):
             seen.add(id(thing))
             unique.append(thing)
     return unique
@@ -241,6 +243,16 @@ def _in_module(name: str, module: ModuleType) -> list[Any]:
     return held
 
 
+def _is_generator(thing: Any) -> bool:
+    about = _of(type(thing))
+    if about.pretends:
+        try:
+            return isinstance(thing, _generator_kinds())
+        except Exception:  # of the user's own making
+            return False
+    return about.is_generator
+
+
 def _of(kind: type) -> _Kind:
     about = _kinds.get(kind)
     if about is None:
@@ -262,6 +274,7 @@ def _look_at(kind: type) -> _Kind:
         issubclass(kind, _OPAQUE),
         issubclass(kind, (dict, *_SEQUENCES, *_SETS)),
         issubclass(kind, _generator_kinds()),
+        any(_PRETENDING & vars(each).keys() for each in kind.__mro__[:-1]),
     )
 
 

@@ -18,6 +18,7 @@ from . import guard
 from .channel import Channel, MainGone
 from .collate import collate_into
 from .files import own_offsets, positions, take_away
+from .leaving import leave
 from .loop import serve
 from .observing import Info
 from .pools import cap_pools
@@ -51,6 +52,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
+        if spec.prepared:
+            leave(channel)
     except MainGone:
         pass
     finally:

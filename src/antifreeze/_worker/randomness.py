@@ -68,7 +68,7 @@ class Randomness:
         ]
         self._own = [
             Stream(path, generator, _salt(path, generator, salts))
-            for path, generator in own_generators(roots)
+            for path, generator in (own_generators(roots) if self._found else ())
         ]
         self._streams += self._own
         self._lent = lent
@@ -191,6 +191,8 @@ class Randomness:
 
 def salts_in(*roots: Any) -> dict[str, int]:
     """Give what makes the streams of generators in these objects differ: their states, by path."""
+    if not generators_in(roots):
+        return {}
     return {path: _salt(path, generator, None) for path, generator in own_generators(roots)}
 
 
