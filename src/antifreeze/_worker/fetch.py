@@ -12,7 +12,7 @@ from itertools import count
 from types import GeneratorType
 from typing import Any, Protocol
 
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, default_convert
 
 from .._clock import monotonic
 from .._core.accounts import Timings
@@ -67,6 +67,9 @@ class Fetcher:
         self._job = job
         self._randomness = randomness
         self._room = room
+        # Torch's own draw nothing. (What draws in there all the same, in a type of the user's, goes
+        # on where the last sample has stopped: that depends on the place in the epoch as well.)
+        self._collate_draws = job.collate_fn not in (default_collate, default_convert)
         self._stream: Iterator[Any] | None = None
         # Samples of the last batch that failed: left out, or about to be raised.
         self.failures: list[SampleFailed] = []
@@ -177,7 +180,7 @@ class Fetcher:
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
             self._at(COLLATE)
-            if self._randomness is not None and self._randomness.sows:
+            if self._collate_draws and self._randomness is not None and self._randomness.sows:
                 self._randomness.sow(COLLATING)
             if self._room is not None:
                 self._room.open()
