@@ -122,6 +122,8 @@ class InlineDriver:
         if os.getpid() != self.process:
             return
         self.close()
+        self._fetcher.end()
+        self._post.indices = None
         if self.home is not None:
             if len(self.home) < MOST_KEPT:
                 self.home.append(self)

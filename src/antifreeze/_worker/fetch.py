@@ -109,6 +109,10 @@ class Fetcher:
             if resume is not None:
                 self._to_skip, self._tally = resume.past - resume.batches, None
 
+    def end(self) -> None:
+        """Let go of the stream, if there is one: it is closed unless others hold it."""
+        self._stream = None
+
     def take_pace_of(self, other: Fetcher) -> None:
         """Expect batches to take what those of an earlier epoch took, so that the first ones need
         not be measured closely."""
