@@ -28,8 +28,9 @@ from .._transport.status import StatusBoard
 from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import prepare, run
-from .._worker.spec import Job, Sealed
+from .._worker.spec import Job, Sealed, WorkerSpec
 from . import pools
+from .leaving import leave
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
 
 QUIT = "quit"
@@ -105,6 +106,13 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         os._exit(code)  # not through multiprocessing, which would wait for the children
 
 
+def _live_one(spec: WorkerSpec, channel: socket.socket) -> None:
+    """Be a worker, in a process of its own."""
+    number = channel.fileno()
+    if run(spec, channel):
+        leave(number)
+
+
 class _Nest:
     def __init__(self, mother: Mother, control: socket.socket, main: Descriptor) -> None:
         self._mother, self._control, self._main = mother, control, main
@@ -173,7 +181,7 @@ class _Nest:
                 clean_since=mother.clean_since,
             )
             process = _FORK.Process(
-                target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
+                target=_live_one, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
             )
             patiently(process.start)
             assert process.pid is not None

@@ -43,11 +43,6 @@ class Channel:
         """
         self._overtakes = frozenset({Kind.STOP})
 
-    @property
-    def number(self) -> int:
-        """Its descriptor."""
-        return self._sock.fileno()
-
     def receive(self, before_waiting: Callable[[], None]) -> tuple[Kind, memoryview]:
         """Give the next message, or wait for it. A new epoch makes earlier tickets void: they are
         skipped."""

@@ -18,7 +18,6 @@ from . import guard
 from .channel import Channel, MainGone
 from .collate import collate_into
 from .files import own_offsets, positions, take_away
-from .leaving import leave
 from .loop import serve
 from .observing import Info
 from .pools import cap_pools
@@ -29,8 +28,9 @@ from .spec import Sealed, WorkerSpec
 TOLD = 4000  # characters of an error, and of its traceback
 
 
-def run(spec: WorkerSpec, sock: socket.socket) -> None:
-    """Live one life: announce it, serve tickets until told to stop or the main process ends."""
+def run(spec: WorkerSpec, sock: socket.socket) -> bool:
+    """Live one life: announce it, serve tickets until told to stop or the main process ends.
+    Return whether it was told to stop. The descriptor of its channel stays open."""
     guard.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
         prepare(forked=False)
@@ -52,10 +52,9 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
-        if spec.prepared:
-            leave(channel)
+        return True
     except MainGone:
-        pass
+        return False
     finally:
         # Not closed but left to the end of the process: a closed channel on a living process
         # means to the main process that this life is of no use any more.

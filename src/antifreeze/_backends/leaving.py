@@ -17,15 +17,15 @@ import threading
 from multiprocessing import util
 from typing import NoReturn
 
-from .._transport.framing import Kind
-from .channel import Channel
+from .._transport.framing import Kind, prefix
 
 OURS = "antifreeze-"  # all our threads begin so
 _STANDARD = 3  # descriptors: input, output, errors
 
 
-def leave(channel: Channel) -> None:
-    """End this process, or return if it is better ended by multiprocessing, in the usual way."""
+def leave(channel: int) -> None:
+    """End this process, or return if it is better ended by multiprocessing, in the usual way.
+    `channel`: the descriptor of its channel."""
     util._exit_function()  # type: ignore[attr-defined]
     threading._shutdown()  # type: ignore[attr-defined]
     util._flush_std_streams()  # type: ignore[attr-defined]
@@ -44,12 +44,12 @@ def _is_alone() -> bool:
     return False
 
 
-def _leave_at_once(channel: Channel) -> NoReturn:
+def _leave_at_once(channel: int) -> NoReturn:
     try:
         for name in os.listdir("/proc/self/fd"):
-            if int(name) >= _STANDARD and int(name) != channel.number:
+            if int(name) >= _STANDARD and int(name) != channel:
                 with contextlib.suppress(OSError):  # the one that was listed with
                     os.close(int(name))
-        channel.say(Kind.LEFT)
+        os.write(channel, prefix(Kind.LEFT, 0))
     finally:
         os._exit(0)
