@@ -72,14 +72,15 @@ class Busy(Dataset[torch.Tensor]):
 class Few(Dataset[int]):
     """Almost nothing to send."""
 
-    def __init__(self, sample_s: float = 0.0) -> None:
-        self.sample_s = sample_s
+    def __init__(self, sample_s: float = 0.0, length: int = 100_000) -> None:
+        self.sample_s, self.length = sample_s, length
 
     def __len__(self) -> int:
-        return 100_000
+        return self.length
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(self.sample_s)
+        if self.sample_s:
+            time.sleep(self.sample_s)
         return index
 
 
@@ -131,6 +132,22 @@ def epoch_change(after: int) -> Steps:
     return steps
 
 
+def small_epochs(epochs: int, batches: int) -> Steps:
+    """Time so many epochs of a few batches of four integers."""
+
+    def steps(contender: Contender) -> Iterator[float]:
+        workload = Workload("small", "", 4, batches, lambda _: Few(length=4 * batches))
+        loader = contender.make(Few(length=4 * batches), workload)
+        while True:
+            begin = time.perf_counter()
+            for _ in range(epochs):
+                for batch in loader:
+                    touch(batch)
+            yield time.perf_counter() - begin
+
+    return steps
+
+
 def beside_a_thread(contender: Contender) -> Iterator[float]:
     """Time new loaders to their first batch in a program that has another thread."""
     threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -172,6 +189,7 @@ def leaving(contender: Contender) -> Iterator[float]:
 
 _AS_WRITTEN = ("torch-plain", "antifreeze-plain")
 _KEPT = ("torch", "antifreeze")
+_WITHOUT = ("torch-0", "antifreeze-0")
 MOMENTS = (
     Moment(
         "first-batch",
@@ -214,6 +232,27 @@ MOMENTS = (
         epoch_change(LEAVE_AFTER),
         (*_AS_WRITTEN, "nodes-process", "nodes-thread"),
         *reversed(_AS_WRITTEN),
+    ),
+    Moment(
+        "small-new",
+        "10 epochs of four batches of four integers, new workers",
+        small_epochs(10, 4),
+        _AS_WRITTEN,
+        *reversed(_AS_WRITTEN),
+    ),
+    Moment(
+        "small-0",
+        "1,000 epochs of two batches of four integers, 0 workers",
+        small_epochs(1000, 2),
+        _WITHOUT,
+        *reversed(_WITHOUT),
+    ),
+    Moment(
+        "small-0-ten",
+        "1,000 epochs of ten batches of four integers, 0 workers",
+        small_epochs(1000, 10),
+        _WITHOUT,
+        *reversed(_WITHOUT),
     ),
     Moment(
         "leave-busy",

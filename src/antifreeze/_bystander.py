@@ -59,7 +59,16 @@ _with_workers: weakref.WeakSet[Any] = weakref.WeakSet()  # drivers; `closed` say
 class Post:
     """Where one loop is. Written by the loop, in whatever thread it runs; read by the bystander."""
 
-    __slots__ = ("__weakref__", "indices", "number", "position", "steps", "task", "thread")
+    __slots__ = (
+        "__weakref__",
+        "_reference",
+        "indices",
+        "number",
+        "position",
+        "steps",
+        "task",
+        "thread",
+    )
 
     def __init__(self, step: int = OURS) -> None:
         self.steps: list[int] = [step]  # see `_core/steps.py`; a list, as `Fetcher` writes into it
@@ -68,7 +77,12 @@ class Post:
         self.thread = self.task = 0
         self.settle()
         self.number = next(_numbers)
-        _posts[self.number] = weakref.ref(self, self._dropped(self.number))
+        self._reference = weakref.ref(self, self._dropped(self.number))
+        self.enter()
+
+    def enter(self) -> None:
+        """Be looked at, from now on."""
+        _posts[self.number] = self._reference
         _thread.start()
 
     @staticmethod
@@ -103,6 +117,10 @@ class LoadingPost(Post):
         self._accounts, self.looks, self.file_of = accounts, Looks(), file_of
         self._away, self._away_since = -1, 0.0  # before which batch, and since when
         super().__init__(step)
+        self.rouse()
+
+    def rouse(self) -> None:
+        """Have it looked at closely, soon, if it is worth it."""
         if self.is_worth_looks:
             _thread.rouse()
 
@@ -160,13 +178,18 @@ class Asked:
 @contextlib.contextmanager
 def making_iterator(sampler: Any) -> Iterator[None]:
     """Look at the sampler while its iterator is made, if that is more than to make a generator."""
-    at_once = inspect.isgeneratorfunction(getattr(type(sampler), "__iter__", None))
-    post = None if at_once else Post(SAMPLER)
+    post = None if makes_generator(sampler) else Post(SAMPLER)
     try:
         yield
     finally:
         if post is not None:
             post.leave()
+
+
+def makes_generator(sampler: Any) -> bool:
+    """Whether `iter()` of a sampler only makes a generator, so that nothing can take long."""
+    code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
+    return bool(code is not None and code.co_flags & inspect.CO_GENERATOR)
 
 
 class _Thread:

@@ -2,17 +2,22 @@
 
 There is nobody to supervise, no order to keep and nothing that could be killed: a sample that
 hangs, hangs the loop, and all that can be done is to say so (`_bystander`). So there is no core
-here, and a batch costs no more than in torch's loader.
+here, and a batch costs no more than in torch's loader. Nor does an epoch: its loader keeps the
+driver of the last one, and what it has learnt of the dataset (`_inline_iteration.py`).
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import truediv
 from threading import get_ident
 from typing import Any
+
+from torch.utils.data import IterDataPipe, MapDataPipe
 
 from ._backends import evidence
 from ._bystander import LoadingPost
@@ -39,17 +44,25 @@ from .errors import LoaderClosed
 from .policies import raising
 
 WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel each look at a clock
-# What is kept of a batch until it is summed, as numbers in a list (see `Turnstile`): when the loop
-# came and left, seconds of the sampler, of fetching, of its waiting, of collating; samples.
+# What is kept of a call of `next` until it is summed, as numbers in a list (see `Turnstile`): when
+# the loop came and left, seconds of the sampler, of fetching, of its waiting, of collating; samples
+# (`END`: the call brought the end of the epoch).
 ROW = 7
+END = -1
+MOST_KEPT = 2  # drivers: `it = iter(loader)`, again and again, has two iterators for a moment
+_NOTHING: Iterator[Any] = iter(())
 MOST = 256 * ROW
 
 
 class InlineDriver:
-    """Load batches on demand. Looks like a `Driver` to the iterator."""
+    """Load batches on demand. Looks like a `Driver` to the iterator.
+
+    It serves one iterator at a time, and then perhaps another one of the same loader (`renew`): to
+    make all this anew would cost more than an epoch of a few small batches.
+    """
 
     in_epoch = False  # of no meaning: see below
-    can_go_on = False  # a new epoch is a new iterator: there is nothing worth keeping
+    can_go_on = False  # a new epoch is a new iterator
 
     def __init__(
         self,
@@ -62,28 +75,82 @@ class InlineDriver:
     ) -> None:
         self.book = FaultBook(raising()) if book is None else book
         self.traps = Traps(1) if traps is None else traps
+        self.job = job
+        self.process = os.getpid()
+        self.is_pipe = isinstance(job.dataset, IterDataPipe | MapDataPipe)
+        self._owner: weakref.ref[Any] | None = None
+        self.on_error: Any = None  # what the policy of the job was made of
+        self.home: list[InlineDriver] | None = None  # where it is kept for other iterators
+        self.last_will: weakref.finalize[..., Any] | None = None  # when its loader is gone
         self._randomness: Randomness | None = None
         if not job.streams:
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
         self.accounts = accounts or Accounts()
         self._post = LoadingPost(self.accounts, ITER, self.book.file_at)
-        try:
-            self._fetcher = Fetcher(job, self._randomness, steps=(self._post.steps, 0))
-        finally:
-            self._post.steps[0] = OURS
+        self._fetcher = self._make_fetcher()
         self._finish = finish  # the last step before delivery, e.g. pinning
-        self._now = clock.now
+        self.now = self._now = clock.now
         self._lock = threading.RLock()
-        self._sampler: Iterator[Any] = iter(())
+        self._sampler: Iterator[Any] = _NOTHING
         self._run = Run.IDLE
         self._seed_base = 0
         self._drawn = 0
         self._faults = FaultLog()
         self.turnstile = Turnstile(self.accounts, 1)
         self._came_at: float | None = None  # of a loop that waits
-        self._rows: list[float] = []  # what batches took; see `_sum_up`
+        self._rows: list[float] = []  # what calls took; see `_sum_up`
+        self._begun: list[int] = []  # which of them were the first of an epoch
         self._sums = False
-        self._fold_at = self._measure_at = 0.0
+        self._fold_at, self._measure_at = self._now() + FOLD_S, 0.0
+
+    def _make_fetcher(self) -> Fetcher:
+        """Return what loads batches; of a stream, its iterator is made."""
+        try:
+            return Fetcher(self.job, self._randomness, steps=(self._post.steps, 0))
+        finally:
+            self._post.steps[0] = OURS
+
+    @property
+    def is_kept(self) -> bool:
+        return self.home is not None
+
+    def serve(self, iterator: object) -> None:
+        """Belong to an iterator until nobody holds that any more."""
+        self._owner = weakref.ref(iterator, self._go_home)
+
+    def _go_home(self, _: object) -> None:
+        if os.getpid() != self.process:
+            return
+        self.close()
+        self._fetcher.end()
+        self._post.indices = None
+        if self.home is not None:
+            if len(self.home) < MOST_KEPT:
+                self.home.append(self)
+            else:
+                self.retire()
+
+    def retire(self) -> None:
+        """Serve nobody any more."""
+        if self.last_will is not None:
+            self.last_will()
+
+    def renew(self) -> None:
+        """Prepare for another iterator of the same job. Raises what making a stream raises."""
+        job, post = self.job, self._post
+        if self._randomness is None:
+            post.enter()
+            post.steps[0] = ITER
+            before, self._fetcher = self._fetcher, self._make_fetcher()
+            self._fetcher.take_pace_of(before)
+        else:
+            if not self._randomness.renew(job.dataset, job.collate_fn):
+                self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
+                self._fetcher = self._make_fetcher()
+            post.enter()
+        self._drawn = 0
+        if self._faults.seen:
+            self._faults = FaultLog()
 
     @property
     def closed(self) -> bool:
@@ -94,9 +161,10 @@ class InlineDriver:
         if self._randomness is not None:
             self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
-        now = self._now()
-        self.turnstile.pause(now)
-        self._fold_at = now + FOLD_S
+        with self.accounts.guard:  # others may sum meanwhile
+            begun, at = self._begun, len(self._rows)
+            if not begun or begun[-1] != at:
+                begun.append(at)
         return 0.0
 
     def next(self) -> Any:
@@ -132,11 +200,9 @@ class InlineDriver:
         except StopIteration:
             self._run = Run.FINISHED
             left_at = self._now()
-            self._sum_up()  # in order
-            with self.accounts.guard:
-                self._tell(left_at - began_at)
-            self.turnstile.over()
-            self.turnstile.count(came_at, left_at)
+            self._rows.extend((came_at, left_at, left_at - began_at, 0.0, 0.0, 0.0, END))
+            if left_at >= self._fold_at or len(self._rows) >= MOST:
+                self._fold(left_at)
             raise
         post.indices = indices
         fetcher = self._fetcher
@@ -145,7 +211,7 @@ class InlineDriver:
         if drawn_at >= self._measure_at:
             self._measure_at = drawn_at + UNUSUAL_S
             fetcher.measure(alone=True)
-        comes = True
+        comes, over = True, False
         try:
             batch = fetcher.load(indices, self._drawn - 1)
             if self._finish is not None:
@@ -154,7 +220,7 @@ class InlineDriver:
         except StreamOver:
             self.traps.notice(0, fetcher.ending)
             self._run = Run.FINISHED
-            self.turnstile.over()
+            over = True
             self._drawn -= 1
             raise StopIteration from None
         except NothingLeft:
@@ -170,7 +236,7 @@ class InlineDriver:
             left_at = self._now()
             fetch_s = fetcher.fetch_s
             sampler_s, io_s, collate_s = drawn_at - began_at, fetcher.io_s, fetcher.collate_s
-            samples = fetcher.samples
+            samples = END if over else fetcher.samples
             if comes:
                 self._rows.extend((came_at, left_at, sampler_s, fetch_s, io_s, collate_s, samples))
             else:  # the same call of `next` goes on
@@ -192,6 +258,8 @@ class InlineDriver:
 
     def _fold(self, now: float) -> None:
         self._fold_at = now + FOLD_S
+        if self._run is Run.RUNNING:  # its epochs last long enough for a closer look
+            self._post.rouse()
         self._sum_up()
         if self._post.looks.any_places:
             self.accounts.note_places(self._post.looks.take_places())
@@ -212,12 +280,20 @@ class InlineDriver:
     def _sum(self) -> None:
         rows = self._rows[:]
         del self._rows[: len(rows)]
+        begun, self._begun = self._begun, []
+        if begun and begun[-1] == len(rows):  # nothing has come of that epoch yet
+            begun.pop()
+            self._begun.append(0)
         came, left, sampler, fetch, io, collate, samples = (rows[at::ROW] for at in range(ROW))
-        self._tell(sum(sampler), sum(fetch), sum(io), sum(collate), sum(samples))
-        self.turnstile.add(came, left)
-        self.accounts.work.parcels += len(came)
-        if 0 in samples:  # it raised
-            samples = [count or 1 for count in samples]
+        ends = samples.count(END)
+        for _ in range(ends):
+            self.turnstile.over()
+        self._tell(sum(sampler), sum(fetch), sum(io), sum(collate), sum(samples) - ends * END)
+        self.turnstile.add(came, left, [at // ROW for at in begun])
+        self.accounts.work.parcels += len(came) - ends
+        if ends or 0 in samples:  # the end of an epoch is no batch; one that raised has no samples
+            fetch = [seconds for seconds, count in zip(fetch, samples, strict=True) if count != END]
+            samples = [count or 1 for count in samples if count != END]
         self.accounts.fetched.extend(map(truediv, fetch, samples))
 
     def _tell(
@@ -277,11 +353,12 @@ class InlineDriver:
         self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 
     def close(self) -> None:
-        """End the iterator. May be called again."""
-        if self._run is not Run.CLOSED:
+        """End the iterator. May be called again. If it is kept for others, what the last calls took
+        is summed when it is asked for, or when there is enough of it."""
+        if self._run is not Run.CLOSED and not self.is_kept:
             self._fold(self._now())
         self._run = Run.CLOSED
-        self._sampler = iter(())
+        self._sampler = _NOTHING
         self._post.leave()
 
     def workers(self) -> list[Any]:

@@ -15,7 +15,8 @@ serves_a_loader = False
 
 
 def switched_off() -> bool:
-    return os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}
+    value = os.environ.get(SWITCH)
+    return value is not None and value.strip().lower() in {"off", "0", "no", "false"}
 
 
 def missing() -> tuple[str, ...]:

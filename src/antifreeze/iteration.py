@@ -33,7 +33,6 @@ from torch.utils.data.dataloader import (
     _sharding_worker_init_fn,
     _share_dist_seed,
 )
-from torch.utils.data.graph_settings import apply_sharding
 
 from . import _platform
 from ._backends.base import Backend
@@ -103,7 +102,8 @@ _drivers: weakref.WeakSet[Driver | InlineDriver] = (
 
 
 class LoaderIterator(_BaseDataLoaderIter):
-    """One loop over a loader. Looks like torch's iterators where others look at them."""
+    """One loop over a loader that has workers. Looks like torch's iterators where others look at
+    them. (Without workers: `_inline_iteration.py`.)"""
 
     __slots__ = ("_restarts_seen",)  # of this handle; everything else is shared by all handles
 
@@ -115,10 +115,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         with making_iterator(loader._index_sampler):
             super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
         sampler_s = clock.now() - began_at
-        if self._num_workers == 0:
-            if isinstance(self._dataset, IterDataPipe | MapDataPipe):
-                apply_sharding(self._dataset, self._world_size, self._rank)
-        elif isinstance(self._dataset, IterDataPipe):
+        if isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
             _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
         self._batch_samples = _samples_a_batch(loader)
@@ -128,26 +125,17 @@ class LoaderIterator(_BaseDataLoaderIter):
         entry.profile = loader._profile()
         enter(entry)
         self._book.begin_epoch()
-        self._driver: Driver | InlineDriver
-        if self._num_workers == 0:
-            from ._inline import InlineDriver
-
-            pinner = self._pinner()
-            finish = None if pinner is None else pinner.pin
-            job = self._job(loader)
-            self._driver = InlineDriver(job, clock, finish, self._traps, self._book, entry.accounts)
-        else:
-            backend = self._with_pinning(loader._backend(self._job(loader)))
-            self._driver = Driver(
-                _plan(loader),
-                backend,
-                clock,
-                traps=self._traps,
-                book=self._book,
-                sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
-                accounts=entry.accounts,
-                story_limit=STORY_LIMIT,
-            )
+        backend = self._with_pinning(loader._backend(self._job(loader)))
+        self._driver: Driver | InlineDriver = Driver(
+            _plan(loader),
+            backend,
+            clock,
+            traps=self._traps,
+            book=self._book,
+            sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
+            accounts=entry.accounts,
+            story_limit=STORY_LIMIT,
+        )
         self._were: list[tuple[Any, Attributes]] = []  # what persistent workers have a copy of
         if self._persistent_workers:
             named = Attributes(loader.collate_fn, name="collate_fn", contents=True)
@@ -166,8 +154,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         _iterators.add(self)
         self._now = clock.now
         self._begin_epoch(began_at, sampler_s)
-        if self._num_workers:
-            stay_for(self._driver)  # now: the workers have been forked
+        stay_for(self._driver)  # now: the workers have been forked
 
     def __next__(self) -> Any:
         try:
@@ -232,11 +219,9 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def _begin_epoch(self, began_at: float, sampler_s: float) -> None:
         seeds = int(self._base_seed), self._shared_seed
-        if isinstance(self._driver, Driver):
-            free = free_draws(self._index_sampler)
-            sampler_s += self._driver.begin_epoch(Asked(self._sampler_iter), *seeds, free)
-        else:
-            sampler_s += self._driver.begin_epoch(self._sampler_iter, *seeds)
+        assert isinstance(self._driver, Driver)
+        free = free_draws(self._index_sampler)
+        sampler_s += self._driver.begin_epoch(Asked(self._sampler_iter), *seeds, free)
         self._driver.turnstile.began(self._now() - began_at, sampler_s)
 
     def handle(self) -> LoaderIterator:
@@ -356,6 +341,9 @@ class LoaderIterator(_BaseDataLoaderIter):
 
 def settle(loader: DataLoader[Any] | None = None) -> None:
     """Have all that its iterators have counted in the accounts of a loader, or of all."""
+    for kept in _kept():
+        if loader is None or kept.accounts is loader._entry.accounts:
+            kept.settle()
     waits: dict[int, list[OpenWait]] = defaultdict(list)  # of all its loops, by accounts
     for iterator in _held():
         if loader is None or iterator.serves(loader):
@@ -377,6 +365,16 @@ def _held() -> list[LoaderIterator]:
     for _ in range(TRIES):
         try:
             return list({id(each._driver): each for each in list(_iterators)}.values())
+        except RuntimeError:  # another thread has made or dropped one meanwhile
+            continue
+    return []
+
+
+def _kept() -> list[InlineDriver]:
+    """Return the drivers that loaders without workers keep for their next loop."""
+    for _ in range(TRIES):
+        try:
+            return [each for each in _drivers if not isinstance(each, Driver) and each.is_kept]
         except RuntimeError:  # another thread has made or dropped one meanwhile
             continue
     return []

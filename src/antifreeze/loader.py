@@ -243,6 +243,8 @@ class DataLoader(TorchLoader[T]):
         return book
 
     def __iter__(self) -> _BaseDataLoaderIter:
+        if self.num_workers == 0 and self._iterator is None:  # nothing to keep
+            return self._get_iterator()
         kept = self._iterator
         if not getattr(kept, "can_go_on", True):  # interrupted, broken, closed, or from a fork
             self._iterator = None
@@ -267,6 +269,8 @@ class DataLoader(TorchLoader[T]):
             _defaults.fit(self, present_defaults())
         if self.num_workers > 0:
             self.check_worker_number_rationality()
+        if self.num_workers == 0:
+            return _inline_iterator()(self)
         from .errors import explain_start
         from .iteration import LoaderIterator
 
@@ -318,7 +322,7 @@ def present_defaults() -> dict[str, Any]:
     return _defaults.of(DataLoader)
 
 
-_OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_told"})
+_OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_drivers", "_told"})
 
 
 @functools.cache
@@ -332,7 +336,14 @@ def _supported() -> bool:
     return not lacking
 
 
+@functools.cache
+def _inline_iterator() -> type[_BaseDataLoaderIter]:
+    from ._inline_iteration import InlineIterator
+
+    return InlineIterator
+
+
 # The engine, where it can run; elsewhere some of it cannot even be imported.
 if not _platform.switched_off() and not _platform.missing():
-    from . import iteration  # noqa: F401
+    from . import _inline_iteration, iteration  # noqa: F401
     from ._backends import processes  # noqa: F401

@@ -482,7 +482,7 @@ def test_sums_that_were_broken_off_are_made_the_next_time(monkeypatch: pytest.Mo
     next(batches)
     add = Turnstile.add
 
-    def interrupted(self: Turnstile, came: list[float], left: list[float]) -> None:
+    def interrupted(self: Turnstile, *sums: object) -> None:
         monkeypatch.setattr(Turnstile, "add", add)
         raise KeyboardInterrupt
 

@@ -48,6 +48,35 @@ def test_a_quick_benchmark_gives_figures_bars_a_picture_and_a_page(tmp_path: Pat
     assert page.read_text().startswith("# Benchmarks")
 
 
+SMALL = """
+import sys
+sys.path.insert(0, "benchmarks")
+import json, moments
+from bars import judge
+from contenders import CONTENDERS
+from results import Results
+
+results = Results({}, [])
+for moment in moments.MOMENTS:
+    if moment.key.startswith("small-"):
+        results.moments[moment.key] = moments.measure(moment, CONTENDERS, quick=True)
+bars = [bar.what for bar in judge(results)]
+print(json.dumps(results.as_json() | {"bars": bars}))
+"""
+
+
+@pytest.mark.slow
+def test_small_epochs_are_measured_with_new_workers_and_without_any() -> None:
+    run = run_bounded(["env", f"--chdir={ROOT}", sys.executable, "-c", SMALL], BOUND_S)
+    assert run.ended == "finished", run.stderr
+    results = json.loads(run.stdout)
+    assert set(results["moments"]) == {"small-new", "small-0", "small-0-ten"}
+    for times in results["moments"].values():
+        assert len(times) == 2
+        assert all(one["error"] == "" and one["median_s"] > 0 for one in times)
+    assert len(results["bars"]) == 3
+
+
 @pytest.mark.slow
 def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) -> None:
     # A module in the package's place: `torchdata.nodes` cannot be found, installed or not.

@@ -42,6 +42,7 @@ class Line:
         self.ending: Ending | None = None  # when its parent has told it
         self.orphaned: Ending | None = None  # its parent is gone itself
         self.told_to_leave = False
+        self.has_left = False  # as told: only the kernel has work with it
         self.garbled = False  # somebody else's bytes came
         self._looked_at = (0, 0)  # which call it was in
         self._since = 0.0  # ... and from when on

@@ -37,6 +37,7 @@ from .evidence import is_ours
 from .inheritance import held_by
 from .offspring import tasks
 from .opening import answer
+from .origins import patiently
 from .own_code import is_of_library
 from .riders import receive, receive_many
 from .sending import Unpacking
@@ -186,7 +187,7 @@ def _bring(wish: Bring, descriptors: list[int], control: socket.socket, main: De
     parent = os.getpid()
     descriptors.insert(0, os.dup(main.number))  # its own is not inherited
     try:
-        if os.fork() == 0:
+        if patiently(os.fork) == 0:
             control.close()
             _become_template(wish, descriptors, parent)
     except OSError:

@@ -14,10 +14,11 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from .._clock import pause
 from .._core.faults import Ending
 from .._core.messages import frozen, message
 from .._transport.descriptors import Descriptor
@@ -29,12 +30,26 @@ from .inheritance import warn_of_connections
 from .opening import Opening
 from .sending import SentJob
 
+T = TypeVar("T")
+
+STARTS, BETWEEN_STARTS_S = 25, 0.01  # where the machine gives no process
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
 
 def in_words(code: int) -> str:
     """Say how a process ended: an exit code, or the negative number of a signal."""
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def patiently(make: Callable[[], T]) -> T:
+    """Make a process. Where the machine gives none, try again for a moment: workers of the last
+    epoch may be about to end. Raises OSError."""
+    for _ in range(STARTS):
+        try:
+            return make()
+        except BlockingIOError:  # EAGAIN: a limit of processes
+            pause(BETWEEN_STARTS_S)
+    return make()
 
 
 def ending_of(code: int | None) -> Ending:

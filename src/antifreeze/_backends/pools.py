@@ -11,8 +11,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import sys
 
+_LIBRARY = re.compile(rb"/[^\n]*\.so[^\n]*")  # a path in /proc/self/maps
+_blas_of_fork: list[ctypes.c_int] = []  # found before the fork: to look again takes a child 4 ms
 _HARD = 2  # omp_pause_hard: give back the threads and what they hold
 
 
@@ -22,11 +25,14 @@ def lay_down() -> None:
 
     Never waits for work: a thread that is inside a parallel region of its own cannot call this.
     """
+    global _blas_of_fork
     if (opencv := sys.modules.get("cv2")) is not None:
         threads = opencv.getNumThreads()
         opencv.setNumThreads(1)  # in a child it would wait for threads that are not there
         opencv.setNumThreads(threads)
-    for path in _loaded():
+    loaded = _loaded()
+    _blas_of_fork = _blas_counts("blas_cpu_number", loaded)
+    for path in loaded:
         if b"libgomp" in os.path.basename(path) and (pause := _pause(path)) is not None:
             pause(_HARD)
 
@@ -40,27 +46,26 @@ def _loaded() -> set[bytes]:
     ever.
     """
     with open("/proc/self/maps", "rb") as file:
-        mapped = file.read().splitlines()
-    return {line[line.index(b"/") :] for line in mapped if b".so" in line and b"/" in line}
+        return set(_LIBRARY.findall(file.read()))
 
 
 def blas_threads() -> int:
     """Count the threads that OpenBLAS keeps beside the one that calls it, used or not."""
-    return sum(max(0, count.value - 1) for count in _blas_counts("blas_num_threads"))
+    return sum(max(0, count.value - 1) for count in _blas_counts("blas_num_threads", _loaded()))
 
 
 def one_blas_thread() -> None:
-    """Have OpenBLAS use one thread in this forked process.
+    """Have OpenBLAS use one thread in this forked process, whose parent has called `lay_down`.
 
     Not by its own function: here that starts all of its threads first, and where this fails it
     interrupts the program.
     """
-    for count in _blas_counts("blas_cpu_number"):
+    for count in _blas_of_fork:
         count.value = 1
 
 
-def _blas_counts(name: str) -> list[ctypes.c_int]:
-    paths = [path for path in _loaded() if b"openblas" in os.path.basename(path)]
+def _blas_counts(name: str, loaded: set[bytes]) -> list[ctypes.c_int]:
+    paths = [path for path in loaded if b"openblas" in os.path.basename(path)]
     found = [_blas_count(path, name) for path in paths]
     return [count for count in found if count is not None]
 

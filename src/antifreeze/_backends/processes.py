@@ -367,6 +367,9 @@ class ProcessBackend:
             self._silence(line)
             line.garbled = True
             line.worker.end(Force.KILL)
+        if line.has_left and not line.garbled:
+            line.worker.exitcode = 0
+            self._explain(line, ending_of(0))
 
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
@@ -379,6 +382,9 @@ class ProcessBackend:
             opened = frame.kind is Kind.OPENED
             self._one_got_going = self._one_got_going or opened
             (self._origin.opened if opened else self._origin.unfit)(*pickle.loads(frame.body))
+            return Notice(None)
+        if frame.kind is Kind.LEFT:
+            line.has_left = line.told_to_leave
             return Notice(None)
         if frame.kind is Kind.EPOCH_BEGUN:
             return Notice(EpochBegun(seat, life, pickle.loads(frame.body)))

@@ -32,7 +32,8 @@ from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
 from .._worker import guard
-from .._worker.files import has_locks, positions
+from .._worker.files import may_hold_locks, positions
+from .._worker.generators import global_generators
 from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import nursery, pools
@@ -51,6 +52,7 @@ from .origins import (
     Wanted,
     disown,
     in_words,
+    patiently,
     without_interrupts,
 )
 from .riders import OriginGone, send
@@ -106,6 +108,7 @@ class Template:
             held=held,
             handled=guard.handled(),
         )
+        global_generators()  # what is learnt of them here need not be learnt by every worker
         ours, theirs = _channel()
         process = _FORK.Process(
             target=live, args=(mother, theirs), name="antifreeze template", daemon=True
@@ -113,7 +116,7 @@ class Template:
         try:
             pools.lay_down()
             with without_interrupts():
-                process.start()
+                patiently(process.start)
             assert process.pid is not None
             pidfd = Descriptor(os.pidfd_open(process.pid))
         except BaseException:
@@ -273,7 +276,7 @@ class Template:
         if self.pidfd is None:  # it leaves as soon as it is there
             self.close()
             return
-        if self._process is not None and has_locks():
+        if self._process is not None and may_hold_locks():
             self._see_off()
             return
         try:

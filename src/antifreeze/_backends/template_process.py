@@ -4,7 +4,8 @@
    own, each life opens the job for itself: what that code opens is not shared.)
 2. It waits for messages, for the end of its children, and for the end of the main process; it
    never relies on a closed channel alone, which a stranger's process may hold open.
-3. Its lives end with it: by the kernel, whatever ends it.
+3. Its lives end with it: by the kernel, whatever ends it. Told to leave, it waits for those that
+   are about to end by themselves.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ import traceback
 from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
+from .._clock import monotonic
 from .._core.messages import frozen
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.status import StatusBoard
 from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import prepare, run
-from .._worker.spec import Job, Sealed
+from .._worker.spec import Job, Sealed, WorkerSpec
 from . import pools
-from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, worker_name
+from .leaving import leave
+from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
 
 QUIT = "quit"
 TEMPLATE = "af_template"  # as the kernel shows it
 MESSAGE = 64 * 1024  # bytes, of one message, at most
+LEAVING_S = REAP_S / 2  # for lives to end that have said that they do
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -92,12 +96,21 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         take_away(mother.held)
         control.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         keep_from_children(control)
-        _Nest(mother, control, main).serve()
+        nest = _Nest(mother, control, main)
+        nest.serve()
+        nest.see_off()
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)  # not through multiprocessing, which would wait for the children
+
+
+def _live_one(spec: WorkerSpec, channel: socket.socket) -> None:
+    """Be a worker, in a process of its own."""
+    number = channel.fileno()
+    if run(spec, channel):
+        leave(number)
 
 
 class _Nest:
@@ -117,6 +130,19 @@ class _Nest:
                     self._reap(fd)
                 elif not self._take_message():
                     return
+
+    def see_off(self) -> None:
+        """Wait a moment for lives that are about to end: who ends after its parent has nobody to
+        take note of it, where the main process is the first of its container."""
+        give_up = monotonic() + LEAVING_S
+        while self._lives and (left_s := give_up - monotonic()) > 0:
+            for fd, _ in self._poller.poll(1000 * left_s):
+                if fd == self._main.number:
+                    return
+                if fd in self._lives:
+                    self._reap(fd)
+                elif fd == self._control.fileno():
+                    self._poller.unregister(fd)
 
     def _take_message(self) -> bool:
         """Do what the main process asks for. Say whether to go on."""
@@ -155,9 +181,9 @@ class _Nest:
                 clean_since=mother.clean_since,
             )
             process = _FORK.Process(
-                target=run, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
+                target=_live_one, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
             )
-            process.start()
+            patiently(process.start)
             assert process.pid is not None
             pidfd = Descriptor(os.pidfd_open(process.pid))
         except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import field, fields
 from operator import index as as_integer
@@ -357,14 +357,18 @@ class Turnstile:
             accounts.sample_s.add_all(fetched)
         accounts.turn_window(now)
 
-    def add(self, came: list[float], left: list[float]) -> None:
-        """Sum several calls of `next`, of which each one left before the next one came."""
+    def add(self, came: list[float], left: list[float], first: Sequence[int] = ()) -> None:
+        """Sum several calls of `next`, of which each one left before the next one came. `first`:
+        which of them, in order, were the first of an epoch."""
         accounts = self._accounts
         waits = array("d", map(sub, left, came))
         if self._left_at is None:
             aways = array("d", map(sub, came[1:], left))
         else:
             aways = array("d", map(sub, came, [self._left_at, *left]))
+        for at in reversed(first):  # time between two epochs is not work of the loop
+            if at or self._left_at is not None:
+                del aways[at if self._left_at is not None else at - 1]
         self._left_at = left[-1]
         waited_s, away_s = sum(waits), sum(aways)
         accounts.batches += len(waits) - self._overs

@@ -11,7 +11,7 @@ from itertools import count
 from types import GeneratorType
 from typing import Any, Protocol
 
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, default_convert
 
 from .._clock import monotonic
 from .._core.accounts import Timings
@@ -69,6 +69,10 @@ class Fetcher:
         self._job = job
         self._randomness = randomness
         self._room = room
+        # Torch's own draw nothing. (What draws in there all the same, in a type of the user's, goes
+        # on where the last sample has stopped: that depends on the place in the epoch as well.)
+        collate: Any = job.collate_fn
+        self._collate_draws = collate is not default_collate and collate is not default_convert
         self._stream: Iterator[Any] | None = None
         # Samples of the last batch that failed: left out, or about to be raised.
         self.failures: list[SampleFailed] = []
@@ -110,6 +114,16 @@ class Fetcher:
             if resume is not None:
                 self._to_skip, self._tally = resume.past - resume.batches, None
                 self.over, self._given, self.asked = resume.over, resume.asked, resume.asked
+
+    def end(self) -> None:
+        """Let go of the stream, if there is one: it is closed unless others hold it."""
+        self._stream = None
+
+    def take_pace_of(self, other: Fetcher) -> None:
+        """Expect batches to take what those of an earlier epoch took, so that the first ones need
+        not be measured closely."""
+        self.fetch_s, self.samples = other.fetch_s, other.samples
+        self._effort, self._io_share = other._effort, other._io_share
 
     def load(self, indices: Any, position: int, spared: Sequence[int] = ()) -> Any:
         """Load the batch of a position, so that nothing but its position decides what it draws.
@@ -176,7 +190,7 @@ class Fetcher:
             if self._job.auto_collation:
                 self._phase, self._about = "collating", indices
             self._at(COLLATE)
-            if self._randomness is not None and self._randomness.sows:
+            if self._collate_draws and self._randomness is not None and self._randomness.sows:
                 self._randomness.sow(COLLATING)
             if self._room is not None:
                 self._room.open()

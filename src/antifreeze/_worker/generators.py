@@ -28,6 +28,8 @@ LOW_64 = 0xFFFFFFFFFFFFFFFF
 
 
 class Generator(Protocol):
+    """A generator. `GlobalGenerator` says what one of the process has beyond this."""
+
     def seed(self, number: int) -> None: ...
 
     def mark(self) -> object: ...
@@ -39,10 +41,16 @@ class Generator(Protocol):
     def keeps(self, state: Any) -> bool: ...
 
 
+class GlobalGenerator(Generator, Protocol):
+    def is_present(self) -> bool:
+        """Whether it is still the one that the process uses; take note of its seed's name."""
+
+
 class PythonGenerator:
     """A `random.Random`: the module's own, or another."""
 
     def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
         self.seed: Callable[[int], None] = generator.seed
         self.save: Callable[[], Any] = generator.getstate
         self.restore: Callable[[Any], None] = generator.setstate
@@ -50,7 +58,9 @@ class PythonGenerator:
         self.mark: Callable[[], object] = generator.getstate
         if offset is not None:
             self.mark = _peek(id(generator) + offset, _PYTHON_PEEK)
-            self._alive = generator  # as long as we look at its memory
+
+    def is_present(self) -> bool:
+        return random._inst is self._generator
 
     def keeps(self, state: Any) -> bool:
         return state[2] is not None  # of `gauss`
@@ -67,6 +77,9 @@ class LegacyNumpyGenerator:
         address = self._bits.ctypes.state_address + 623 * 4
         self.mark: Callable[[], object] = _peek(address, 8)
 
+    def is_present(self) -> bool:
+        return _numpys_bits() is self._bits
+
     def seed(self, number: int) -> None:
         self._generator.seed(number & LOW_32)
 
@@ -82,6 +95,9 @@ class NumpyGenerator:
 
     def __init__(self, bits: Any) -> None:
         self._bits = bits
+
+    def is_present(self) -> bool:
+        return _numpys_bits() is self._bits
 
     def seed(self, number: int) -> None:
         self._bits.state = type(self._bits)(number).state
@@ -121,16 +137,22 @@ class TorchGenerator:
             ctypes.memmove(state.data_ptr(), self._name, len(self._name))
             self._generator.set_state(state)
 
+    def is_present(self) -> bool:
+        if self._name is not None:  # the program may have called `torch.manual_seed`
+            self._name = self._generator.initial_seed().to_bytes(8, "little")
+        return torch.default_generator is self._generator
+
     def keeps(self, state: Any) -> bool:
-        return bool(state[_TORCH_WORDS:].any())
+        kept = ctypes.string_at(state.data_ptr() + _TORCH_WORDS, state.nbytes - _TORCH_WORDS)
+        return any(kept)  # 1 us; as a tensor it would take 5
 
     def _whole(self) -> object:
         return as_bytes(self._generator.get_state())
 
 
-def global_generators() -> list[tuple[str, Generator]]:
+def global_generators() -> list[tuple[str, GlobalGenerator]]:
     """Give those that belong to the process, by name."""
-    found: list[tuple[str, Generator]] = [("random", PythonGenerator(random._inst))]
+    found: list[tuple[str, GlobalGenerator]] = [("random", PythonGenerator(random._inst))]
     numpy = numpy_if_there()
     if numpy is not None:
         found.append(("numpy.random", _of_numpy(numpy.random.mtrand._rand)))
@@ -171,15 +193,15 @@ def _in_modules(roots: tuple[Any, ...]) -> list[tuple[str, Any]]:
         if not is_users(name) or name not in sys.modules:
             continue
         for attribute, value in list(vars(sys.modules[name]).items()):
-            if type(value).__name__ in _KINDS:
+            if type(value).__name__ in KINDS:
                 found.append((f"{name}.{attribute}", value))
             elif type(value) is FunctionType and value.__module__ == name:
                 held = in_function(f"{name}.{attribute}", value)
-                found += [(path, it) for path, it in held if type(it).__name__ in _KINDS]
+                found += [(path, it) for path, it in held if type(it).__name__ in KINDS]
     return found
 
 
-_KINDS = frozenset({"Random", "Generator", "RandomState"})
+KINDS = frozenset({"Random", "Generator", "RandomState"})
 
 
 def _as_generator(thing: Any, numpy: Any) -> Generator | None:
@@ -196,12 +218,17 @@ def _as_generator(thing: Any, numpy: Any) -> Generator | None:
     )
 
 
-def _of_numpy(generator: Any) -> Generator:
+def _of_numpy(generator: Any) -> GlobalGenerator:
     """Give numpy's legacy kind of generator; people may have put another source of bits in it."""
     bits = generator._bit_generator
     if type(bits).__name__ == "MT19937":
         return LegacyNumpyGenerator(generator)
     return NumpyGenerator(bits)
+
+
+def _numpys_bits() -> Any:
+    """Return what numpy's own generator has its bits from; programs may put another in it."""
+    return sys.modules["numpy.random.mtrand"]._rand._bit_generator
 
 
 def _works(generator: Generator) -> bool:

@@ -30,8 +30,8 @@ from ..data.per_worker import per_worker
 DEPTH = 8
 LOOKED_AT = 1_000  # objects, at most
 LOOKED_AT_IN_ONE = 32  # of the entries of one list or dict: a dataset may hold a list of millions
-_ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
-_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
+ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
+DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 # Whose objects are values, however they are made anew.
 _OF_VALUES = sys.stdlib_module_names | {
     "antifreeze",
@@ -81,7 +81,7 @@ def things_in(
             if classes:
                 found = itertools.chain(found, _in_classes(type(thing), known))
             for where, inner in found:
-                if issubclass(type(inner), _ATOMS):
+                if issubclass(type(inner), ATOMS):
                     if atoms and inner is not None:
                         yield where, inner
                     continue
@@ -115,7 +115,7 @@ def _inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
         some = (set if issubclass(kind, set) else frozenset).__iter__(thing)
         entries = list(itertools.islice(some, LOOKED_AT_IN_ONE))
         for place, inner in enumerate(entries):
-            if not issubclass(type(inner), _ATOMS):  # numbers and words have no place in it
+            if not issubclass(type(inner), ATOMS):  # numbers and words have no place in it
                 yield f"{path}[{place}]", inner
     if kind in (MethodType, BuiltinMethodType):  # `random.Random(0).random`
         yield f"{path}.__self__", thing.__self__
@@ -153,7 +153,7 @@ def _in_classes(kind: Any, known: set[int]) -> Iterator[tuple[str, Any]]:
                 value = value.fget
             if type(value) is FunctionType:
                 yield from in_function(f"{each.__name__}.{name}", value)
-            elif type(value) not in _DESCRIPTORS and name[:2] != "__":
+            elif type(value) not in DESCRIPTORS and name[:2] != "__":
                 yield f"{each.__name__}.{name}", value
 
 

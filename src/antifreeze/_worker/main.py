@@ -28,8 +28,9 @@ from .spec import Sealed, WorkerSpec
 TOLD = 4000  # characters of an error, and of its traceback
 
 
-def run(spec: WorkerSpec, sock: socket.socket) -> None:
-    """Live one life: announce it, serve tickets until told to stop or the main process ends."""
+def run(spec: WorkerSpec, sock: socket.socket) -> bool:
+    """Live one life: announce it, serve tickets until told to stop or the main process ends.
+    Return whether it was told to stop. The descriptor of its channel stays open."""
     guard.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
         prepare(forked=False)
@@ -51,8 +52,9 @@ def run(spec: WorkerSpec, sock: socket.socket) -> None:
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
+        return True
     except MainGone:
-        pass
+        return False
     except SystemExit as error:  # the user's code ends this process
         if witness is not None:
             witness.note_exit(error)

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any
 
 from .._core.messages import record
+from .generator_search import generators_in
 from .generators import LOW_64, Generator, as_bytes, global_generators, own_generators
 
 QUIET_AFTER = 64  # samples without a draw; a late first one only costs its batch a second load
@@ -61,13 +62,15 @@ class Randomness:
         `salts` are those of the dataset as it was sent, before anything of this worker's own was
         put into it: where there is none for a generator, its path is all that counts.
         """
+        self._globals, self._found = global_generators(), generators_in(roots)
         self._streams = [
-            Stream(name, generator, _hash(name.encode())) for name, generator in global_generators()
+            Stream(name, generator, _hash(name.encode())) for name, generator in self._globals
         ]
-        self._streams += [
+        self._own = [
             Stream(path, generator, _salt(path, generator, salts))
-            for path, generator in own_generators(roots)
+            for path, generator in (own_generators(roots) if self._found else ())
         ]
+        self._streams += self._own
         self._lent = lent
         self._sown = list(self._streams)  # those that are seeded before every sample
         self._quiet: list[Stream] = []  # the others
@@ -79,6 +82,25 @@ class Randomness:
     def open(self, seed: int, epoch: int) -> None:
         """Begin an epoch, counted from 0 for as long as the seed stays."""
         self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
+
+    def renew(self, *roots: Any) -> bool:
+        """Prepare for another epoch. Return False if that takes a new `Randomness`: the generators
+        in these objects, or those of the process, are others than before.
+
+        What is known of their use is kept, since it decides nothing about data: a generator that
+        was watched for an epoch, and not drawn from, is quiet from now on.
+        """
+        if [*map(id, generators_in(roots))] != [*map(id, self._found)]:
+            return False
+        if not all(generator.is_present() for _, generator in self._globals):
+            return False
+        for stream in self._own:
+            stream.salt = _salt(stream.name, stream.generator, None)
+        for stream in self._streams:
+            if stream.use is Use.WATCHED and stream.sown and not stream.keeps:
+                self._turn(stream, Use.QUIET)
+                self._unmoved = []  # the caller may have drawn since its state was saved
+        return True
 
     def rests(self) -> bool:
         """Say, before a batch, that there is nothing to do for it but to see afterwards that all is
@@ -169,6 +191,8 @@ class Randomness:
 
 def salts_in(*roots: Any) -> dict[str, int]:
     """Give what makes the streams of generators in these objects differ: their states, by path."""
+    if not generators_in(roots):
+        return {}
     return {path: _salt(path, generator, None) for path, generator in own_generators(roots)}
 
 
