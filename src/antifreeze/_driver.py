@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
+from ._absence import Absence
 from ._backends.base import Backend, Notice, Parcel
 from ._clock import Clock
 from ._core import commands as do
@@ -89,6 +90,7 @@ class Driver:
         self._drawer = Drawer(iter(()))
         self._brief = EpochBrief(0)
         self._streams = StreamPlaces()
+        self.absence = Absence()
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
         self._broke_while_away: Exception | None = None
@@ -179,7 +181,8 @@ class Driver:
         with self._lock:
             if self._phase is not Phase.OPEN or not self._whole or self._broke_while_away:
                 self._enter()
-            came_at = self._now()
+            came_at, raised = self._now(), False
+            self.absence.come()
             asks = not self._ready
             opens_at: float | None = None if asks else came_at
             try:
@@ -193,13 +196,15 @@ class Driver:
                 )
                 self._whole = True
             except Exception as error:
+                raised = not isinstance(error, StopIteration)
                 if opens_at is not None:
                     self._whole = True
-                    if isinstance(error, StopIteration):
+                    if not raised:
                         self.turnstile.over()
                 raise
             finally:
                 left_at = self._now()
+                self.absence.leave(left_at, raised=raised)
                 if asks:
                     self._meter.left(came_at, opens_at, left_at)
                 self.turnstile.count(came_at, left_at)
@@ -226,10 +231,16 @@ class Driver:
         try:
             if self.can_go_on:
                 self._whole = False
-                self._backend.poll_urgent()
+                for_good = self.absence.is_for_good(self._now())
+                if for_good:
+                    self._backend.wait(0.0)  # for what workers have brought: they may go then
+                else:
+                    self._backend.poll_urgent()
                 if notices := self._backend.collect():
                     self._step(_LOOP_LEFT, self._now())
                     self._tell(notices, self._now())
+                if for_good:
+                    self._step(ev.LoopLeft(for_good=True), self._now())
                 if self._supervisor.plan.limits.look_s is not None:
                     self._step(self._look_around(), self._now())
                 self._whole = True

@@ -153,6 +153,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         weakref.finalize(self._owner, _close_in, os.getpid(), self._driver).atexit = False
         _iterators.add(self)
         self._now = clock.now
+        self._driver.absence.iterator = weakref.ref(self)
         self._begin_epoch(began_at, sampler_s)
         stay_for(self._driver)  # now: the workers have been forked
 
@@ -166,6 +167,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             raise
         except Exception as error:
             leave_out_ours(error.__traceback__, RAISERS)
+            del self  # whoever keeps the error, as notebooks do, need not keep the workers
             raise
 
     def _next_data(self) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from . import commands as do
 from .deadlines import DeadlineKind, Deadlines, Key
 from .events import LifeEnded
@@ -120,6 +122,15 @@ class Crew:
             seat.gap = Gap.GROWN
         if life.state is LifeState.RETIRING and not life.owes:
             self.stop(seat, now, out)
+
+    def let_go(self, seats: Iterable[Seat], now: float, out: Out) -> None:
+        """Retire the lives of seats whose loop has left for good, as it seems."""
+        for seat in seats:
+            life = seat.life
+            if life is not None and life.state is LifeState.SERVING:
+                life.move(LifeCue.RETIRE)
+            if life is not None and life.state is LifeState.RETIRING and not life.owes:
+                self.stop(seat, now, out)
 
     def stop_all(self, now: float, out: Out) -> None:
         for seat in self.seats.all:

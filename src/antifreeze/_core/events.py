@@ -43,6 +43,8 @@ class LoopLeft:
     Until it asks again nothing is started and nothing is drawn: both need its own thread.
     """
 
+    for_good: bool = False  # an error has ended it, as it seems: its workers may go
+
 
 @message
 class TicketsDrawn:

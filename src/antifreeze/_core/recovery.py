@@ -9,7 +9,7 @@ from .events import StreamMarked
 from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
-from .plan import Plan, Source
+from .plan import Plan, Source, Tenure
 from .seats import NEVER, Life, Seat, SeatCue, Seats, SeatState
 from .tickets import Ticket
 from .verdicts import Verdict, judge
@@ -67,6 +67,13 @@ class Recovery:
 
     def stream_marked(self, event: StreamMarked, now: float, out: Out) -> None:
         self._seats.all[event.seat].can_resume = event.can_resume
+
+    def can_go_on(self, seat: Seat) -> bool:
+        """Whether another worker can do all that is left to do in a seat, and nobody misses what
+        the present one has kept in its memory."""
+        if self._plan.tenure is Tenure.LOADER:
+            return False
+        return self._plan.source is Source.INDICES or bool(seat.can_resume)
 
     def resumes(self, seat: Seat) -> bool:
         """Whether the stream of a seat can be taken up again: by its state, or by policy."""

@@ -46,11 +46,8 @@ class Supervisor:
         self.plan = plan
         self.story = Story(story_limit)
         self._record = self.story.record
-        self._epoch = 0
-        self._seed_base = 0
-        self._delivered = 0
-        self._run = Run.IDLE
-        self._loop = Loop.AWAY
+        self._epoch = self._seed_base = self._delivered = 0
+        self._run, self._loop = Run.IDLE, Loop.AWAY
         self._sampling = Sampling.MORE
         self._ledger = Ledger(plan)
         self._crew = Crew(plan.seats, plan.limits, plan.leases_a_life)
@@ -170,6 +167,8 @@ class Supervisor:
     def _on_loop_left(self, event: ev.LoopLeft, now: float, out: Out) -> None:
         if self._loop is Loop.AWAY:
             self._loop = Loop.LEFT
+        if event.for_good and self._loop is Loop.LEFT:
+            self._crew.let_go(filter(self._recovery.can_go_on, self._seats.all), now, out)
 
     def _on_close_asked(self, event: ev.CloseAsked, now: float, out: Out) -> None:
         if self._run is Run.CLOSED:
