@@ -221,8 +221,9 @@ class Desk:
             if self._bookmark is not None and self._bookmark.watches(over=fetcher.over):
                 self._outbox.flush()  # the state must not come before what it stands for
                 self._at(ITER)
-                over, asked = fetcher.over, fetcher.asked
+                began, over, asked = monotonic(), fetcher.over, fetcher.asked
                 self._outbox.tell(self._bookmark.turn(over=over, asked=asked))
+                self._bookmark.spend(monotonic() - began)
             return sent
         except (Unpackable, MemoryShort) as error:
             doing = f"handing over what came of {fetcher.doing()}"
@@ -270,7 +271,9 @@ class Desk:
     def rest(self) -> None:
         """Tell, in a pause, what the next epoch would begin with."""
         if self._bookmark is not None and self._fetcher is not None:
+            self._at(ITER)
             self._outbox.tell(self._bookmark.rest())
+            self._at(OURS)
 
     def look_back(self) -> None:
         """Tell what the epoch has left in the dataset of this process."""

@@ -24,6 +24,7 @@ from .generators import Generator, global_generators, own_generators
 from .spec import Resume
 
 SHARE = 0.05  # of a worker's time that its states may take
+QUICK_S = 0.01  # in a pause of the loop, that are not worth counting
 # Samples at the start of an epoch after each of which the state is looked at. One that does not
 # change with a sample (the number of a shard, say) does not tell where the stream is; two batches
 # later it may have changed all the same.
@@ -111,6 +112,7 @@ class Bookmark:
         self._probes = 0
         self._looked_at = 0  # samples that the stream had been asked for
         self._over = False
+        self._rest_s = 0.0  # what it took to say that
         self._carried = b""  # what was told last of what the next epoch begins with
 
     def before(self, epoch: int) -> StreamCarry | None:
@@ -169,24 +171,34 @@ class Bookmark:
 
     def rest(self) -> StreamCarry | None:
         """Return what the next epoch would begin with, if this one is left here."""
-        if not self._stays or self._over:
+        if not self._stays or self._over or (self._rest_s > QUICK_S and self._takes_too_long):
             return None
+        began = monotonic()
         carried = self._pack_carried()
+        self._rest_s = monotonic() - began
+        if self._rest_s > QUICK_S:
+            self._spent += self._rest_s
         if carried == self._carried:
             return None
         self._carried = carried
         return StreamCarry(self._epoch + 1, carried)
 
+    def spend(self, seconds: float) -> None:
+        """Note how long it took to make a state and to send it."""
+        self._spent += seconds
+
+    @property
+    def _takes_too_long(self) -> bool:
+        return self._spent > SHARE * (monotonic() - self._began)
+
     def _state(self, asked: int) -> StreamState | None:
         if self._source is None:
             return None
-        began = monotonic()
         if self._last is not None:
-            if self._spent > SHARE * (began - self._began):
+            if self._takes_too_long:
                 return None
             if asked != self._looked_at:
                 self._look(asked)
-            self._spent += monotonic() - began
         last = self._last
         if last is None:
             self._source = None
