@@ -349,7 +349,7 @@ class InlineDriver:
             add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)
         if isinstance(error, Exception):
-            self.book.note_raised(error, (0, 1, ticket))
+            self.book.note_raised(error, ticket, 0)
         self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 
     def close(self) -> None:
