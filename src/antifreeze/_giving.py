@@ -68,6 +68,7 @@ class Giver:
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
             except Exception as error:
                 error.__traceback__ = None  # our own lines; the worker's are in its text
+                self._herald.raised(errand.seat)
                 self._book.note_raised(error, errand.ticket, errand.seat, parcel.told)
                 raise error
         try:

@@ -157,6 +157,10 @@ class Herald:
             return "pid unknown"
         return self._backend.label(fault.seat, fault.life)
 
+    def raised(self, seat: int) -> None:
+        """Take note that the loop receives an error of this worker's."""
+        self._traps.raised.add(seat)
+
     def sent_as(self, errand: Errand) -> str:
         """Name a batch by its samples and the worker that loaded it."""
         ticket, label = errand.ticket, self._backend.label(errand.seat, errand.life)

@@ -349,6 +349,7 @@ class InlineDriver:
             add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)
         if isinstance(error, Exception):
+            self.traps.raised.add(0)
             self.book.note_raised(error, ticket, 0)
         self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 
