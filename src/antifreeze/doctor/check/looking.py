@@ -11,6 +11,7 @@ from typing import Any
 
 from ..rules import Rule, find_rule
 from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
+from ..rules.pages import advice
 from ..source import known
 from ..source.budget import TooEntangled
 from ..source.evidence import is_expected_to_fail
@@ -160,6 +161,7 @@ def _at(rule: Rule, source: Source, words: str, span: Span) -> Found:
         source=lines[span.line - 1] if span.line <= len(lines) else "",
         cell=cell,
         cell_line=line,
+        instead=advice(rule),
     )
 
 

@@ -45,6 +45,17 @@ def find_files(paths: Iterable[Path], settings: Settings) -> Iterator[Path]:
                 yield each
 
 
+def not_there(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the paths that `find_files` would refuse, with the reason in words."""
+    found: dict[Path, str] = {}
+    for path in paths:
+        if not path.exists():
+            found[path] = "it is not there"
+        elif not path.is_dir() and not path.is_file():
+            found[path] = "it is no regular file"
+    return found
+
+
 def folders_without(paths: Iterable[Path], files: Iterable[Path]) -> list[Path]:
     """Give the folders that were named and have none of the files."""
     places = {place for each in files for place in each.parents}
