@@ -25,8 +25,7 @@ def start(thread: threading.Thread) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return _start(thread)
-    over = _thread.allocate_lock()
-    over.acquire()
+    over = _Over()
     interrupt: BaseException | None = None
     try:
         _thread.start_new_thread(_start, (thread, over))
@@ -38,7 +37,7 @@ def start(thread: threading.Thread) -> bool:
         interrupt = error
     for _ in range(TRIES):
         try:
-            over.acquire(timeout=START_S)
+            over.wait()
             break
         except BaseException as error:
             interrupt = error
@@ -50,7 +49,25 @@ def start(thread: threading.Thread) -> bool:
     return thread.ident is not None
 
 
-def _start(thread: threading.Thread, over: _thread.LockType | None = None) -> bool:
+class _Over:
+    """Whether a start is over, for one who waits. (Not an event: its lock is Python's, and may be
+    left behind by an exception in the middle.)"""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        self._is_set = True
+        self._lock.release()
+
+    def wait(self) -> None:
+        if not self._is_set:  # else an exception may have come right after the lock was had
+            self._lock.acquire(timeout=START_S)
+
+
+def _start(thread: threading.Thread, over: _Over | None = None) -> bool:
     try:
         if over is not None:
             guard.name_thread()
@@ -59,7 +76,7 @@ def _start(thread: threading.Thread, over: _thread.LockType | None = None) -> bo
         return False
     finally:
         if over is not None:
-            over.release()
+            over.set()
     return True
 
 
