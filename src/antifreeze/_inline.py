@@ -161,6 +161,7 @@ class InlineDriver:
         if self._randomness is not None:
             self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
+        self.traps.raised.clear()  # the loop that received them is over
         with self.accounts.guard:  # others may sum meanwhile
             begun, at = self._begun, len(self._rows)
             if not begun or begun[-1] != at:
