@@ -35,7 +35,7 @@ from ._core.own_calls import OwnCall, OwnCalls
 from ._core.stalls import Activity, StackLine
 from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
-from ._worker import guard, looks
+from ._worker import guard, looks, threads
 from ._worker.looks import Looks
 
 logger = logging.getLogger("antifreeze")
@@ -158,12 +158,18 @@ class Asked:
     def __iter__(self) -> Asked:
         return self
 
-    def __next__(self) -> Any:
+    def attend(self) -> Post:
+        """Have it looked at from now on. What a signal handler raises here is no error of the
+        sampler's, so whoever tells these apart calls this first."""
         post = self._post
         if post is None:
             post = self._post = Post()
         elif post.thread != threading.get_ident():
             post.settle()
+        return post
+
+    def __next__(self) -> Any:
+        post = self.attend()
         post.steps[0] = SAMPLER
         try:
             return next(self._sampler)
@@ -209,13 +215,13 @@ class _Thread:
         with self._lock:
             if self._runs is not None or self._ending or _platform.serves_a_loader:
                 return
-            self._runs = threading.Thread(
-                target=self._run, name="antifreeze-bystander", daemon=True
-            )
+            thread = threading.Thread(target=self._run, name="antifreeze-bystander", daemon=True)
+            self._runs = thread
             try:
-                self._runs.start()
-            except RuntimeError:  # the machine gives no thread
-                self._runs = None
+                threads.start(thread)
+            finally:
+                if thread.ident is None:  # the machine gives none, or a signal handler raised
+                    self._runs = None
 
     def rest(self) -> None:
         """Have it see whether it is needed, now."""

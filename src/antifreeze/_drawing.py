@@ -31,6 +31,9 @@ class Drawer:
             return event, None
         drawn: list[Any] = []
         stopped: ev.SamplerEnded | ev.SamplerFailed | None = None
+        # What a signal handler raises here is no error of the sampler's (see `Asked.attend`).
+        if (attend := getattr(self._sampler, "attend", None)) is not None:
+            attend()
         asked_at = now()
         try:
             for _ in range(count):

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -33,6 +32,7 @@ from ._core.snapshots import DriverSnapshot, snapshot_in_passing
 from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
+from ._core.tickets import Errand
 from ._core.traps import Observation, StreamCarry, StreamState, Traps
 from ._drawing import Drawer
 from ._faults_kept import FaultBook
@@ -86,7 +86,8 @@ class Driver:
         self._lock = threading.RLock()
         self._todo: deque[do.Command] = deque()
         self._parcels: dict[int, Parcel] = {}  # by ticket number
-        self._ready: deque[Parcel] = deque()  # what the loop gets next, one a `next`
+        # What the loop gets next, one a `next`.
+        self._ready: deque[tuple[Parcel, Errand]] = deque()
         self._drawer = Drawer(iter(()))
         self._brief = EpochBrief(0)
         self._streams = StreamPlaces()
@@ -166,9 +167,8 @@ class Driver:
             try:
                 self._step(event, began_at)
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
-                    # Without a thread, a death is seen when the loop comes back: later, no worse.
-                    with contextlib.suppress(RuntimeError):
-                        self._watchdog = Watchdog(self, watch)
+                    self._watchdog = Watchdog(self, watch)
+                    self._watchdog.start()
             except BaseException:
                 self.close()
                 raise
@@ -190,7 +190,7 @@ class Driver:
                     opens_at = self._ask(came_at)
                 self._whole = False  # an interrupted opening would lose this batch without a word
                 batch = (
-                    self._giver.open(self._ready.popleft())
+                    self._giver.open(*self._ready.popleft())
                     if self._ready
                     else self._giver.give(self._answer, self._drawer.errors)
                 )
@@ -397,14 +397,12 @@ class Driver:
             case do.DrawTickets():
                 self._draw(command.count)
             case do.Deliver():
-                for number in command.numbers:
-                    parcel = self._parcels.pop(number)
+                for errand in command.errands:
+                    parcel = self._parcels.pop(errand.ticket.number)
                     if command.copied:  # at once: the next command may have the slab filled
                         parcel.copy_out()
-                    self._ready.append(parcel)
-            case do.RaiseFault():
-                self._answer = command.fault
-            case do.FinishEpoch():
+                    self._ready.append((parcel, errand))
+            case do.RaiseFault() | do.FinishEpoch():
                 self._answer = command
             case do.DropParcel():
                 self._drop(command.number)
@@ -485,7 +483,7 @@ class Driver:
 
     def _drop_ready(self) -> None:
         while self._ready:
-            self._ready.popleft().drop()
+            self._ready.popleft()[0].drop()
 
     def _drop(self, number: int) -> None:
         parcel = self._parcels.pop(number, None)

@@ -222,21 +222,17 @@ class FaultBook:
         verdict = "recycled" if growth.goes else "left"
         self.note(Fault(kind="growth", verdict=verdict, worker=growth.seat, exception=line))
 
-    def note_raised(
-        self, error: Exception, sent: tuple[int, int, Ticket] | None, told: str = ""
-    ) -> None:
+    def note_raised(self, error: Exception, ticket: Ticket, worker: int, told: str = "") -> None:
         """Keep what the loop receives instead of a batch. `told`: what it said in its worker, if
         it says more by now."""
-        seat, _, ticket = (None, None, None) if sent is None else sent
-        blamed = None if ticket is None else self._raised.pop(ticket.position, None)
-        index = None if ticket is None else ticket.indices
+        blamed = self._raised.pop(ticket.position, None)
         self.note(
             Fault(
                 kind="exception" if blamed is None else blamed.kind,
                 verdict="raised",
-                index=index if blamed is None else blamed.index,
-                position=None if ticket is None else ticket.position,
-                worker=seat,
+                index=ticket.indices if blamed is None else blamed.index,
+                position=ticket.position,
+                worker=worker,
                 attempt=1 if blamed is None else blamed.attempt,
                 exception=told or f"{type(error).__name__}: {said(error)}",
                 traceback=formatted(error),

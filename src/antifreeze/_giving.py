@@ -11,14 +11,14 @@ from ._core import events as ev
 from ._core.faults import Fault, FaultKind
 from ._core.stalls import Stall
 from ._core.supervisor import Supervisor
-from ._core.tickets import Ticket
+from ._core.tickets import Errand, Ticket
 from ._faults_kept import FaultBook
 from ._herald import Herald
 from ._remarks import remark
 from .errors import TransportFailed, error_for, timed_out
 
 # What the loop gets instead of a batch.
-Answer = Fault | do.FinishEpoch
+Answer = do.RaiseFault | do.FinishEpoch
 
 
 class Giver:
@@ -32,50 +32,49 @@ class Giver:
 
     def give(self, answer: Answer | None, sampler_errors: deque[Exception]) -> NoReturn:
         """Raise what is due."""
-        if not isinstance(answer, Fault):
+        if not isinstance(answer, do.RaiseFault):
             raise StopIteration
-        if answer.kind is FaultKind.SAMPLER:
+        fault = answer.fault
+        if fault.kind is FaultKind.SAMPLER:
             raise sampler_errors.popleft()
-        label = self._herald.label(answer)
-        if answer.kind is FaultKind.TIMEOUT:
+        label = self._herald.label(fault)
+        if fault.kind is FaultKind.TIMEOUT:
             timeout_s = self._supervisor.plan.timeout_s
-            seen, ticket = self._see(answer)
+            seen, ticket = self._see(fault, answer.held)
             # Kept in no variable: with its traceback it would keep the iterator, and the workers.
             raise self._herald.with_sample(
-                timed_out(answer, label, timeout_s, seen, ticket), seen or answer, ticket
+                timed_out(fault, label, timeout_s, seen, ticket), seen or fault, ticket
             )
-        raise self._herald.with_sample(error_for(answer, label), answer, answer.ticket)
+        raise self._herald.with_sample(error_for(fault, label), fault, fault.ticket)
 
-    def _see(self, fault: Fault) -> tuple[Stall | None, Ticket | None]:
-        """Look at the worker of a fault, now. Gives the ticket, too, which it is busy with: one of
-        an earlier epoch, perhaps."""
+    def _see(self, fault: Fault, held: tuple[Ticket, ...]) -> tuple[Stall | None, Ticket | None]:
+        """Look at the worker of a fault, now. Return also which of the tickets it holds it is busy
+        with: one of an earlier epoch, perhaps."""
         seat, life, ticket = fault.seat, fault.life, fault.ticket
         for sight in self._backend.look():
             if ticket is None or (sight.seat, sight.life) != (seat, life):
                 continue
             if (activity := self._backend.examine(sight.seat, sight.life)) is not None:
-                sent = self._supervisor.story.sent(sight.ticket)
                 stall = Stall.at_once(sight, fault.seconds, activity)
-                return stall, None if sent is None else sent[2]
+                return stall, next((each for each in held if each.number == sight.ticket), None)
         return None, None
 
-    def open(self, parcel: Parcel) -> Any:
+    def open(self, parcel: Parcel, errand: Errand) -> Any:
+        """Return the batch of a parcel, or raise the error it holds."""
         if parcel.outcome is ev.Outcome.FAILED:
             try:
                 return parcel.open()
             except StopIteration as error:  # it would end the caller's loop without a word
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
             except Exception as error:
-                sent = self._supervisor.story.sent(parcel.number)
                 error.__traceback__ = None  # our own lines; the worker's are in its text
-                self._book.note_raised(error, sent, parcel.told)
+                self._herald.raised(errand.seat)
+                self._book.note_raised(error, errand.ticket, errand.seat, parcel.told)
                 raise error
         try:
             batch = parcel.open()
         except Exception as error:
-            raise TransportFailed.cannot_unpack(
-                error, self._herald.sent_as(parcel.number)
-            ) from error
+            raise TransportFailed.cannot_unpack(error, self._herald.sent_as(errand)) from error
         if (text := parcel.remark(batch)) is not None:
             remark(text)
         return batch

@@ -13,7 +13,7 @@ from ._core.faults import Fault
 from ._core.growth import Growth
 from ._core.stalls import Stall
 from ._core.supervisor import Supervisor
-from ._core.tickets import Ticket
+from ._core.tickets import Errand, Ticket
 from ._core.traps import (
     Observation,
     Places,
@@ -157,11 +157,12 @@ class Herald:
             return "pid unknown"
         return self._backend.label(fault.seat, fault.life)
 
-    def sent_as(self, number: int) -> str:
-        """Say from the story which samples a ticket's batch holds, and who loaded it."""
-        sent = self._supervisor.story.sent(number)
-        if sent is None:
-            return "a batch"
-        seat, life, ticket = sent
+    def raised(self, seat: int) -> None:
+        """Take note that the loop receives an error of this worker's."""
+        self._traps.raised.add(seat)
+
+    def sent_as(self, errand: Errand) -> str:
+        """Name a batch by its samples and the worker that loaded it."""
+        ticket, label = errand.ticket, self._backend.label(errand.seat, errand.life)
         batch = f"batch {ticket.position} ({_stalls_told.samples(ticket.indices)})"
-        return f"{batch}, loaded by worker {seat} ({self._backend.label(seat, life)})"
+        return f"{batch}, loaded by worker {errand.seat} ({label})"

@@ -161,6 +161,7 @@ class InlineDriver:
         if self._randomness is not None:
             self._randomness.open(seed_base, epoch=0)
         self._run = Run.RUNNING
+        self.traps.raised.clear()  # the loop that received them is over
         with self.accounts.guard:  # others may sum meanwhile
             begun, at = self._begun, len(self._rows)
             if not begun or begun[-1] != at:
@@ -349,7 +350,8 @@ class InlineDriver:
             add_note(error, note)
         ticket = Ticket(self._drawn, 0, position, indices)
         if isinstance(error, Exception):
-            self.book.note_raised(error, (0, 1, ticket))
+            self.traps.raised.add(0)
+            self.book.note_raised(error, ticket, 0)
         self._faults.note(Fault(FaultKind.EXCEPTION, ticket=ticket, delivered=position))
 
     def close(self) -> None:

@@ -141,6 +141,8 @@ class InlineIterator(LoaderIterator):
         if self._finished:
             raise StopIteration
         traps, book = self._traps, self._book
+        if traps.raised:
+            traps.went_on()
         if traps.due or traps.in_passing:
             self._warn_of_traps()  # now, while no batch would be lost if that is an error
         if book.broke is not None:

@@ -8,6 +8,9 @@ import socket
 SWITCH = "ANTIFREEZE"  # environment variable; "off" gives torch's own loader back
 
 
+# Under /proc/self: what workers are started and given memory by. All else there is evidence, and
+# may be missing.
+_PROC_FILES = ("fd", "maps", "statm", "status", "task")
 # This process runs the program's script a second time, to have what is in it (see `own_code`).
 runs_script_again = False
 # This process was made for the workers of a loader, whose own process looks after it.
@@ -34,4 +37,19 @@ def missing() -> tuple[str, ...]:
             os.close(os.pidfd_open(os.getpid()))
         except OSError as error:
             lacking.append(f"pidfd_open ({error.strerror})")
+        if wrong := _proc_fault():
+            lacking.append(wrong)
     return tuple(lacking)
+
+
+def _proc_fault() -> str:
+    """Return what is wrong with /proc, or nothing. A chroot may have none; a sandbox may show that
+    of another PID namespace, where a worker's number is some other process's."""
+    try:
+        own = os.readlink("/proc/self")
+    except OSError:
+        return "/proc (it is not mounted)"
+    if own != str(os.getpid()):
+        return "/proc of its own PID namespace"
+    hidden = [name for name in _PROC_FILES if not os.access(f"/proc/self/{name}", os.R_OK)]
+    return f"/proc/self/{hidden[0]}" if hidden else ""

@@ -16,7 +16,7 @@ import weakref
 from typing import Protocol
 
 from ._backends.base import Watch
-from ._worker import guard
+from ._worker import guard, threads
 
 # A driver that was dropped without a close is noticed this late, at most.
 TICK_S = 1.0
@@ -36,19 +36,23 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Look after one driver, from the first epoch to its close."""
+    """Look after one driver, from `start` to its close."""
 
     def __init__(self, watched: Watched, watch: Watch) -> None:
         self._watch = watch
         self._thread = threading.Thread(
             target=_run, args=(weakref.ref(watched), watch), name="antifreeze-watchdog", daemon=True
         )
-        self._thread.start()
+
+    def start(self) -> None:
+        """Start the thread. Without one, where the machine gives none, a death is seen when the
+        loop comes back: later, no worse."""
+        threads.start(self._thread)
 
     def close(self) -> None:
-        """End the thread; bounded. May be called in it."""
+        """End the thread, if it has started; bounded. May be called in it."""
         self._watch.end()
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)
 
 

@@ -177,6 +177,8 @@ class LoaderIterator(_BaseDataLoaderIter):
         if self._finished:
             self._warn_of_traps()
             raise StopIteration
+        if self._traps.raised:
+            self._traps.went_on()
         if self._traps.due or self._traps.in_passing:
             self._warn_of_traps()  # now, while no batch would be lost if that is an error
         if self._book.broke is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,7 +85,7 @@ def test_a_function_of_another_file_runs_in_workers(
     files = {path: SCALE, "train.py": reading(imports, call)}
     if init and "/" in path:
         files["lib/__init__.py"] = ""
-    assert found(tmp_path, files) == ["train.py AF104"]
+    assert found(tmp_path, files) == [f"{path} AF104"]
 
 
 def test_it_is_told_where_it_stands(tmp_path: Path) -> None:
@@ -93,8 +96,9 @@ def test_it_is_told_where_it_stands(tmp_path: Path) -> None:
     found(tmp_path, files)
     settings = read_settings(tmp_path)
     [hit] = check(find_files([tmp_path], settings), settings).found
-    assert hit.words.endswith("(steps.py, line 12)")
-    assert hit.source.strip() == "return scale(self.rows[index])"
+    assert (hit.path.name, hit.line) == ("steps.py", 12)
+    assert hit.words.endswith("(it runs in workers by way of train.py, line 16)")
+    assert hit.source.strip() == "return row.to(place)"
 
 
 def test_without_workers_it_is_fine(tmp_path: Path) -> None:
@@ -118,7 +122,7 @@ def test_the_device_is_the_one_that_is_passed(tmp_path: Path) -> None:
     }
     assert found(tmp_path, files) == []
     files["a.py"] = files["a.py"].replace("'cpu'", "'cuda:1'")
-    assert found(tmp_path, files) == ["a.py AF104"]
+    assert found(tmp_path, files) == ["steps.py AF104"]
 
 
 def test_a_default_that_is_not_used(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_a_default_that_is_not_used(tmp_path: Path) -> None:
     }
     assert found(tmp_path, files) == []
     files["a.py"] = files["a.py"].replace(", place='cpu'", "")
-    assert found(tmp_path, files) == ["a.py AF104"]
+    assert found(tmp_path, files) == ["steps.py AF104"]
 
 
 def test_what_the_other_file_shows_by_itself_is_told_there_only(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_a_collate_function_of_another_file(tmp_path: Path) -> None:
     steps = "import torch\n\n\ndef join(rows):\n    return torch.stack(rows).cuda()\n"
     text = reading("from steps import join", "self.rows[index]")
     text = text.replace("num_workers=2", "num_workers=2, collate_fn=join")
-    assert found(tmp_path, {"steps.py": steps, "train.py": text}) == ["train.py AF104"]
+    assert found(tmp_path, {"steps.py": steps, "train.py": text}) == ["steps.py AF104"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_a_collate_function_of_another_file(tmp_path: Path) -> None:
 )
 def test_other_rules_follow_as_well(tmp_path: Path, body: str, code: int) -> None:
     text = reading("from steps import get", "get(self.rows[index])")
-    assert found(tmp_path, {"steps.py": body, "train.py": text}) == [f"train.py AF{code}"]
+    assert found(tmp_path, {"steps.py": body, "train.py": text}) == [f"steps.py AF{code}"]
 
 
 STORE = """
@@ -320,4 +324,58 @@ def test_transforms_that_draw(
     imports = "from shifts import Double, Shift"
     there = STEPS.format(imports=imports, steps=steps, apply=apply)
     files = {"here.py": here, "shifts.py": shift, "there.py": there}
-    assert found(tmp_path, files) == (["here.py AF301", "there.py AF301"] if same else [])
+    assert found(tmp_path, files) == (["here.py AF301", "shifts.py AF301"] if same else [])
+
+
+def told(tmp_path: Path, *arguments: str) -> list[tuple[str, int]]:
+    """Return where findings are told, as a user sees it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "antifreeze", "check", "--format", "json", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    return [(each["path"], each["line"]) for each in json.loads(done.stdout)["findings"]]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "steps.py").write_text(SCALE)
+    text = reading("from lib.steps import scale", "scale(self.rows[index])")
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "other.py").write_text(text.replace("Rows", "Others"))
+    return tmp_path
+
+
+def test_paths_are_those_that_were_named_wherever_it_runs(program: Path) -> None:
+    """Once, though two files lead there."""
+    assert told(program) == [("lib/steps.py", 12)]
+    assert told(program, str(program)) == [(str(program / "lib/steps.py"), 12)]
+    assert told(program / "lib", "..") == [("../lib/steps.py", 12)]
+
+
+def test_a_file_that_is_named_twice_or_linked_to_is_checked_once(program: Path) -> None:
+    (program / "a_link.py").symlink_to(program / "lib" / "steps.py")
+    (program / "lib" / "train_link.py").symlink_to(program / "train.py")
+    assert told(program) == [("lib/steps.py", 12)]
+    both = told(program, "lib/../lib/steps.py", "train.py", str(program / "train.py"))
+    assert both == [("lib/../lib/steps.py", 12)]
+
+
+def test_a_comment_at_the_line_or_at_the_way_to_it_allows_it(program: Path) -> None:
+    allow = "  # antifreeze: allow[AF104] on purpose"
+    steps, train = program / "lib" / "steps.py", program / "train.py"
+    (program / "other.py").unlink()
+    steps.write_text(SCALE.replace("row.to(place)", f"row.to(place){allow}"))
+    assert told(program) == told(program, "--strict") == []
+    steps.write_text(SCALE)
+    call = "scale(self.rows[index])"
+    train.write_text(train.read_text().replace(call, call + allow))
+    assert told(program) == told(program, "--strict") == []
+
+
+def test_the_settings_of_the_file_with_the_line_count(program: Path) -> None:
+    settings = '[tool.antifreeze.check.per-path]\n"lib/**" = { ignore = ["AF104"] }\n'
+    (program / "pyproject.toml").write_text(settings)
+    assert told(program) == []

@@ -84,7 +84,7 @@ def test_a_file_is_mended_and_otherwise_stays_as_it_was(
     assert path.read_bytes() == mark + PROGRAM.replace("\n", end).encode(), "--diff changes nothing"
     code, out, err = run(capsys, str(path), "--fix")
     assert path.read_bytes().decode() == (mark + FIXED.replace("\n", end).encode()).decode()
-    assert code == 0 and "All fine" in out and "mended 3 in 1 file" in err
+    assert code == 0 and "Nothing found" in out and "mended 3 in 1 file" in err
     compile(path.read_bytes(), "train.py", "exec")
 
 
@@ -104,7 +104,7 @@ def test_standard_input_is_mended_to_standard_output(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", stdin(PROGRAM))
     code, out, err = run(capsys, "-", "--fix")
-    assert code == 0 and out == FIXED and "mended 3" in err and "All fine" in err
+    assert code == 0 and out == FIXED and "mended 3" in err and "Nothing found" in err
     monkeypatch.setattr(sys, "stdin", stdin(PROGRAM))
     code, out, _ = run(capsys, "-", "--diff")
     assert code == 1 and out.startswith("--- <stdin> (before)")

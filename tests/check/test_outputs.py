@@ -23,7 +23,8 @@ from antifreeze.doctor.check.running import check_text
 from antifreeze.doctor.check.telling import MOST, show
 from antifreeze.doctor.findings import Confidence
 from antifreeze.doctor.rules import all_rules
-from antifreeze.doctor.rules.base import Severity
+from antifreeze.doctor.rules.base import Rule, Severity
+from antifreeze.doctor.rules.pages import advice
 
 from ..patience import PATIENCE_S
 
@@ -127,6 +128,22 @@ def test_a_terminal_gets_lines_that_fit_it(width: int, monkeypatch: pytest.Monke
     assert bare[at + 1].index("^") == bare[at].index("nowhere"), "the caret is under the name"
 
 
+def test_every_finding_says_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = check_text(TEXT)
+    out = told(result, 60, monkeypatch, terminal=False)
+    assert out.count("    instead: ") == len(result.found) == 3
+    assert all(each["instead"] for each in json.loads(as_json(result))["findings"])
+    (run,) = json.loads(as_sarif(result))["runs"]
+    assert all(each["properties"]["instead"] for each in run["results"])
+    assert as_github(result).count("%0Ainstead: ") == 3
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_the_advice_of_a_rule_is_one_sentence(rule: Rule) -> None:
+    text = advice(rule)
+    assert text.endswith((".", "`", ":")) and "\n" not in text and len(text) <= 420, text
+
+
 def test_a_pipe_gets_no_colours_and_a_sentence_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     out = told(check_text(TEXT), 60, monkeypatch, terminal=False)
     assert "\x1b" not in out
@@ -139,7 +156,7 @@ def test_a_pipe_gets_no_colours_and_a_sentence_a_line(monkeypatch: pytest.Monkey
 
 def test_nothing_found_is_one_friendly_line(monkeypatch: pytest.MonkeyPatch) -> None:
     out = told(check_text("x = 1\n"), 80, monkeypatch, terminal=True)
-    assert out == "All fine: nothing found in 1 file, 1 line.\n"
+    assert out == "Nothing found in 1 file, 1 line.\n"
 
 
 def test_very_many_findings_are_counted_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ class Client:
     def send(self, indices: Any, life: int = 1) -> int:
         self._numbers += 1
         ticket = Ticket(self._numbers, 0, self._numbers - 1, indices)
-        self.backend.send(0, life, (Errand(ticket, Lease(0, self._numbers)),))
+        self.backend.send(0, life, (Errand(ticket, Lease(0, self._numbers), 0, life),))
         return self._numbers
 
     def until(self, kind: type) -> Notice:

@@ -187,7 +187,7 @@ def send(
     """Give a bundle, or a single ticket; `slot` and what follows is for a single one."""
     lease = ANY_LEASE if slot is None else Lease(slot, generation, renewed)
     assert slot is None or len(tickets) == 1
-    return do.SendTickets(seat, life, tuple(Errand(what, lease) for what in tickets))
+    return do.SendTickets(seat, life, tuple(Errand(what, lease, seat, life) for what in tickets))
 
 
 def draw(count: int) -> do.DrawTickets:
@@ -214,8 +214,26 @@ def abandon(seat: int, life: int = 1) -> do.AbandonLife:
     return do.AbandonLife(seat, life)
 
 
+class DeliverNumbers(do.Deliver):
+    """Stands for the delivery of tickets with these numbers, where a script names no more."""
+
+    def __init__(self, numbers: tuple[int, ...], copied: bool) -> None:
+        super().__init__((), copied)
+        self._numbers = numbers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, do.Deliver):
+            return NotImplemented
+        return (self._numbers, self.copied) == (other.numbers, other.copied)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Deliver(numbers={self._numbers}, copied={self.copied})"
+
+
 def deliver(*numbers: int, copied: bool = False) -> do.Deliver:
-    return do.Deliver(numbers, copied)
+    return DeliverNumbers(numbers, copied)
 
 
 def drop(number: int) -> do.DropParcel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._core.commands import Deliver, DrawTickets, RaiseFault
+from antifreeze._core.commands import DrawTickets, RaiseFault
 from antifreeze._core.events import EpochBegun, SamplerEnded, SamplerFailed
 from antifreeze._core.faults import Fault, FaultKind
 from antifreeze._core.pace import BUNDLE_BYTES
@@ -227,7 +227,7 @@ def test_a_run_ends_where_the_loop_would_keep_too_many_slabs() -> None:
     s.tell(in_slab(0, 1, 2, 3, 4, 5, 6))
     s.taught(8)
     s.tell(ASK, deliver(1, 2, 3, 4))
-    s.tell(ASK, Deliver((5,), copied=True))
+    s.tell(ASK, deliver(5, copied=True))
     s.tell(returned(0, 1))
     s.tell(ASK, deliver(6))
 
@@ -275,7 +275,8 @@ def test_a_timeout_names_the_ticket_within_the_bundle_that_is_awaited() -> None:
     s.tell(ASK, deliver(1, 2, 3))
     s.tell(ASK)
     late = Fault(FaultKind.TIMEOUT, seat=1, life=1, ticket=ticket(4, 3), delivered=3, seconds=3.0)
-    s.at(3.0).tell(RING, RaiseFault(late))
+    held = (ticket(4, 3), ticket(6, 5), ticket(8, 7))
+    s.at(3.0).tell(RING, RaiseFault(late, held))
 
 
 # ---- streams --------------------------------------------------------------------------------

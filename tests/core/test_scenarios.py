@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.commands import RaiseFault
+from antifreeze._core.commands import Deliver, RaiseFault
 from antifreeze._core.events import (
     EpochBegun,
     LifeEnded,
@@ -23,7 +23,7 @@ from antifreeze._core.reorder import Order
 from antifreeze._core.seats import LifeState, SeatState
 from antifreeze._core.states import Run
 from antifreeze._core.supervisor import Supervisor
-from antifreeze._core.tickets import Progress
+from antifreeze._core.tickets import Progress, Ticket
 
 from .script import (
     ASK,
@@ -58,8 +58,8 @@ MANY = 1000  # batches: more than any script here draws
 SCARCE = Plan(seats=1, window=1, longest_bundle=1, tenure=Tenure.LOADER)
 
 
-def raised(kind: FaultKind, **facts: object) -> RaiseFault:
-    return RaiseFault(Fault(kind, **facts))  # type: ignore[arg-type]
+def raised(kind: FaultKind, *held: Ticket, **facts: object) -> RaiseFault:
+    return RaiseFault(Fault(kind, **facts), held)  # type: ignore[arg-type]
 
 
 def leases(sup: Supervisor, state: LeaseState, seat: int = 0) -> int:
@@ -208,6 +208,37 @@ def test_an_exception_of_the_dataset_is_delivered_in_turn_and_not_retried() -> N
     (fault,) = s.sup.snapshot().faults
     assert (fault.kind, fault.seat, fault.life) == (FaultKind.EXCEPTION, 1, 1)
     assert fault.ticket == ticket(2, 1)
+
+
+@pytest.mark.parametrize("limit", [0, None])
+def test_a_delivery_names_ticket_and_worker_without_the_event_log(limit: int | None) -> None:
+    """However many batches are under way: nothing is looked up in the log of events."""
+    seats = 100
+    sup = Supervisor(Plan(seats=seats, window=seats), story_limit=limit)
+    sup.handle(epoch_asked(), 0.0)
+    for seat in range(seats):
+        sup.handle(LifeReady(seat, 1), 0.0)
+        sup.handle(EpochBegun(seat, 1, 0), 0.0)
+    for place in range(seats):
+        sup.handle(drawn(place), 0.0)
+    for seat in reversed(range(seats)):
+        sup.handle(failed(seat, seat + 1), 0.0)
+    for seat in range(seats):
+        (command,) = [c for c in sup.handle(ASK, 0.0) if isinstance(c, Deliver)]
+        (errand,) = command.errands
+        assert (errand.seat, errand.life, errand.ticket) == (seat, 1, ticket(seat + 1, seat))
+
+
+def test_a_timeout_names_what_its_worker_still_holds_of_an_earlier_epoch() -> None:
+    plan = Plan(seats=1, window=2, timeout_s=3.0, tenure=Tenure.LOADER)
+    s = Script(plan, batches=2).begin().ready(0)
+    s.refill(2)
+    s.begin(epoch=1)
+    s.tell(ASK)
+    due = ticket(3, 0, epoch=1)
+    held = (due, ticket(4, 1, epoch=1), ticket(1, 0), ticket(2, 1))
+    late = raised(FaultKind.TIMEOUT, *held, seat=0, life=1, ticket=due, seconds=3.0)
+    s.at(3.0).tell(RING, late)
 
 
 def test_the_fault_of_an_exception_says_how_many_batches_came_before() -> None:
@@ -546,7 +577,8 @@ def test_the_users_timeout_names_what_was_awaited_and_the_batch_still_comes() ->
     s.at(1.0).tell(ASK)
     assert s.sup.next_wakeup() == 4.0
     s.at(3.5).tell(RING)
-    late = raised(FaultKind.TIMEOUT, seat=0, life=1, ticket=ticket(1, 0), seconds=3.0)
+    due = ticket(1, 0)
+    late = raised(FaultKind.TIMEOUT, due, seat=0, life=1, ticket=due, seconds=3.0)
     s.at(4.0).tell(RING, late)
     assert s.sup.next_wakeup() is None
     s.at(100.0).tell(ASK)

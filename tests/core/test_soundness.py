@@ -14,7 +14,7 @@ from antifreeze._core.reorder import Order
 from antifreeze._core.seats import Life, LifeState, SeatState
 from antifreeze._core.steps import OURS
 from antifreeze._core.supervisor import Supervisor
-from antifreeze._core.tickets import Errand, Ticket
+from antifreeze._core.tickets import Ticket
 
 from .busy import Damage, busy, dying_in, first_of, life_in, parcel_of, serving, take_back
 from .script import ASK, CLOSE, Script
@@ -56,7 +56,7 @@ def a_ticket_of_another_epoch_is_held(sup: Supervisor) -> None:
     held = serving(sup).held
     number, errand = next(iter(held.items()))
     ticket = errand.ticket
-    held[number] = Errand(replace(ticket, epoch=ticket.epoch - 1), errand.lease)
+    held[number] = replace(errand, ticket=replace(ticket, epoch=ticket.epoch - 1))
 
 
 def a_seat_owes_more_than_it_has(sup: Supervisor) -> None:
@@ -162,14 +162,14 @@ def a_slot_is_to_be_renewed_that_never_was(sup: Supervisor) -> None:
 def two_tickets_hold_one_lease(sup: Supervisor) -> None:
     held = serving(sup).held
     first, second = held
-    held[second] = Errand(held[second].ticket, held[first].lease)
+    held[second] = replace(held[second], lease=held[first].lease)
 
 
 def an_outdated_lease_is_held(sup: Supervisor) -> None:
     held = serving(sup).held
     number, errand = next(iter(held.items()))
     lease = errand.lease
-    held[number] = Errand(errand.ticket, Lease(lease.slot, lease.generation + 1))
+    held[number] = replace(errand, lease=Lease(lease.slot, lease.generation + 1))
 
 
 def a_slab_that_the_loop_looks_at_is_free(sup: Supervisor) -> None:

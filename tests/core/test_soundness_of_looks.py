@@ -12,7 +12,6 @@ from antifreeze._core.lookout import LOOK_KEY
 from antifreeze._core.plan import Plan
 from antifreeze._core.stalls import REPORTED_S
 from antifreeze._core.supervisor import Supervisor
-from antifreeze._core.tickets import Errand
 
 from .busy import LIMITS, Damage, busy, serving
 from .script import CLOSE, Script
@@ -21,7 +20,7 @@ from .script import CLOSE, Script
 def _spare(sup: Supervisor, count: int) -> None:
     held = serving(sup).held
     number, errand = next(iter(held.items()))
-    held[number] = Errand(replace(errand.ticket, spared=(0,) * count), errand.lease)
+    held[number] = replace(errand, ticket=replace(errand.ticket, spared=(0,) * count))
 
 
 def a_ticket_has_too_many_samples_spared(sup: Supervisor) -> None:

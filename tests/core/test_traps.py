@@ -112,6 +112,8 @@ def test_a_usual_rest_is_not_worth_a_word(
 def test_a_stream_that_ended_with_its_error() -> None:
     traps = Traps(2)
     traps.notice(1, StreamEnded(12, 0, "ValueError: bad line 13"))
+    traps.raised.add(1)
+    traps.went_on()
     (text,) = said(traps)
     assert "the stream of worker 1 ended with its error (ValueError: bad line 13)" in text
 
@@ -143,3 +145,51 @@ def test_what_was_said_of_a_loader_is_not_said_again_by_its_next_loop() -> None:
         traps = Traps(1, told)
         traps.notice(0, Changed(("dataset.count",)))
         assert len(said(traps)) == expected
+
+
+def test_runs_of_few_values_show_that_workers_load_the_same_unless_somebody_asked() -> None:
+    traps = Traps(2)
+    traps.notice(0, Opening(7, PLENTY, runs=True))
+    traps.notice(1, Opening(7, PLENTY, runs=True))
+    assert len(traps.in_passing) == 1
+    asking = Traps(2)
+    asking.notice(0, Opening(7, PLENTY, asked=True, runs=True))
+    asking.notice(1, Opening(7, PLENTY, runs=True))
+    mixed = Traps(2)
+    mixed.notice(0, Opening(7, PLENTY, runs=True))
+    mixed.notice(1, Opening(7, PLENTY))
+    assert asking.in_passing == mixed.in_passing == []
+
+
+def cut(seat: int = 0) -> tuple[int, StreamEnded]:
+    return seat, StreamEnded(3, 0, "ValueError: bad")
+
+
+def test_a_stream_cut_short_is_told_when_the_loop_goes_on_after_its_error() -> None:
+    traps = Traps(2)
+    traps.notice(*cut())  # prefetched: the loop has yet to receive the error
+    assert said(traps) == []
+    traps.raised.add(0)
+    assert said(traps) == []
+    traps.went_on()
+    (text,) = said(traps)
+    assert "the stream of worker 0 ended with its error" in text
+
+
+def test_it_is_told_as_well_if_the_end_comes_after_the_loop_went_on() -> None:
+    traps = Traps(2)
+    traps.raised.add(1)
+    traps.went_on()
+    traps.notice(*cut(0))  # another's, which the loop has not received
+    assert said(traps) == []
+    traps.notice(*cut(1))
+    assert len(said(traps)) == 1
+
+
+def test_another_epoch_does_not_go_on_after_the_errors_of_the_one_before() -> None:
+    traps = Traps(1)
+    traps.raised.add(0)
+    traps.begin_epoch()
+    traps.went_on()
+    traps.notice(*cut())
+    assert said(traps) == []

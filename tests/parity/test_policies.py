@@ -408,3 +408,21 @@ def test_a_batch_of_which_nothing_is_left_is_left_out_itself(workers: int) -> No
     assert seen == [index for index in range(len(loader.dataset)) if index not in (4, 5, 6, 7)]  # type: ignore[arg-type]
     noted = [(fault.verdict, fault.index, fault.position) for fault in loader.faults]
     assert noted == [("skipped", index, 1) for index in (4, 5, 6, 7)]
+
+
+def test_every_fault_is_named_however_many_batches_are_under_way() -> None:
+    """With 16 workers the log of events no longer reaches back to where a ticket was sent."""
+    bad = tuple(range(1000, 2600, 100))
+    loader: DataLoader[Any] = DataLoader(
+        Flawed("raise", bad=bad, length=3000),  # type: ignore[arg-type]
+        num_workers=16,
+    )
+    iterator, raised = iter(loader), 0
+    for _ in range(3000):
+        try:
+            next(iterator)
+        except OSError:
+            raised += 1
+    assert raised == 16
+    assert [(fault.index, fault.position) for fault in loader.faults] == [(b, b) for b in bad]
+    assert {fault.worker for fault in loader.faults} <= set(range(16))

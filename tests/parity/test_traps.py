@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import mmap
+import os
+import random
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -471,3 +474,105 @@ def test_a_stream_that_goes_on_after_an_error(workers: int) -> None:
         warnings.simplefilter("error")
         got = all_that_comes(iter(DataLoader(GoesOn(), None, num_workers=workers)))
     assert got == [0, 1, 2, 4, 5, 6, 7]
+
+
+class BreaksInParts(Whole):
+    """One of its workers gives 3 and raises; the others go on for long."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = torch_data.get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        for number in range(worker, 80, workers):
+            if number == 20:
+                raise ValueError("bad line 20")
+            yield number
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_end_of_a_stream_is_told_only_where_the_loop_goes_on(
+    workers: int, persistent: bool
+) -> None:
+    if persistent and not workers:
+        return
+    named: Any = {"num_workers": workers, "persistent_workers": persistent}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match="bad line 20"):
+            list(DataLoader(BreaksInParts(), 4, **named))
+    assert [str(each.message) for each in caught if "ended with" in str(each.message)] == []
+    iterator = iter(DataLoader(BreaksInParts(), 4, **named))
+    told: list[bool] = []  # whether it has been, at each answer
+    raised_at = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        while True:
+            try:
+                next(iterator)
+            except ValueError:
+                raised_at = len(told)
+            except StopIteration:
+                break
+            told.append(any("ended with its error" in str(each.message) for each in caught))
+        assert raised_at is not None
+        assert not any(told[: raised_at + 1]), "before the loop has gone on"
+    assert sum("ended with its error" in str(each.message) for each in caught) == 1
+
+
+def random_labels(dataset: Any) -> Iterator[int]:
+    dice = random.Random(3)
+    return (dice.randrange(2) for _ in range(400))
+
+
+def own_labels(dataset: Any) -> Iterator[int]:
+    dice = random.Random(os.getpid())
+    return (dice.randrange(2) for _ in range(400))
+
+
+def part_of_labels(dataset: Any) -> Iterator[int]:
+    info = torch_data.get_worker_info()
+    assert info is not None
+    labels = [number % 4 for number in range(400)]
+    return iter(labels[200 * info.id :][:200])
+
+
+def repeated(dataset: Any) -> Iterator[int]:
+    return (number % 7 for number in range(400))
+
+
+class Labels(IterableDataset[int]):
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.make(self))
+
+
+@pytest.mark.parametrize(
+    ("make", "is_told"),
+    [(random_labels, True), (own_labels, False), (part_of_labels, False), (repeated, False)],
+)
+def test_integers_with_few_values_are_compared_in_their_order(
+    make: Any, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "antifreeze"):
+        list(DataLoader(Labels(make), 8, num_workers=2))
+    assert any("begin with the same samples" in text for text in logged(caplog)) == is_told
+
+
+def test_prints_of_numbers_and_words_are_the_same_in_every_interpreter() -> None:
+    code = (
+        "from antifreeze._worker.observing import _print_of;"
+        "print([_print_of(each, 2) for each in (1, 1.5, True, 'a', b'a', (1, 'a'), {'k': 'a'})])"
+    )
+    texts = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        texts.add(done.stdout)
+    assert len(texts) == 1

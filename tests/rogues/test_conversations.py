@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import http.client
 import multiprocessing
 import os
 import re
+import select
 import socket
+import ssl
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -118,6 +122,104 @@ def test_a_socket_is_taken_wherever_workers_come_from_and_the_error_names_its_ho
         theirs.sendall(b"1")  # and here it works as before
         assert ours.recv(8) == b"1"
     assert "antifreeze: dataset.client: opened before the workers" in error
+
+
+def receive(sock: Any) -> None:
+    sock.recv(8)
+
+
+def select_and_receive(sock: Any) -> None:
+    select.select([sock], [], [], 5.0)
+    sock.recv(8)
+
+
+def receive_in_time(sock: Any) -> None:
+    sock.settimeout(5.0)
+    sock.recv(8)
+
+
+def read_line(sock: Any) -> None:
+    sock.makefile("rb").readline()
+
+
+def request(sock: Any) -> None:
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = sock
+    connection.request("GET", "/")
+    connection.getresponse()
+
+
+def ask_in_vain(sock: Any) -> None:
+    try:
+        sock.sendall(b"x")
+    except OSError as error:
+        raise LookupError("no such row") from error
+
+
+CALLS = [receive, select_and_receive, receive_in_time, read_line, request, ask_in_vain]
+
+
+@pytest.mark.parametrize("call", [lambda sock: sock.sendall(b"x"), *CALLS])
+def test_the_text_of_the_error_itself_says_that_a_socket_was_taken(
+    call: Callable[[Any], None],
+) -> None:
+    with both(socket.socketpair()) as (_, theirs):
+        dataset = Holds(lambda it, index: call(it.client), client=theirs)
+        loader = DataLoader(dataset, 4, num_workers=2)
+        with warnings.catch_warnings(), pytest.raises((OSError, LookupError)) as caught:
+            warnings.simplefilter("ignore")
+            list(loader)
+    text = str(caught.value)
+    assert "dataset.client was opened before the workers, and is taken from them" in text
+    assert "antifreeze.per_worker" in text
+    if isinstance(caught.value, OSError):
+        assert caught.value.errno == errno.EBADF
+
+
+def encrypted() -> tuple[Any, Any]:
+    """Return two ends of an encrypted connection, without certificates."""
+    contexts = []
+    for role in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
+        context = ssl.SSLContext(role)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("aNULL:@SECLEVEL=0")
+        contexts.append(context)
+    listener = socket.create_server(("localhost", 0))
+    theirs = socket.create_connection(listener.getsockname())
+    ours, _ = listener.accept()
+    listener.close()
+    wrapped: list[Any] = []
+    serving = threading.Thread(
+        target=lambda: wrapped.append(contexts[0].wrap_socket(ours, server_side=True))
+    )
+    serving.start()
+    client = contexts[1].wrap_socket(theirs)
+    serving.join()
+    return wrapped[0], client
+
+
+@pytest.mark.parametrize("call", [lambda sock: sock.sendall(b"x"), receive])
+def test_the_text_says_it_of_an_encrypted_connection_too(call: Callable[[Any], None]) -> None:
+    with both(encrypted()) as (_, theirs):
+        dataset = Holds(lambda it, index: call(it.client), client=theirs)
+        loader = DataLoader(dataset, 4, num_workers=2)
+        with warnings.catch_warnings(), pytest.raises(OSError) as caught:
+            warnings.simplefilter("ignore")
+            list(loader)
+    assert "dataset.client was opened before the workers" in str(caught.value)
+
+
+def test_an_error_of_another_kind_stays_as_it_is() -> None:
+    def missing(dataset: Any, index: int) -> int:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "rows")
+
+    with both(socket.socketpair()) as (_, theirs):
+        loader = DataLoader(Holds(missing, client=theirs), 4, num_workers=2)
+        with warnings.catch_warnings(), pytest.raises(FileNotFoundError) as caught:
+            warnings.simplefilter("ignore")
+            list(loader)
+    assert str(caught.value) == "[Errno 2] No such file: 'rows'"
 
 
 def test_what_multiprocessing_shares_by_itself_is_nobodys_trouble() -> None:

@@ -144,7 +144,10 @@ def test_an_lmdb_environment_that_locks_gives_right_rows_or_an_error(lmdb_path: 
             for batch in iterator:
                 got += batch.tolist()
         except lmdb.Error as error:  # its table of readers is full of this process's forks
-            assert any("in worker" in note for note in error.__notes__)
+            notes = "\n".join(error.__notes__)
+            assert "in worker" in notes
+            assert "an LMDB environment that locks cannot be used on both sides of a fork" in notes
+            assert "lock=False" in notes and "antifreeze.per_worker(open_it)" in notes
         assert got == list(range(len(got)))
 
 

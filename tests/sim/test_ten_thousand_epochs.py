@@ -160,7 +160,7 @@ class OutOfOrder(Supervisor):
 
     def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
         return [
-            do.Deliver(command.numbers[::-1], command.copied)
+            do.Deliver(command.errands[::-1], command.copied)
             if isinstance(command, do.Deliver)
             else command
             for command in super().handle(event, now)

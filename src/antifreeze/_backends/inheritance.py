@@ -109,6 +109,8 @@ def held_by(job: Job) -> Held:
     """
     files: list[int] = []
     taken: dict[int, str] = {}
+    encrypted: set[int] = set()
+    ssl = sys.modules.get("ssl")
     locked = job.num_workers < 2
     datasets: set[str] = set()
     for path, thing in _things(job.dataset, datasets):
@@ -121,7 +123,11 @@ def held_by(job: Job) -> Held:
                     files.append(number)
         if (conversation := _conversation(thing)) is not None:
             taken.setdefault(conversation, _holder(path, datasets))
-    return Held(tuple(files), () if locked else tuple(taken.items()))
+            if ssl is not None and issubclass(type(thing), ssl.SSLSocket):
+                encrypted.add(conversation)
+    if locked:
+        return Held(tuple(files))
+    return Held(tuple(files), tuple(taken.items()), frozenset(encrypted))
 
 
 def _things(dataset: Any, datasets: set[str]) -> Iterator[tuple[str, Any]]:

@@ -109,7 +109,7 @@ class Line:
         if lease.renewed:
             self.shelf.spoil(lease.slot)
         elif lease.slot in self.shelf.lacking:
-            return Errand(errand.ticket, replace(lease, renewed=True))
+            return replace(errand, lease=replace(lease, renewed=True))
         return errand
 
     def stack(self, look_s: float) -> tuple[StackLine, ...]:

@@ -20,6 +20,7 @@ from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.tickets import Errand
 from .._transport.exceptions import pack_exception, rebuild_exception
+from .._worker import threads
 from .._worker.spec import EpochBrief
 from .base import Backend, LocalParcel, Notice, Parcel, Watch
 
@@ -62,8 +63,8 @@ class PinnedBackend:
                 self._work.put(notice)
             else:  # nothing before it is being pinned: it need not queue
                 notices.append(notice)
-        if self._under_way and self.thread.ident is None:
-            self.thread.start()
+        if self._under_way and self.thread.ident is None and not threads.start(self.thread):
+            raise RuntimeError("can't start new thread")
         if threading.current_thread() is self.thread:  # a finalizer, in the middle of our own work
             while not self._work.empty():
                 self._pass_on(self._work.get())

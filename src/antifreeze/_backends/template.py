@@ -31,7 +31,7 @@ from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
-from .._worker import guard
+from .._worker import guard, threads
 from .._worker.files import may_hold_locks, positions
 from .._worker.generators import global_generators
 from .._worker.spec import Job
@@ -279,10 +279,12 @@ class Template:
         if self._process is not None and may_hold_locks():
             self._see_off()
             return
+        reaper = threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True)
         try:
-            threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True).start()
-        except RuntimeError:  # the machine gives no thread, or the program is ending
-            self._see_off()
+            threads.start(reaper)
+        finally:
+            if reaper.ident is None:  # the machine gives no thread, or the program is ending
+                self._see_off()
 
     def _see_off(self) -> None:
         if not self.is_gone(REAP_S):

@@ -146,8 +146,13 @@ class DropParcel:
 class Deliver:
     """Give the loop these parcels, one a `next`: each a batch, or the exception it holds."""
 
-    numbers: tuple[int, ...]
+    errands: tuple[Errand, ...]  # what each was sent for, and to whom
     copied: bool = False  # out of its slab, which is used again at once
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Return the numbers of the tickets, in order."""
+        return tuple(errand.ticket.number for errand in self.errands)
 
 
 @message
@@ -155,6 +160,7 @@ class RaiseFault:
     """Raise this fault in the loop."""
 
     fault: Fault
+    held: tuple[Ticket, ...] = ()  # by the life that the loop waits for, of whatever epoch
 
 
 @message

@@ -54,7 +54,7 @@ class Dealer:
             if ticket.seat is None:
                 self._crew.seats.keep_turn(seat)
             return False
-        errand = Errand(ticket, lease)
+        errand = Errand(ticket, lease, seat.number, life.number)
         life.held[ticket.number] = errand
         seat.undelivered += 1
         if len(life.held) == 1:

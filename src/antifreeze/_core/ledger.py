@@ -148,23 +148,22 @@ class Ledger:
         number = self.window.ready()
         return None if number is None else self.arrived.get(number)
 
-    def release(self, most: int) -> tuple[tuple[int, ...], bool]:
-        """Give the numbers of the tickets that are due now, and whether to copy them.
+    def release(self, most: int) -> tuple[tuple[Errand, ...], bool]:
+        """Return the errands whose parcels are due now, and whether to copy them.
 
-        What must be copied, because the loop keeps too much, comes alone, and so does a fault.
-        Nothing if the loop must wait.
+        What must be copied, because the loop keeps too much, comes alone. Nothing if the loop must
+        wait, or a fault is due (see `take_fault`).
         """
-        numbers: list[int] = []
-        while len(numbers) < most and (number := self.window.ready()) is not None:
+        errands: list[Errand] = []
+        while len(errands) < most and (number := self.window.ready()) is not None:
             arrival = self.arrived.get(number)
-            full = len(self.kept) >= self._keep_limit
-            alone = arrival is None or (arrival.in_slab and full)
-            if alone and numbers:
-                break
-            self.window.release()
-            numbers.append(number)
             if arrival is None:
                 break
+            alone = arrival.in_slab and len(self.kept) >= self._keep_limit
+            if alone and errands:
+                break
+            self.window.release()
+            errands.append(arrival.errand)
             del self.arrived[number]
             arrival.seat.undelivered -= 1
             if alone or not arrival.in_slab:
@@ -172,12 +171,16 @@ class Ledger:
             else:
                 self._keep(arrival)
             if alone:
-                return (number,), True
-        return tuple(numbers), False
+                return (arrival.errand,), True
+        return tuple(errands), False
 
-    def take_fault(self, number: int) -> Fault | None:
-        """Give what takes the place of this ticket's parcel, if anything does."""
-        return self._faults.pop(number, None) if self._faults else None
+    def take_fault(self) -> Fault | None:
+        """Return what takes the place of the parcel that is due, if anything does."""
+        if not self._faults or self.window.ready() not in self._faults:
+            return None
+        number = self.window.release()
+        assert number is not None
+        return self._faults.pop(number)
 
     def forget(self) -> list[int]:
         """Drop the whole epoch; give the numbers of the parcels that had arrived."""

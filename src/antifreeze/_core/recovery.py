@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .commands import RaiseFault
 from .crew import Loss, Out
 from .events import StreamMarked
 from .faults import Fault, FaultKind, FaultLog
@@ -97,15 +98,17 @@ class Recovery:
                 self._ledger.fail(ticket, fault)
         return verdict
 
-    def time_out(self, seconds: float, delivered: int) -> Fault:
-        """Say what the loop has waited for, and who has it."""
+    def time_out(self, seconds: float, delivered: int) -> RaiseFault:
+        """Return what the loop has waited for, who has it, and all that is with that life."""
         fault = Fault(FaultKind.TIMEOUT, delivered=delivered, seconds=seconds)
+        held: tuple[Ticket, ...] = ()
         due = self._ledger.window.due()
         for seat, life, ticket in self._seats.in_hand():
             if ticket.position == due:
                 fault = replace(fault, seat=seat.number, life=life.number, ticket=ticket)
+                held = life.tickets()
         self._faults.note(fault)
-        return fault
+        return RaiseFault(fault, held)
 
     def _resume_stream(self, loss: Loss, delivered: int) -> None:
         """Have the next life of the seat go on where this one was. If that breaks off, too, before

@@ -111,8 +111,8 @@ class Life:
     epoch: int = NEVER  # the latest it has begun
     state: LifeState = LifeState.STARTING
     held: dict[int, Errand] = field(default_factory=dict)  # by ticket number
-    # Leases of tickets that no longer count but are still with the life, by ticket number.
-    orphans: dict[int, Lease] = field(default_factory=dict)
+    # Tickets that no longer count but are still with the life, by number.
+    orphans: dict[int, Errand] = field(default_factory=dict)
     brought: int = 0  # parcels
     working_since: float = 0.0  # when it turned to its oldest ticket
     patiently: bool = False  # it was told to leave: it had nothing to do
@@ -127,18 +127,22 @@ class Life:
         self.state = LIFE_TRANSITIONS[self.state, cue]
 
     def lent(self) -> list[Lease]:
-        return [*(errand.lease for errand in self.held.values()), *self.orphans.values()]
+        return [errand.lease for errand in (*self.held.values(), *self.orphans.values())]
+
+    def tickets(self) -> tuple[Ticket, ...]:
+        """Return every ticket that is still with it, of whatever epoch."""
+        return tuple(errand.ticket for errand in (*self.held.values(), *self.orphans.values()))
 
     def orphan_tickets(self) -> None:
         """Stop counting on what it holds; the room stays its own until it lets go."""
-        self.orphans.update((number, errand.lease) for number, errand in self.held.items())
+        self.orphans.update(self.held)
         self.held.clear()  # its deadline goes on: others may wait for the room
 
     def let_go(self, number: int) -> None:
         """Free the lease of a ticket that no longer counts, if it is still out."""
-        lease = self.orphans.pop(number, None)
-        if lease is not None:
-            self.leases.free(lease)
+        errand = self.orphans.pop(number, None)
+        if errand is not None:
+            self.leases.free(errand.lease)
 
 
 @record

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from .commands import Command, SendTickets
+from .commands import Command
 from .events import Event
 from .messages import frozen
-from .tickets import Ticket
 
 KEPT = 256  # entries; enough to see what led to an error, small enough to keep with every loader
 
@@ -45,13 +44,3 @@ class Story:
     def __iter__(self) -> Iterator[Entry]:
         for at, event, commands in self._entries:
             yield Entry(at, event, tuple(commands))
-
-    def sent(self, number: int) -> tuple[int, int, Ticket] | None:
-        """Find who was given a ticket, seat and life, and the ticket."""
-        for entry in self:
-            for command in entry.commands:
-                if isinstance(command, SendTickets):
-                    for ticket in (errand.ticket for errand in command.errands):
-                        if ticket.number == number:
-                            return command.seat, command.life, ticket
-        return None

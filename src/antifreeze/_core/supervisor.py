@@ -203,14 +203,14 @@ class Supervisor:
 
     def _answer_loop(self, now: float, out: Out) -> None:
         arrived = self._ledger.next_arrival()
+        fault = self._ledger.take_fault()
         most = self._pace.to_release(self.plan.window, self._delivered)
-        numbers, copied = self._ledger.release(most)
-        if numbers:
-            fault = self._ledger.take_fault(numbers[0])
+        errands, copied = ((), False) if fault else self._ledger.release(most)
+        if errands or fault is not None:
             self._waits.end(now, arrived, fault=fault is not None)
             self._loop_leaves()
-            self._delivered += len(numbers)
-            out.append(do.Deliver(numbers, copied) if fault is None else do.RaiseFault(fault))
+            self._delivered += len(errands) or 1
+            out.append(do.Deliver(errands, copied) if fault is None else do.RaiseFault(fault))
         elif self._run is Run.BROKEN and self._stopped_by is not None:
             self._waits.end(now, None, fault=True)
             self._loop_leaves()
@@ -496,4 +496,4 @@ class Supervisor:
         seconds = now - self._asked_at
         self._waits.end(now, None, fault=True)
         self._loop_leaves()
-        out.append(do.RaiseFault(self._recovery.time_out(seconds, self._delivered)))
+        out.append(self._recovery.time_out(seconds, self._delivered))

@@ -56,3 +56,5 @@ class Errand:
 
     ticket: Ticket
     lease: Lease
+    seat: int
+    life: int

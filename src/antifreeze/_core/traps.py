@@ -22,6 +22,7 @@ class Opening:
     fingerprint: int  # of them all, in their order
     different: int
     asked: bool = False  # somebody in this worker knows which one it is
+    runs: bool = False  # `different` counts runs of several samples: those themselves are few
 
 
 @frozen
@@ -152,9 +153,17 @@ class Traps:
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
-        self._openings: dict[int, dict[int, Opening]] = {FEW: {}, PLENTY: {}}
+        self._openings: dict[tuple[int, bool], dict[int, Opening]] = {}
         self._ended: dict[int, StreamEnded] = {}
         self._drew: dict[tuple[str, int], set[int]] = {}
+        self.raised: set[int] = set()  # seats whose errors the loop has just received
+        self._borne: set[int] = set()  # seats after whose errors the loop went on
+
+    def went_on(self) -> None:
+        """Take note that the loop asks for more after an error it has received."""
+        self._borne |= self.raised
+        self.raised.clear()
+        self._look_for_cuts()
 
     def notice(self, seat: int, seen: Observation) -> None:
         match seen:
@@ -170,7 +179,7 @@ class Traps:
                 self._ended[seat] = seen
                 self._look_for_twins(seen)
                 if error:
-                    self._tell("cut short", cut_short(seat, error))
+                    self._look_for_cuts()
                 self._look_at_dropped()
             case Changed(attributes=attributes):
                 self._tell("changed there", changed_in_workers(attributes))
@@ -183,12 +192,17 @@ class Traps:
             self._tell("changed here", changed_in_main(changes))
 
     def _compare_openings(self, seat: int, latest: Opening) -> None:
-        """See whether workers begin with the same samples."""
-        opened = self._openings[latest.different]
+        """See whether workers begin with the same samples.
+
+        Where there are few different ones, as labels are, they are compared only if nobody asked:
+        parts of what repeats itself may be alike.
+        """
+        opened = self._openings.setdefault((latest.different, latest.runs), {})
         mine = opened.setdefault(seat, latest)  # its next life begins where it began
         same = [each for each in opened.values() if each.fingerprint == mine.fingerprint]
         if any(each.asked for each in same):
-            agree = len(same) == self._seats and latest.different >= PLENTY
+            parts = latest.different < PLENTY or latest.runs
+            agree = len(same) == self._seats and not parts
         else:
             agree = len(same) > 1
         if agree:
@@ -209,6 +223,14 @@ class Traps:
             agree = len(same) > 1 and latest.different >= AT_THE_END
         if agree:
             self._pass("twins", twins(self._seats, begin="give the same samples"))
+
+    def _look_for_cuts(self) -> None:
+        """Tell of streams that ended with their error, if the loop goes on without the rest: one
+        that ends with the error misses nothing it does not know of."""
+        for seat in sorted(self._borne):
+            ended = self._ended.get(seat)
+            if ended is not None and ended.error:
+                self._tell("cut short", cut_short(seat, ended.error))
 
     def _look_at_dropped(self) -> None:
         if len(self._ended) < self._seats or self._seats == 1:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import socket
 import stat
 
 from .._core.messages import frozen
@@ -30,6 +29,7 @@ class Held:
 
     files: tuple[int, ...] = ()  # open for reading and writing
     taken: tuple[tuple[int, str], ...] = ()  # conversations, with their names
+    encrypted: frozenset[int] = frozenset()  # those of them that are read by the module ssl
 
 
 NOTHING = Held()
@@ -84,19 +84,24 @@ def _is_locked(descriptor: str) -> bool:
 
 
 def take_away(held: Held) -> None:
-    """Put in the place of each conversation something that only ever fails. (A closed one would
-    read as an end, again and again; a closed number would soon be another file's.)"""
-    for number, _ in held.taken:
-        with contextlib.suppress(OSError):
-            mode = os.fstat(number).st_mode
-            if stat.S_ISSOCK(mode):
-                with socket.socket() as unconnected:
-                    os.dup2(unconnected.fileno(), number, inheritable=False)
-            else:
-                writes = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
-                wrong = os.open(os.devnull, os.O_RDONLY if writes else os.O_WRONLY)
-                os.dup2(wrong, number, inheritable=False)
-                os.close(wrong)
+    """Put in the place of each conversation something that only ever fails: every call gives
+    EBADF. (A closed one would read as an end, again and again; a closed number would soon be
+    another file's.) An encrypted one reads zeros, which are an error of the protocol: to the module
+    ssl, whatever else fails is an end as well, or no connection yet, for which it waits for ever.
+    """
+    if not held.taken:
+        return
+    nothing = os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)
+    zeros = os.open("/dev/zero", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for number, _ in held.taken:
+            with contextlib.suppress(OSError):
+                os.fstat(number)  # it is open
+                put = zeros if number in held.encrypted else nothing
+                os.dup2(put, number, inheritable=False)
+    finally:
+        os.close(nothing)
+        os.close(zeros)
 
 
 def own_offsets(at: dict[int, int]) -> None:

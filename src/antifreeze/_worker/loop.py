@@ -39,7 +39,7 @@ from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .progress import Witness
 from .randomness import Randomness, salts_in
-from .reasons import reasons
+from .reasons import name_taken, reasons
 from .resuming import Bookmark, carry_on
 from .spec import EpochBrief, WorkerSpec
 
@@ -158,6 +158,7 @@ class Desk:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
         except Exception as error:
+            name_taken(error, self._spec.held)
             for note in (
                 self._note(doing),
                 *reasons(error, self._spec.held, self._spec.clean_since),
@@ -318,6 +319,7 @@ class Desk:
             *more,
             *reasons(error, self._spec.held, self._spec.clean_since),
         )
+        name_taken(error, self._spec.held)
         packed = pack(pack_exception(error, where, notes))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from collections import deque
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ ARRAYS = 64  # whose contents are looked at
 _LAYERS = 4  # of datasets in datasets: `Subset` and the like
 _NUMBERS = (int, float)
 _WORDS = (str, bytes, bool)
+_SALT = {kind: place for place, kind in enumerate((*_NUMBERS, *_WORDS))}
+RUN = 8  # samples
+LOOKED_AT_FOR_RUNS = 4096  # samples: what repeats itself until then does so to the end
 
 
 class Info(WorkerInfo):
@@ -71,6 +75,8 @@ class Tally:
         self._sum: int | None = 0
         self._count = 0
         self._different: set[int] = set()
+        self._last: deque[int] = deque(maxlen=RUN)
+        self._runs: set[int] = set()  # different ones of so many samples
         self._opening = 0
         self._openings: list[Opening] = []
 
@@ -114,6 +120,17 @@ class Tally:
         self._different.add(number)
         if self.different > before and self.different in (FEW, PLENTY):
             self._openings.append(Opening(self._opening, self.different, self.asked))
+        if self.different < FEW and self._count <= LOOKED_AT_FOR_RUNS:
+            self._add_run(number)
+
+    def _add_run(self, number: int) -> None:
+        """Where there are few different samples, as labels are, look at several at a time."""
+        self._last.append(number)
+        if len(self._last) < RUN or len(self._runs) >= PLENTY:
+            return
+        self._runs.add(hash(tuple(self._last)))
+        if len(self._runs) == PLENTY:
+            self._openings.append(Opening(self._opening, PLENTY, self.asked, runs=True))
 
     def _print(self, sample: Any) -> int:
         try:
@@ -132,8 +149,12 @@ class Tally:
 def _print_of(sample: Any, depth: int) -> int:
     """Take a quick fingerprint: of numbers and words, and of the beginnings of arrays."""
     kind = type(sample)
-    if kind in (*_NUMBERS, *_WORDS):
-        return hash((kind.__name__, sample)) * 0x9E3779B97F4A7C15 >> 3
+    if kind in _SALT:
+        if kind is str:
+            sample = sample.encode("utf-8", "surrogatepass")
+        # Not the hash of words: that is another one in each process that was not forked.
+        value = zlib.crc32(sample) if isinstance(sample, bytes) else hash(sample)
+        return hash((_SALT[kind], value)) * 0x9E3779B97F4A7C15 >> 3
     if issubclass(kind, torch.Tensor):
         flat = sample.detach().reshape(-1)
         # A copy: `numpy()` leaves a mark on the memory it shows, which is the user's.

@@ -22,7 +22,7 @@ from .._transport.packing import Packed
 from .._transport.parcels import Bundle
 from .._transport.status import StatusLine
 from .._transport.tickets import Task
-from . import guard
+from . import guard, threads
 from .channel import Channel, MainGone
 
 FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
@@ -57,9 +57,7 @@ class Outbox:
             self._thread = threading.Thread(
                 target=self._look, name="antifreeze-outbox", daemon=True
             )
-            try:
-                self._thread.start()
-            except RuntimeError:  # the machine gives no thread
+            if not threads.start(self._thread):  # the machine gives none
                 self._flush_s = 0.0
 
     def put(self, task: Task, packed: Packed, timings: Timings, slab: Slab | None = None) -> bool:

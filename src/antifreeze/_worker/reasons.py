@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterator
 
 from .files import Held
 
 # What reading and writing give where a conversation was (see `files.take_away`).
-TAKEN = frozenset({errno.EBADF, errno.EPIPE, errno.ENOTCONN})
+TAKEN = frozenset({errno.EBADF})
+_LMDB_ERRORS = frozenset({"ReadersFullError", "BadRslotError"})
 CHAIN = 8  # errors, each the cause of the one before, that are looked at
 
 
+def _names(held: Held) -> str:
+    return ", ".join(dict.fromkeys(name for _, name in held.taken))
+
+
 def _of_taken(held: Held) -> str:
-    names = ", ".join(dict.fromkeys(name for _, name in held.taken))
+    names = _names(held)
     return (
         f"antifreeze: {names}: opened before the workers, who would have got each other's answers,"
         " and so taken from them. Have each worker open its own: antifreeze.per_worker(open_it); or"
@@ -42,24 +48,71 @@ def _of_numbers(clean_since: str) -> str:
     )
 
 
-def _errnos(error: BaseException | None) -> set[int | None]:
-    """Give the numbers of an error and of those that led to it: libraries wrap them."""
-    found: set[int | None] = set()
+def _of_lmdb(error: BaseException) -> tuple[str, ...]:
+    """Explain the errors of an LMDB environment that was opened before the fork."""
+    if not any(
+        (type(each).__name__ in _LMDB_ERRORS and type(each).__module__ in ("lmdb", "builtins"))
+        or (type(each).__module__ == "lmdb" and "already open in this process" in str(each))
+        for each in _chain(error)
+    ):
+        return ()
+    return (
+        "antifreeze: an LMDB environment that locks cannot be used on both sides of a fork: what a"
+        " forked worker reads takes a slot of its table of readers in the name of the main process,"
+        " and keeps it until that ends. Open it with lock=False, if nobody writes meanwhile; or"
+        " have each worker open its own, antifreeze.per_worker(open_it), and close it in the main"
+        " process before the workers start",
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it: libraries wrap them."""
     for _ in range(CHAIN):
         if error is None:
             break
-        if isinstance(error, OSError):
-            found.add(error.errno)
+        yield error
         error = error.__cause__ or error.__context__
-    return found
+
+
+def _errnos(error: BaseException) -> set[int | None]:
+    return {each.errno for each in _chain(error) if isinstance(each, OSError)}
+
+
+def _is_of_taken(error: BaseException, held: Held) -> bool:
+    """Whether this is what a call gives where a conversation was."""
+    ssl = sys.modules.get("ssl") if held.encrypted else None
+    if ssl is not None and isinstance(error, ssl.SSLError):
+        return error.errno in (ssl.SSL_ERROR_SSL, ssl.SSL_ERROR_SYSCALL, ssl.SSL_ERROR_EOF)
+    return isinstance(error, OSError) and error.errno in TAKEN
+
+
+def name_taken(error: BaseException, held: Held) -> None:
+    """Put into the text of an error that a conversation was taken from this worker: not everybody
+    shows notes."""
+    if not held.taken:
+        return
+    why = (
+        f"antifreeze: {_names(held)} was opened before the workers, and is taken from them; have"
+        " each open its own by antifreeze.per_worker"
+    )
+    for each in _chain(error):
+        if not _is_of_taken(each, held):
+            continue
+        place = min(1, len(each.args) - 1)
+        if place < 0 or not isinstance(each.args[place], str) or why in each.args[place]:
+            continue
+        text = f"{each.args[place]} ({why})"
+        each.args = (*each.args[:place], text, *each.args[place + 1 :])
+        if place == 1 and isinstance(each, OSError):
+            each.strerror = text
 
 
 def reasons(error: BaseException, held: Held, clean_since: str) -> list[str]:
     """Say what is known about an error: descriptors that cannot be used here, debuggers."""
     numbers = _errnos(error)
     found = []
-    if held.taken and numbers & TAKEN:
+    if held.taken and any(_is_of_taken(each, held) for each in _chain(error)):
         found.append(_of_taken(held))
-    if clean_since and errno.EBADF in numbers:
+    elif clean_since and errno.EBADF in numbers:
         found.append(_of_numbers(clean_since))
-    return [*found, *_of_debuggers(error)]
+    return [*found, *_of_lmdb(error), *_of_debuggers(error)]

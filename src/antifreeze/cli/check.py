@@ -79,11 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from ..doctor.check.found import Failure
     from ..doctor.check.running import check
-    from ..doctor.check.walking import find_files, folders_without, is_left_out
+    from ..doctor.check.walking import find_files, folders_without, is_left_out, not_there
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files need not be UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
+    refused: dict[Path, str] = {}
     try:
         settings = _settings(arguments)
         given = _standard_input(arguments)
@@ -91,6 +93,8 @@ def _run(arguments: argparse.Namespace) -> int:
             files = [p for p in given if not (settings.force_exclude and is_left_out(p, settings))]
         else:
             paths = [Path(each) for each in arguments.paths]
+            refused = not_there(paths)
+            paths = [each for each in paths if each not in refused]
             files = list(find_files(paths, settings))
             for folder in folders_without(paths, files):
                 _complain(
@@ -100,6 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
         _complain(str(error))
         return CANNOT
     result = check(files, settings, {path: each.text for path, each in given.items()})
+    unseen = tuple(Failure(path, why, ours=False) for path, why in refused.items())
+    result = dataclasses.replace(result, failures=(*unseen, *result.failures))
     if arguments.fix or arguments.diff:
         return _mend(arguments, result, files, settings, given)
     _tell(result, arguments.format, sys.stdout)

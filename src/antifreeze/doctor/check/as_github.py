@@ -15,7 +15,8 @@ def _one(found: Found) -> str:
     title = f"{found.code} {found.name} ({found.severity.value}, {found.confidence.value})"
     fields = f"file={_value(str(found.path))},line={found.line},endLine={found.end_line}"
     fields += f",col={found.span.column + 1},title={_value(title)}"
-    return f"::{found.level} {fields}::{_text(where + found.words)}"
+    instead = f"\ninstead: {found.instead}" if found.instead else ""
+    return f"::{found.level} {fields}::{_text(where + found.words + instead)}"
 
 
 def _failure(failure: Failure) -> str:

@@ -37,5 +37,6 @@ def _one(found: Found) -> dict[str, Any]:
         "confidence": found.confidence.value,
         "words": found.words,
         "source": found.source,
+        "instead": found.instead,
         "fix": found.fix.title if found.fix is not None and found.can_be_fixed else None,
     }

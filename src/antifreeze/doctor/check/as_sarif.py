@@ -76,7 +76,11 @@ def _one(found: Found, places: dict[str, int]) -> dict[str, Any]:
                 **_cell(found),
             }
         ],
-        "properties": {"confidence": found.confidence.value, "severity": found.severity.value},
+        "properties": {
+            "confidence": found.confidence.value,
+            "severity": found.severity.value,
+            "instead": found.instead,
+        },
     }
 
 

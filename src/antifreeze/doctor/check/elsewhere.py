@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ..rules import Rule
 from ..rules.base import Hit
+from ..source.module import Module
 from ..source.view import View
 from ..source.worker_code import WorkerCode
+from .reading import Source
 
 
-def find_elsewhere(rule: Rule, view: View) -> Iterator[Hit]:
-    """Give a rule's hits in such functions, at the place of this file that leads there: the other
-    file by itself does not show that it runs in workers."""
+@dataclass(frozen=True, slots=True)
+class HitElsewhere:
+    """A hit in another file, and the place of the one looked at that leads there."""
+
+    hit: Hit
+    module: Module  # that has the hit
+    way: ast.AST
+
+    @property
+    def source(self) -> Source:
+        return Source(self.module.path, "\n".join(self.module.lines))
+
+
+def find_elsewhere(rule: Rule, view: View) -> Iterator[HitElsewhere]:
+    """Return a rule's hits in such functions, where they are. The other file by itself does not
+    show that it runs in workers, so the words say by way of what it does."""
     for code in view.code_elsewhere:
         assert code.way is not None
         module = code.function.module
         for hit in rule.find(view.elsewhere(code)):
             if module.holds(hit.node) and not _is_told_there(code, view):
-                line = getattr(hit.node, "lineno", 1)
-                words = f"{hit.words} ({module.path.name}, line {line})"
-                yield Hit(code.way, words, hit.confidence)
+                line = getattr(code.way, "lineno", 1)
+                words = f"{hit.words} (it runs in workers by way of {view.path.name}, line {line})"
+                yield HitElsewhere(Hit(hit.node, words, hit.confidence), module, code.way)
 
 
 def _is_told_there(code: WorkerCode, view: View) -> bool:

@@ -59,6 +59,7 @@ class Found:
     cell: int | None = None  # of a notebook, from 1
     cell_line: int | None = None  # the line in that cell, from 1
     fix: PlainFix | None = None
+    instead: str = ""  # what to do, in a sentence
 
     @property
     def order(self) -> tuple[str, int, int, str]:

@@ -7,10 +7,12 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from ..rules import Rule, find_rule
 from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
+from ..rules.pages import advice
 from ..source import known
 from ..source.budget import TooEntangled
 from ..source.evidence import is_expected_to_fail
@@ -19,7 +21,7 @@ from ..source.module import Module, parse_module
 from ..source.project import Project
 from ..source.summary import Summary, summarise
 from ..source.view import View
-from .elsewhere import find_elsewhere
+from .elsewhere import HitElsewhere, find_elsewhere
 from .found import INSIDE, Failure, Found, PlainEdit, PlainFix, Span
 from .reading import PYTHON, Source, Unreadable
 from .settings import CANNOT_BE_READ, Settings
@@ -93,15 +95,16 @@ def second_pass(
     """Let the rules look at a file. Gives what they found, and which of them failed, and how."""
     view = View(module, project)
     found: list[Found] = []
+    elsewhere: list[tuple[Rule, HitElsewhere]] = []
     failures: list[Failure] = []
     rules = settings.rules_for(source.path)
     for rule in rules:
         try:
             hits = [hit for hit in rule.find(view) if module.holds(hit.node)]
-            if rule.follows:
-                hits += find_elsewhere(rule, view)
+            others = list(find_elsewhere(rule, view)) if rule.follows else []
             if rule.severity is CRASH:
                 hits = [each for each in hits if not is_expected_to_fail(each.node, module)]
+                others = [e for e in others if not is_expected_to_fail(e.hit.node, e.module)]
         except TooEntangled as error:  # nothing is left for the rules after this one
             failures.append(Failure(source.path, f"{error}; no rule after it was tried", rule.code))
             break
@@ -109,11 +112,39 @@ def second_pass(
             failures.append(Failure(source.path, in_words(error), rule.code))
             continue
         found += (as_found(rule, hit, source) for hit in hits)
+        elsewhere += ((rule, each) for each in others)
     # An allow has its effect on what is found, whether it is shown or not.
     allows = read_allows(source.text)
-    left = [each for each in silence(_once(found), allows) if settings.shows(each.confidence)]
-    left += _without_effect(allows, rules, source, strict=settings.strict)
+    left = silence(_once(found), allows)
+    left += _allowed_by_neither(elsewhere, source, allows, settings)
+    left = [each for each in left if settings.shows(each.confidence)]
+    followed = bool(project.importers(source.path))
+    left += _without_effect(allows, rules, source, strict=settings.strict, followed=followed)
     return left, failures
+
+
+def _allowed_by_neither(
+    elsewhere: list[tuple[Rule, HitElsewhere]],
+    source: Source,
+    allows: list[Allow],
+    settings: Settings,
+) -> Iterator[Found]:
+    """Give what is found in other files, each once, unless the settings or a comment there allow
+    it, or a comment at the place of this file that leads there."""
+    there: dict[Path, list[Allow]] = {}
+    seen: set[tuple[Path, str, Span]] = set()
+    for rule, each in elsewhere:
+        found = as_found(rule, each.hit, each.source)
+        if (key := (found.path, found.code, found.span)) in seen:
+            continue
+        seen.add(key)
+        if rule not in settings.rules_for(found.path):
+            continue
+        if found.path not in there:
+            there[found.path] = read_allows(each.source.text)
+        here = as_found(rule, Hit(each.way, found.words), source)
+        if silence([here], allows) and silence([found], there[found.path]):
+            yield found
 
 
 def in_words(error: Exception) -> str:
@@ -160,6 +191,7 @@ def _at(rule: Rule, source: Source, words: str, span: Span) -> Found:
         source=lines[span.line - 1] if span.line <= len(lines) else "",
         cell=cell,
         cell_line=line,
+        instead=advice(rule),
     )
 
 
@@ -213,13 +245,19 @@ def _plain_edit(edit: Edit, source: Source) -> PlainEdit:
 
 
 def _without_effect(
-    allows: list[Allow], rules: tuple[Rule, ...], source: Source, *, strict: bool
+    allows: list[Allow],
+    rules: tuple[Rule, ...],
+    source: Source,
+    *,
+    strict: bool,
+    followed: bool,
 ) -> Iterator[Found]:
-    """Report allows of rules that do not exist, and under `strict` those that silence nothing."""
+    """Report allows of rules that do not exist, and under `strict` those that silence nothing.
+    `followed`: others import this file, and may lead to what they silence."""
     about = next((rule for rule in rules if rule.code == WITHOUT_EFFECT), None)
     if about is None:
         return
-    looked = {rule.code for rule in rules}
+    looked = {rule.code for rule in rules if not (followed and rule.follows)}
     for allow in allows:
         for word, code in allow.codes.items():
             if code is None:

@@ -70,12 +70,19 @@ def check(
     failures = [one for each in every for one in each.failures]
     failures += [*work.failures, *(Failure(path, _DIED, ours=False) for path in lost)]
     return Result(
-        found=tuple(sorted((one for each in every for one in each.found), key=_order)),
+        found=_once(sorted((one for each in every for one in each.found), key=_order)),
         files=len(files),
         lines=sum(each.lines for each in firsts),
         failures=tuple(sorted(failures, key=str)),
         unread=sum(not each.is_read for each in firsts),
     )
+
+
+def _once(every: list[Found]) -> tuple[Found, ...]:
+    """Leave out what several files lead to, but for the first time."""
+    return tuple({(each.path, each.code, each.span): each for each in reversed(every)}.values())[
+        ::-1
+    ]
 
 
 def _order(found: Found) -> tuple[str, int, int, str]:

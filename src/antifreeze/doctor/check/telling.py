@@ -57,6 +57,14 @@ def _show_one(out: Console, found: Found, width: int) -> None:
     for line in words:
         out.print(f"{_INDENT}{_safe(line)}")
     _show_source(out, found, width, colour)
+    instead = textwrap.wrap(
+        f"instead: {found.instead}",
+        width - len(_INDENT),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in instead if found.instead else ():
+        out.print(f"{_INDENT}{_safe(line)}")
     if found.fix is not None and found.can_be_fixed:
         out.print(f"{_INDENT}[dim]--fix can {_safe(found.fix.title)}[/]")
 
@@ -96,7 +104,7 @@ def summary(result: Result) -> str:
     but = "".join(f"; {each}" for each in unseen)
     if not result.found:
         lines = f", {_count(result.lines, 'line')}" if result.lines else ""
-        return f"{'Nothing' if but else 'All fine: nothing'} found in {files}{lines}{but}."
+        return f"Nothing found in {files}{lines}{but}."
     counted = Counter(each.severity.value for each in result.found)
     kinds = [each.value for each in Severity]
     parts = ", ".join(f"{counted[kind]:,} {kind}" for kind in kinds if counted[kind])

@@ -27,7 +27,7 @@ def find_files(paths: Iterable[Path], settings: Settings) -> Iterator[Path]:
     """Give the files to check, in a stable order, each once. Files that are named are always meant,
     unless excluding is forced. Raises FileNotFoundError for a path that is not there, OSError for
     one that is no regular file: a device may have no end."""
-    seen: set[Path] = set()
+    every: dict[Path, Path] = {}  # by what they are, behind all links
     for path in paths:
         if path.is_dir():
             inside = [each for each in _inside(path) if not is_left_out(each, settings)]
@@ -40,9 +40,22 @@ def find_files(paths: Iterable[Path], settings: Settings) -> Iterator[Path]:
         else:
             raise FileNotFoundError(f"{path} is not there")
         for each in inside:
-            if each not in seen:
-                seen.add(each)
-                yield each
+            real = Path(os.path.realpath(each))
+            known = every.setdefault(real, each)
+            if known.is_symlink() and not each.is_symlink():
+                every[real] = each  # the file is told of at its own place
+    yield from every.values()
+
+
+def not_there(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the paths that `find_files` would refuse, with the reason in words."""
+    found: dict[Path, str] = {}
+    for path in paths:
+        if not path.exists():
+            found[path] = "it is not there"
+        elif not path.is_dir() and not path.is_file():
+            found[path] = "it is no regular file"
+    return found
 
 
 def folders_without(paths: Iterable[Path], files: Iterable[Path]) -> list[Path]:

@@ -25,7 +25,7 @@ def find(view: View) -> Iterator[Hit]:
         return
     for call in view.calls(SAMPLER):
         arguments = view.call_arguments(call, _PARAMETERS)
-        if arguments["shuffle"].is_(False) or view.for_evaluation(call):
+        if arguments["shuffle"].is_(False) or view.for_evaluation(call) or _is_dropped(call, view):
             continue
         if any(each.for_evaluation for each in _loaders_with(call, view)):
             continue
@@ -34,6 +34,27 @@ def find(view: View) -> Iterator[Hit]:
             "nobody calls `set_epoch` on this sampler: every epoch has the order of the first one",
             _confidence(call, view),
         )
+
+
+def _is_dropped(sampler: ast.Call, view: View) -> bool:
+    """Whether the variable that it is given to has something else wherever it is used."""
+    statement = view.module.scopes.parents.get(sampler)
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name) as target]):
+            pass
+        case _:
+            return False
+    every = view.module.bindings(target)
+    mine = [each for each in every if each.node is statement]
+    uses = [
+        each
+        for each in view.module.nodes(ast.Name)
+        if each.id == name
+        and isinstance(each.ctx, ast.Load)
+        and view.module.bindings(each) == every
+    ]
+    reached = (each for use in uses for each in view.module.reaching(use))
+    return bool(mine) and len(every) > 1 and bool(uses) and not any(e in mine for e in reached)
 
 
 def _loaders_with(sampler: ast.Call, view: View) -> Iterator[Loader]:

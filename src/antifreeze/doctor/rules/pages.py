@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from . import all_rules
 from .base import GROUPS, Rule
 
 INDEX = "README.md"
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])|\n\n")
 _LINKS = "[All rules](README.md) · [How to check](../check.md)"
 
 
@@ -53,6 +55,11 @@ def page(rule: Rule) -> str:
 
 To allow it at one place: `# antifreeze: allow[{rule.name}]`.
 """
+
+
+def advice(rule: Rule) -> str:
+    """Return the first sentence of what to do instead: one line below a finding."""
+    return _SENTENCE_END.split(flow(rule.instead), maxsplit=1)[0]
 
 
 def flow(text: str) -> str:

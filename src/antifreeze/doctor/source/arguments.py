@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .module import Module
+from .reaching import surely_before
 from .values import UNKNOWN
 
 Constant = Callable[[ast.expr], Any]
@@ -131,6 +132,22 @@ def _literal(node: ast.expr, module: Module, seen: dict[ast.expr, _Entries]) -> 
     return found, complete
 
 
+def _forget_changed(call: ast.Call, found: dict[str, ast.expr]) -> None:
+    """Leave out what `update` or `pop` may have changed."""
+    keys: set[Any] = {each.arg for each in call.keywords}
+    for each in call.args:
+        match each:
+            case ast.Constant(value=str() as key):
+                keys.add(key)
+            case ast.Dict():
+                keys |= {k.value if isinstance(k, ast.Constant) else None for k in each.keys}
+            case _:
+                keys.add(None)
+    for name in list(found):
+        if None in keys or name in keys:
+            del found[name]
+
+
 def _set_later(name: ast.Name, module: Module, found: dict[str, ast.expr]) -> bool:
     """Add `name["key"] = value`; say whether nothing else may change the dictionary."""
     complete = True
@@ -145,12 +162,14 @@ def _set_later(name: ast.Name, module: Module, found: dict[str, ast.expr]) -> bo
                 parent in above.targets
             ):
                 value = above.value
-                if key in found:  # one or the other
+                if key in found and not surely_before(above, name, module):  # one or the other
                     either = ast.IfExp(ast.Constant(True), found[key], value)
                     value = module.adopt(ast.copy_location(either, value), value)
                 found[key] = value
-            case ast.Attribute(attr="update" | "setdefault" | "pop"), ast.Call():
+            case ast.Attribute(attr="update" | "setdefault" | "pop" as how), ast.Call():
                 complete = False
+                if how != "setdefault":
+                    _forget_changed(above, found)
             case _:
                 pass
     return complete

@@ -11,6 +11,7 @@ from enum import Enum
 from . import known
 from .module import Given, Module
 from .project import Project
+from .reaching import is_left_behind
 from .scopes import FunctionNode
 from .summary import LoaderFact, Workers
 
@@ -119,15 +120,25 @@ class Class:
 
     def given(self, attribute: str) -> list[Given]:
         """Give every assignment to an attribute, in this class and in those it inherits from."""
-        return self.attributes.get(attribute, [])
+        return [given for _, given in self._assignments.get(attribute, [])]
 
     @functools.cached_property
     def attributes(self) -> dict[str, list[Given]]:
-        """Give all assignments to attributes of `self`, by name; its own first, then inherited."""
-        table: dict[str, list[Given]] = {}
+        """Give all assignments to attributes of `self`, by name; its own first, then inherited.
+        What the same method overwrites is left out: other methods never see it."""
+        return {
+            name: [
+                given for module, given in every if len(every) == 1 or is_left_behind(given, module)
+            ]
+            for name, every in self._assignments.items()
+        }
+
+    @functools.cached_property
+    def _assignments(self) -> dict[str, list[tuple[Module, Given]]]:
+        table: dict[str, list[tuple[Module, Given]]] = {}
         for each in self.lineage:
             for name, found in each.module.given(each.node).items():
-                table.setdefault(name, []).extend(found)
+                table.setdefault(name, []).extend((each.module, given) for given in found)
         return table
 
     def reached(self, *starts: str) -> tuple[Function, ...]:

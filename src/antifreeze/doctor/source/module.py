@@ -13,6 +13,7 @@ from typing import TypeVar
 from . import known
 from .lines import split_lines
 from .naming import relative_to
+from .reaching import attribute_can_reach, can_reach
 from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
 
 DEEPEST = 12  # steps from a name to its value; chains longer than that are loops
@@ -153,6 +154,14 @@ class Module:
 
     # ---- names -----------------------------------------------------------------------------------
 
+    def reaching(self, node: ast.Name) -> list[Binding]:
+        """Return the places where the name used here may have got its value: not those after which
+        it is bound anew."""
+        every = self.bindings(node)
+        if len(every) < 2:
+            return every
+        return [each for each in every if can_reach(each, node, every, self)]
+
     def bindings(self, node: ast.Name) -> list[Binding]:
         """Give all places where the name used here gets its value; none if it is not bound here."""
         found = self.scopes.lookup(node.id, node)
@@ -256,9 +265,12 @@ class Module:
         """Give what may be the value of a node, one step on; None if it stands for itself."""
         match node:
             case ast.Name():
-                return [e.value if _has_value(e) else None for e in self.bindings(node)]
+                return [e.value if _has_value(e) else None for e in self.reaching(node)]
             case ast.Attribute() if (owner := self.class_of_self(node.value)) is not None:
-                return [each.value for each in self.given(owner).get(node.attr, ())]
+                every = self.given(owner).get(node.attr, [])
+                if len(every) > 1:
+                    every = [each for each in every if attribute_can_reach(each, node, self)]
+                return [each.value for each in every]
             case ast.IfExp():
                 return [node.body, node.orelse]
             case ast.BoolOp():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .definitions import Class
 from .module import Module
-from .reaching import can_reach
+from .reaching import attribute_can_reach, can_reach
 from .scopes import FunctionNode, Kind
 from .wording import last_name
 
@@ -84,7 +84,11 @@ def _behind_attribute(node: ast.Attribute, view: View) -> Iterator[ast.expr]:
     home = view.home(node)
     owner = home.class_of_self(node.value)
     if owner is not None:
-        for given in Class(owner, home, view.project).given(node.attr):
+        every = Class(owner, home, view.project).given(node.attr)
+        for given in every:
+            own = len(every) > 1 and home.holds(given.node)
+            if own and not attribute_can_reach(given, node, home):
+                continue
             if given.value is not None:
                 yield given.value
             elif isinstance(given.node, ast.Assign):
