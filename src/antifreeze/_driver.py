@@ -232,6 +232,8 @@ class Driver:
             if self.can_go_on:
                 self._whole = False
                 for_good = self.absence.is_for_good(self._now())
+                if self.closed:
+                    return  # the question was the last to hold the iterator
                 if for_good:
                     self._backend.wait(0.0)  # for what workers have brought: they may go then
                 else:
