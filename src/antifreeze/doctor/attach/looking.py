@@ -22,6 +22,7 @@ from .facts import Case, Look, Process, Thread
 from .family import family, started_by
 from .frames import is_at_work
 from .machine import machine
+from .roles import is_starting
 from .sockets import Sockets
 from .stacks import Spy, Stacks
 from .taken import with_taken
@@ -101,7 +102,7 @@ def _watch(first: Look, asked: int, patience_s: float) -> bool:
     watched = [
         (each.pid, thread)
         for each in first.processes
-        if is_at_work(each, asked)
+        if (is_at_work(each, asked) or is_starting(each))
         and (thread := each.main_thread) is not None
         and thread.state in "SD"
     ]
