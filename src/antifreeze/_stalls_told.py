@@ -57,7 +57,18 @@ def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str
     who = f"worker {stall.seat} ({label})"
     said = f"{speaks()}: waiting {stall.seconds:.0f} s for {who}: {doing(stall, ticket)}"
     unwanted = ticket is None and stall.ticket != 0
-    return f"{said} is {state(stall)}. {_outlook(stall, limits, unwanted)}"
+    return f"{said} is {state(stall)}.{_cause(stall)} {_outlook(stall, limits, unwanted)}"
+
+
+def _cause(stall: Stall) -> str:
+    """Return a sentence about threads that a fork has left behind, if that may be why it hangs."""
+    lacks = stall.activity.left_behind
+    if not lacks or stall.pulse in (Pulse.MOVING, Pulse.STOPPED, Pulse.SLOW):
+        return ""
+    return (
+        f" Likely cause: it was forked from a process with threads of {lacks}, which a fork does"
+        " not copy."
+    )
 
 
 def doing(stall: Stall, ticket: Ticket | None) -> str:

@@ -66,10 +66,15 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antifreeze.iteration.WITNESS_S", 0.25)
 
 
-def reported(dataset: Any, caplog: pytest.LogCaptureFixture, within_s: float = 60.0) -> str:
+def reported(
+    dataset: Any,
+    caplog: pytest.LogCaptureFixture,
+    within_s: float = 60.0,
+    context: str | None = None,
+) -> str:
     """Loop until somebody is reported; give what was said."""
     caplog.set_level(logging.INFO, "antifreeze")
-    loader = DataLoader(dataset, batch_size=3, num_workers=2)
+    loader = DataLoader(dataset, batch_size=3, num_workers=2, multiprocessing_context=context)
     iterator = iter(loader)
     thread = threading.Thread(target=lambda: list(_until_closed(iterator)), name="loop")
     thread.start()

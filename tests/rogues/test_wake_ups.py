@@ -7,14 +7,18 @@ of what computes at one line no more is said than what is seen.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import hashlib
+import importlib
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +56,11 @@ def _poll_of_a_silent_server() -> None:
         while not poller.poll(BEAT_S): pass  # fmt: skip  # noqa: E701
 
 
+def _select_of_a_pipe() -> None:
+    reader, _ = os.pipe()
+    while not select.select([reader], [], [], BEAT_S)[0]: pass  # fmt: skip  # noqa: E701
+
+
 def _flag_that_nobody_sets() -> None:
     flag: list[int] = []
     while not flag: time.sleep(BEAT_S)  # fmt: skip  # noqa: E701
@@ -77,7 +86,13 @@ def _long_native_computation() -> None:
 
 
 @pytest.mark.parametrize(
-    "deed", [_event_loop_with_a_timer, _poll_of_a_silent_server, _flag_that_nobody_sets]
+    "deed",
+    [
+        _event_loop_with_a_timer,
+        _poll_of_a_silent_server,
+        _select_of_a_pipe,
+        _flag_that_nobody_sets,
+    ],
 )
 def test_to_wake_up_and_sleep_again_is_stuck(
     deed: Callable[[], None], soon: None, caplog: pytest.LogCaptureFixture
@@ -100,6 +115,43 @@ def test_of_a_long_native_computation_no_more_is_said_than_is_seen(
     assert " is running on one line at " in said
     assert "its stack has not changed, and it has read and written nothing for" in said
     assert "stuck" not in said and "spinning" not in said
+
+
+def test_a_pool_of_threads_that_a_fork_left_behind_is_named_as_the_likely_cause(
+    soon: None,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As gRPC does where its support for forks is off (seen with grpcio 1.85): its threads have
+    such names, and the client polls."""
+    package = tmp_path / "site-packages" / "grpc"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import select\n\ndef call():\n    with select.epoll() as poller:\n"
+        "        while not poller.poll(0.2): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.delitem(sys.modules, "grpc", raising=False)
+    client = importlib.import_module("grpc")
+    done = threading.Event()
+
+    def rest() -> None:
+        ctypes.CDLL(None).prctl(15, b"grpc_global_tim", 0, 0, 0)
+        done.wait()
+
+    thread = threading.Thread(target=rest)
+    thread.start()
+    try:
+        said = reported(Rogue(client.call), caplog, context="fork")
+    finally:
+        done.set()
+        thread.join()
+        sys.modules.pop("grpc", None)
+    assert " is stuck at " in said
+    assert (
+        "Likely cause: it was forked from a process with threads of gRPC (grpc_global_tim)" in said
+    )
 
 
 @contextmanager

@@ -273,8 +273,7 @@ def _received(pid: int, task: str) -> int:
     waiting = _waiting(pid, task)
     if waiting is None or waiting.call not in _ON_NETWORK:
         return network_input.NOTHING
-    numbers = _descriptors(pid, waiting) or None  # None: it is not known for which, as in `select`
-    return network_input.awaited(pid, task, numbers)
+    return network_input.awaited(pid, task, _descriptors(pid, waiting))
 
 
 def _deadlock(pid: int) -> str:
@@ -311,7 +310,7 @@ def _waits_for(pid: int, state: str, task: str) -> str:
         return "running" if state == "R" else ""
     if waiting.on_lock:
         return "waiting for a lock"
-    numbers = _descriptors(pid, waiting)
+    numbers = _descriptors(pid, waiting) or []
     named = [_thing(pid, number) for number in numbers[:POLLED]]
     things = [each for each in named if not each.startswith("anon_inode:")]  # timers, wake-ups
     if waiting.call in _ON_DESCRIPTOR and things:
@@ -323,21 +322,31 @@ def _waits_for(pid: int, state: str, task: str) -> str:
     return f"{words} (the disk does not answer)" if state == "D" else words
 
 
-def _descriptors(pid: int, waiting: _Waiting) -> list[int]:
+def _descriptors(pid: int, waiting: _Waiting) -> list[int] | None:
+    """Return what a thread waits for; None if that is not known."""
     if waiting.call in _ON_DESCRIPTOR:
         return [waiting.arguments[0]]
     if waiting.call in ("epoll_wait", "epoll_pwait"):
         watched = _read(f"/proc/{pid}/fdinfo/{waiting.arguments[0]}")
-        return [int(number) for number in re.findall(r"^tfd:\s+(\d+)", watched, re.M)]
-    if waiting.call not in ("poll", "ppoll"):
+        found = re.findall(r"^tfd:\s+(\d+)", watched, re.M)
+        return [int(number) for number in found] if watched else None
+    if waiting.call not in ("poll", "ppoll", "select"):
         return []
-    address, count = waiting.arguments[:2]
     with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            memory.seek(address)
-            polled = memory.read(8 * min(count, POLLED))
+        if waiting.call == "select":
+            count, address = waiting.arguments[:2]
+            bits = _memory(pid, address, (count + 7) // 8) if address else b""
+            return [at for at in range(8 * len(bits)) if bits[at // 8] >> at % 8 & 1]
+        address, count = waiting.arguments[:2]
+        polled = _memory(pid, address, 8 * min(count, POLLED))
         return [number for number, _, _ in struct.iter_unpack("ihh", polled)]
-    return []
+    return None
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(size)
 
 
 def _thing(pid: int, number: int) -> str:

@@ -29,7 +29,8 @@ def own_bytes(pid: int, parent: int) -> int:
 
 def awaited(pid: int, task: str, numbers: list[int] | None) -> int:
     """Return a number that changes when something comes to the sockets which a thread waits for;
-    `NOTHING` if it waits for none. `numbers`: the descriptors; None: any of the process."""
+    `NOTHING` if it waits for none. `numbers`: the descriptors; None: any of the process, but not a
+    Unix socket: a worker has one of ours."""
     mine = sockets_of(pid)
     inodes = {mine[each] for each in (mine if numbers is None else numbers) if each in mine}
     if not inodes:
@@ -40,7 +41,7 @@ def awaited(pid: int, task: str, numbers: list[int] | None) -> int:
     others = inodes - counted.keys()
     if others:
         peers = unix_peers()
-        inside = {*mine.values()}
+        inside = {*mine.values()} if numbers is not None else {*mine.values(), *peers.values()}
         others = {inode for inode in others if peers.get(inode) not in inside}
     received = sum(counted.get(inode, 0) for inode in inodes)
     if others:

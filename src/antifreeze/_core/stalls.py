@@ -92,6 +92,8 @@ class Activity:
     # for no network.
     received: int = -1
     wakes: int = 0  # how often its main thread was woken
+    # The native library that it is in, if only the process it was forked from has its threads.
+    left_behind: str = ""
 
 
 @frozen
