@@ -92,8 +92,8 @@ def _only_has_timers(scene: Scene, actor: Actor, loop: Strand) -> bool:
     call, main = loop.thread.call, actor.main
     if not call or call[0] not in POLLS or loop.share >= IDLE_SHARE or main is None:
         return False
-    lasts_s = max(watched_s(scene), main.asleep_s)
-    if lasts_s < _LATE_S or not _watches_itself_alone(actor, loop):
+    late = watched_s(scene) >= _LATE_S or main.stuck  # who sleeps is watched for long enough
+    if not late or not _watches_itself_alone(actor, loop):
         return False
     return exchanged(scene, actor) is False and not went_on(scene, loop)
 
