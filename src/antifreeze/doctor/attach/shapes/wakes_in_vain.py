@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..loaders import and_the_loop_waits
-from ..progress import gets_on, watched_s
+from ..locks import Wait, wait_of
+from ..progress import exchanged, gets_on, watched_s
 from ..scene import Actor, Role, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits, sleeps
 from .base import POSSIBLE, Shape, are, kill_worker, people
@@ -14,12 +15,15 @@ from .idle_event_loop import idle_loop
 
 NAME = "wakes-in-vain"
 _LATE_S = 3.0  # watched without a byte: who waits for a server that is only slow got one by then
+_LEAST_WAKES, _LEAST_RATE = 2, 1.0  # between the last looks, and in a second: that is often
 _MOST_SHARE = 0.1  # of a core: who uses more computes
 
 
 def find(scene: Scene) -> Iterator[Finding]:
     if not loop_waits(scene) or watched_s(scene) < _LATE_S:
         return
+    if any(exchanged(scene, each) for each in scene.living):
+        return  # others have sent batches: it may wait for its turn, or for what they bring
     found = [
         (worker, strand)
         for worker in scene.living
@@ -69,7 +73,10 @@ def wakes_in_vain(scene: Scene, actor: Actor, strand: Strand) -> bool:
     """Whether a thread wakes up, and nothing comes of it."""
     if strand.before is None or strand.share >= _MOST_SHARE or sleeps(strand):
         return False
-    return woken(strand) > 0 and not gets_on(scene, actor)
+    if wait_of(strand) is Wait.SEMAPHORE:
+        return False  # a lock between processes, which may go round
+    often = woken(strand) >= max(_LEAST_WAKES, _LEAST_RATE * strand.seconds)
+    return often and not gets_on(scene, actor)
 
 
 def woken(strand: Strand) -> int:
