@@ -2,7 +2,8 @@
 
 Nothing of the program's data is in it: no values of variables, and of the environment only those in
 `KEPT`. A case is two looks, a second apart, since one cannot tell stuck from slow; and one before
-them where it was watched for longer, since two cannot tell who gets on from who only wakes up.
+them where it was watched for longer, since two cannot tell who gets on from who only wakes up; and
+between these the stacks of those who computed meanwhile.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core mea
 PATIENCE_S = 10.0  # that one sleeps who may be stuck: most servers and locks answer before
 UNKNOWN_S = 4.0  # it is watched, where the kernel does not say since when it sleeps
 WATCH_S = 0.1  # between two glances
+GLIMPSE_S = 1.7  # between two stacks of who computes meanwhile: no step of a loop takes as long
 SLEEPERS, SLEEPER_S = 6, 0.25  # how often, and how long, a sleeper is waited for
 NATIVE = (
     6  # processes whose stacks are taken with the C code below Python's: a fifth of a second each
@@ -85,7 +86,7 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...
     first = _with_sleep(_look(pid, _seen(pid, members), stacks), slept)
     looks = [first]
     pause(manner.between_s)
-    if _watch(first, pid, manner.patience_s):
+    if _watch(first, pid, manner, looks):
         # Two looks far apart see others wake up for nothing, as torch's do every five seconds.
         first = _since(first, _look(pid, _seen(pid, members), stacks))
         looks.append(first)
@@ -101,9 +102,10 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...
     return (*looks, second)
 
 
-def _watch(first: Look, asked: int, patience_s: float) -> bool:
+def _watch(first: Look, asked: int, manner: Manner, looks: list[Look]) -> bool:
     """Wait until everybody who may be stuck has got on, or slept or done nothing else for long
-    enough. Return whether it was waited, and nobody has got on."""
+    enough. Return whether it was waited, and nobody has got on. Adds looks at the stacks of those
+    who compute meanwhile."""
     at_work = [
         each
         for each in first.processes
@@ -114,10 +116,19 @@ def _watch(first: Look, asked: int, patience_s: float) -> bool:
     while True:  # bounded: everybody has been watched for long enough in the end
         elapsed = monotonic() - first.at
         there = [each for each in at_work if not _got_on(each, awaited)]
-        if not any(_to_be_watched(each, elapsed, patience_s, awaited) for each in there):
+        if not any(_to_be_watched(each, elapsed, manner.patience_s, awaited) for each in there):
             return waited and len(there) == len(at_work)
+        if awaited and monotonic() - looks[-1].at >= GLIMPSE_S:
+            looks.append(_glimpse(there, manner.spy))
         pause(WATCH_S)
         waited = True
+
+
+def _glimpse(processes: list[Process], spy: Spy) -> Look:
+    """Look at the stacks of those who run now, and at nothing else: who sleeps is let sleep."""
+    running = [each for each in processes if proc.state(each.pid) == "R"]
+    stacks = spy.take([each.pid for each in running])
+    return Look(monotonic(), tuple(_with_stacks(each, stacks.get(each.pid)) for each in running))
 
 
 def _got_on(process: Process, awaited: bool) -> bool:
