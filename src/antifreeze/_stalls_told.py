@@ -57,7 +57,18 @@ def line(stall: Stall, ticket: Ticket | None, label: str, limits: Limits) -> str
     who = f"worker {stall.seat} ({label})"
     said = f"{speaks()}: waiting {stall.seconds:.0f} s for {who}: {doing(stall, ticket)}"
     unwanted = ticket is None and stall.ticket != 0
-    return f"{said} is {state(stall)}. {_outlook(stall, limits, unwanted)}"
+    return f"{said} is {state(stall)}.{_cause(stall)} {_outlook(stall, limits, unwanted)}"
+
+
+def _cause(stall: Stall) -> str:
+    """Return a sentence about threads that a fork has left behind, if that may be why it hangs."""
+    lacks = stall.activity.left_behind
+    if not lacks or stall.pulse in (Pulse.MOVING, Pulse.STOPPED, Pulse.SLOW):
+        return ""
+    return (
+        f" Likely cause: it was forked from a process with threads of {lacks}, which a fork does"
+        " not copy."
+    )
 
 
 def doing(stall: Stall, ticket: Ticket | None) -> str:
@@ -107,17 +118,36 @@ def _is_of_stream(indices: Any) -> bool:
 
 
 def state(stall: Stall) -> str:
-    """Say how it stands, where, and by what evidence."""
+    """Return how it stands, where, and by what evidence."""
     seen = stall.activity
-    evidence = [redacted(seen.waits_for)] if seen.waits_for else []
+    waits_for = seen.waits_for if seen.waits_for != stall.pulse.value else ""
+    evidence = [redacted(waits_for)] if waits_for else []
     if stall.pulse in (Pulse.STUCK, Pulse.DEADLOCKED):
+        if stall.wakes > 1:
+            evidence.append(f"it woke up {stall.wakes} times and went to sleep again at this line")
         evidence.append(f"no CPU, no I/O for {stall.still_s:.2g} s")
     if stall.pulse is Pulse.DEADLOCKED:
         evidence.append("all its threads wait for each other")
-    if stall.pulse is Pulse.SPINNING:
-        evidence.append("it uses the CPU, its stack does not change")
+    if stall.pulse in (Pulse.RUNNING, Pulse.SPINNING):
+        evidence.append(f"{_cpu(stall)}; {_unchanged(stall)} for {stall.unchanged_s:.0f} s")
     told = f" ({'; '.join(evidence)})" if evidence else ""
     return f"{stall.pulse.value}{where(seen.stack)}{told}"
+
+
+def _cpu(stall: Stall) -> str:
+    if not stall.computes:
+        return "it uses hardly any CPU"
+    waits = stall.activity.waits_for not in ("", "running")
+    return "other threads of it use the CPU" if waits else "it uses the CPU"
+
+
+def _unchanged(stall: Stall) -> str:
+    """Return what has not changed while it ran."""
+    if not stall.activity.stack:
+        return "its stack is not known, and it has read and written nothing"
+    if stall.pulse is Pulse.SPINNING:
+        return "its stack has not changed, and it has read and written nothing"
+    return "it has read and written nothing and has been in the same part of the code"
 
 
 logger = logging.getLogger("antifreeze")
@@ -171,7 +201,7 @@ def _outlook(stall: Stall, limits: Limits, unwanted: bool) -> str:
     if limits.still_s is None:
         return "It is never replaced (sample_timeout=None)."
     match stall.pulse:
-        case Pulse.MOVING:
+        case Pulse.MOVING | Pulse.RUNNING:
             return "It is left to work; sample_timeout=SECONDS would set a limit."
         case Pulse.SPINNING:
             after_s = limits.spin_s

@@ -283,6 +283,11 @@ def _hung(fault: Fault, label: str, did: str) -> str:
 
 
 def _cause_of_deadlock(stall: Stall) -> str:
+    if stall.activity.left_behind:
+        return (
+            f"it uses {stall.activity.left_behind}, whose threads run in the process that it was"
+            " forked from alone: a fork does not copy threads"
+        )
     if stall.pulse is not Pulse.DEADLOCKED:
         return ""
     return (
@@ -294,6 +299,11 @@ def _cause_of_deadlock(stall: Stall) -> str:
 def _remedy_for(stall: Stall, fault: Fault) -> str:
     if stall.step == CLEAN:
         return "look at that line: it runs in every new process, before any sample"
+    if stall.activity.left_behind:
+        return (
+            "use that library in the workers only, not in the main process before the loop begins;"
+            ' or multiprocessing_context="spawn", with a dataset that can be pickled'
+        )
     if stall.pulse is not Pulse.DEADLOCKED:
         remedy = "a larger sample_timeout, if your code can be this slow; else look at that line"
         is_sample = fault.kind is FaultKind.HANG and fault.place is not None

@@ -1,8 +1,8 @@
 """Healthy runs: nobody is replaced, nobody is said to be what it is not, everything arrives.
 
 1. Nothing is said about samples that last less than the time of a first report.
-2. Of one that lasts longer it may be said that it is slow but moving if it moves, and that it is
-   stuck if it does nothing; never that it is deadlocked or spins.
+2. Of one that lasts longer it may be said that it is slow but moving or running if it does
+   something, and that it is stuck if it does nothing; never that it is deadlocked.
 3. No worker is ended or replaced: all of them would have come back.
 """
 
@@ -30,9 +30,10 @@ from . import judge
 from .perform import Frozen, another_thread, bounded, listening
 
 FROZEN_S = 180.0
-MOVING, STUCK = "slow but moving", "stuck"
+MOVING, RUNNING, STUCK = "slow but moving", "running", "stuck"
 REPORT = re.compile(
-    r"waiting \d+ s for .* is (slow but moving|stuck|spinning|deadlocked|stopped|slow)"
+    r"waiting \d+ s for .* is"
+    r" (slow but moving|running on one line|running|stuck|deadlocked|stopped|slow)"
 )
 OF_START = "which is being made in a clean process"  # not of a sample: starting takes its time
 
@@ -57,7 +58,7 @@ def _each(deed: Callable[[int], object], length: int = 12) -> Callable[[], Any]:
     return lambda: on.Awkward(deed, length)
 
 
-_MOVES, _STILL = frozenset({MOVING}), frozenset({STUCK, MOVING})
+_MOVES, _STILL = frozenset({MOVING, RUNNING}), frozenset({STUCK, MOVING, RUNNING})
 WAITS = {
     "sleeps": on.sleep,
     "waits for a thread": on.wait_for_thread,
@@ -223,7 +224,7 @@ def _listen(case: Case, lines: list[str], seen: Seen) -> None:
         if told is None:
             if "WARNING" in line:
                 seen.problems.append(f"said: {line}")
-        elif told[1] in case.may_say or (OF_START in line and told[1] == MOVING):
+        elif told[1] in case.may_say or (OF_START in line and told[1] in _MOVES):
             seen.reports.append(line)
         else:
             seen.problems.append(f"false report: {line}")

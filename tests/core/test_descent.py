@@ -35,6 +35,11 @@ def test_a_quiet_program_is_forked() -> None:
             "4 other threads run here (a, b, c ...)",
             AGAINST_FREEZES,
         ),
+        (
+            Program(threads=("polars-0", "writer", "polars-1", "grpc_global_tim", "a")),
+            "5 other threads run here (2 of polars, 1 of gRPC, writer ...)",
+            AGAINST_FREEZES,
+        ),
         (Program(accelerator="cuda"), "this process has a context of cuda", AGAINST_FREEZES),
         (HUGE, "this process holds 3.0 GiB", AGAINST_SLOW_FORKS),
         (

@@ -17,7 +17,7 @@ def still(now: float) -> Activity:
 
 
 def busy(now: float) -> Activity:
-    return Activity(cpu_s=now, stack=(StackLine("data.py", int(now) % 3, "f"),))
+    return Activity(cpu_s=now, io_bytes=int(now), stack=LINE)
 
 
 def in_sample(now: float) -> list[OwnCall]:

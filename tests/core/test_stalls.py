@@ -89,7 +89,7 @@ def test_who_waits_for_a_processor_is_not_stuck(step: int) -> None:
     it = Watched(
         sight=lambda now: Sight(0, 1, 1, step), activity=lambda now: Activity(runs=True)
     ).run(400.0)
-    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert {pulse for _, pulse in it.reports()} == {Pulse.RUNNING}
     assert it.killed_at() == []
 
 
@@ -102,14 +102,73 @@ def test_a_report_comes_within_ten_seconds_and_names_the_ticket() -> None:
     assert report.stall.activity.stack == LINE
 
 
-def test_what_uses_the_processor_on_other_lines_moves_and_is_never_ended() -> None:
+def test_what_goes_on_to_another_part_of_the_code_moves_and_is_never_ended() -> None:
     def busy(now: float) -> Activity:
-        return Activity(cpu_s=now, stack=(StackLine("data.py", int(now) % 3, "f"),))
+        part = StackLine("data.py", int(now - 2) // 3, "part")  # looks come from 2.0 on
+        return Activity(cpu_s=now, stack=(StackLine("data.py", int(now) % 3, "f"), part, *LINE))
 
     it = Watched(activity=busy).run(2_500.0)
     assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
     assert len(it.reports()) == 4
     assert it.killed_at() == []
+
+
+@pytest.mark.parametrize("deeper", [0, 1])
+def test_what_goes_round_between_the_same_lines_runs_and_is_never_ended(deeper: int) -> None:
+    """A loop of some lines, or one that calls something again and again, looks the same whether it
+    has an end or not."""
+
+    def goes_round(now: float) -> Activity:
+        inner = (StackLine("data.py", int(now) % 7, "f"),) * (int(now) % 2 * deeper)
+        line = StackLine("data.py", 10 + int(now) % (1 if deeper else 3), "g")
+        return Activity(cpu_s=now, stack=(*inner, line, *LINE))
+
+    it = Watched(activity=goes_round).run(2_500.0)
+    assert [pulse for _, pulse in it.reports()] == [Pulse.RUNNING] * 4
+    assert it.killed_at() == []
+
+
+def test_wake_ups_at_one_line_are_no_progress() -> None:
+    """A timer that fires, an event loop's keep-alive, gRPC's poll after a fork: it wakes up, uses
+    some microseconds, reads nothing, and sleeps again."""
+
+    def wakes_up(now: float) -> Activity:
+        return Activity(cpu_s=0.005 * now, wakes=int(100 * now), received=17, stack=LINE)
+
+    it = Watched(activity=wakes_up).run(400.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.STUCK}
+    assert it.killed_at() == [302.0]
+    (fault,) = it.script.sup.faults.latest
+    assert fault.stall is not None and fault.stall.wakes == 30_000
+
+
+def test_a_timer_is_no_computation_however_far_apart_the_looks_are() -> None:
+    stalls, sight = Stalls(LIMITS), Sight(0, 1, 1, SAMPLE)
+    pulses = []
+    for now in range(0, 80, 8):
+        stalls.begin(now, {(0, 1)})
+        if stalls.see(sight, now, 0.0):
+            advice = stalls.examined((0, 1), Activity(cpu_s=0.01 * now, stack=LINE), now, 0.0)
+            assert advice is not None
+            pulses.append(advice.stall.pulse)
+    assert set(pulses) == {Pulse.STUCK}
+
+
+def test_what_comes_over_the_network_is_progress() -> None:
+    it = Watched(activity=lambda now: Activity(received=int(now), stack=LINE)).run(2_500.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert it.killed_at() == []
+
+
+def test_to_begin_or_to_end_to_wait_for_the_network_is_no_progress() -> None:
+    """Between two waits for the same connection it was seen awake: nothing has come."""
+
+    def between(now: float) -> Activity:
+        return Activity(received=-1 if int(now) % 3 == 0 else 1000, stack=LINE)
+
+    it = Watched(activity=between).run(400.0)
+    assert {pulse for _, pulse in it.reports()} == {Pulse.STUCK}
+    assert it.killed_at() == [302.0]
 
 
 def test_what_reads_moves() -> None:
@@ -121,7 +180,7 @@ def test_what_reads_moves() -> None:
 def test_what_spins_on_one_stack_is_ended_after_half_an_hour() -> None:
     it = Watched(activity=lambda now: Activity(cpu_s=now, stack=LINE)).run(2_000.0)
     first, *later = [pulse for _, pulse in it.reports()]
-    assert first is Pulse.MOVING  # a hot line looks the same, for a while
+    assert first is Pulse.RUNNING  # a hot line looks the same, for a while
     assert set(later) == {Pulse.SPINNING}
     assert it.killed_at()[0] == 1802.0
 
@@ -132,7 +191,7 @@ def test_who_spins_without_a_processor_at_some_looks_spins_but_is_ended_for_what
 
     it = Watched(activity=starved).run(1_000.0)
     first, *later = [pulse for _, pulse in it.reports()]
-    assert first is Pulse.MOVING
+    assert first is Pulse.RUNNING
     assert set(later) == {Pulse.SPINNING} and it.killed_at() == []
     never = Watched(activity=lambda now: Activity(stack=LINE, runs=True)).run(3_000.0)
     assert never.reports()[-1][1] is Pulse.SPINNING
@@ -147,7 +206,7 @@ def test_who_waits_for_a_program_that_works_does_not_spin() -> None:
 
 def test_processor_time_without_a_stack_is_no_proof_of_spinning() -> None:
     it = Watched(activity=lambda now: Activity(cpu_s=now)).run(2_500.0)
-    assert {pulse for _, pulse in it.reports()} == {Pulse.MOVING}
+    assert {pulse for _, pulse in it.reports()} == {Pulse.RUNNING}
     assert it.killed_at() == []
 
 
@@ -312,6 +371,8 @@ def test_who_is_stuck_with_a_batch_of_an_epoch_that_was_left_is_not_waited_for_a
 
 def test_what_moves_is_reported_a_little_later_than_what_does_not() -> None:
     it = Watched(activity=lambda now: Activity(cpu_s=now))
+    assert it.run(20.0).reports() == [(8.0, Pulse.RUNNING)]
+    it = Watched(activity=lambda now: Activity(io_bytes=int(now)))
     assert it.run(20.0).reports() == [(8.0, Pulse.MOVING)]
 
 

@@ -23,6 +23,7 @@ from .._clock import pause
 from .._core.messages import frozen
 from .._core.stalls import Activity, StackLine
 from .._worker.guard import THREAD_NAME
+from . import network_input
 from .offspring import children, family, tasks
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -154,10 +155,11 @@ class _Waiting:
 
 def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
     """Look at a process; None if it cannot be seen."""
-    state = _state(f"{pid}")
-    if not state:
+    fields = _stat(f"{pid}")
+    if len(fields) < 2:
         return None
-    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, _received(pid, str(pid))
+    state, parent = fields[0], int(fields[1])
+    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, network_input.own_bytes(pid, parent)
     for each in family(pid):
         others += _cpu_s(each) if each != pid else 0.0
         io_bytes += _io_bytes(f"{each}")
@@ -165,11 +167,13 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         cpu_s=cpu_s,
         cpu_s_of_others=others,
         io_bytes=io_bytes,
+        received=_received(pid, str(pid)),
         stack=stack,
         waits_for=_waits_for(pid, state, str(pid)),
         stopped=state == "T",
         deadlock=_deadlock(pid),
         shared_lock=_shared_lock(pid),
+        wakes=network_input.wakes(pid, str(pid)),
     )
 
 
@@ -191,9 +195,9 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
     return Activity(
         cpu_s=sum(TICK_S * _ticks(f"{pid}/task/{actor}") for actor in acting),
         cpu_s_of_others=TICK_S * ended_ticks + sum(_cpu_s(each) for each in started),
-        io_bytes=_received(pid, str(task))
-        + sum(_io_bytes(f"{pid}/task/{actor}") for actor in acting)
+        io_bytes=sum(_io_bytes(f"{pid}/task/{actor}") for actor in acting)
         + sum(_io_bytes(f"{each}") for each in started),
+        received=_received(pid, str(task)),
         stack=stack,
         waits_for=waits_for,
         deadlock="" if runs else _deadlock(pid),
@@ -264,13 +268,12 @@ def _waiting(pid: int, task: str) -> _Waiting | None:
 
 
 def _received(pid: int, task: str) -> int:
-    """Count how often a thread was woken, if it waits for a network: the kernel does not
-    count what comes by `recv` as read."""
+    """Return a number that changes when something comes to what a thread waits for, if that is a
+    network: the kernel does not count what is taken by `recv` as read."""
     waiting = _waiting(pid, task)
     if waiting is None or waiting.call not in _ON_NETWORK:
-        return 0
-    status = _read(f"/proc/{pid}/task/{task}/status")
-    return sum(map(int, re.findall(r"^voluntary_ctxt_switches:\s+(\d+)$", status, re.M)))
+        return network_input.NOTHING
+    return network_input.awaited(pid, task, _descriptors(pid, waiting))
 
 
 def _deadlock(pid: int) -> str:
@@ -307,8 +310,9 @@ def _waits_for(pid: int, state: str, task: str) -> str:
         return "running" if state == "R" else ""
     if waiting.on_lock:
         return "waiting for a lock"
-    numbers = _descriptors(pid, waiting)
-    things = [_thing(pid, number) for number in numbers]
+    numbers = _descriptors(pid, waiting) or []
+    named = [_thing(pid, number) for number in numbers[:POLLED]]
+    things = [each for each in named if not each.startswith("anon_inode:")]  # timers, wake-ups
     if waiting.call in _ON_DESCRIPTOR and things:
         words = f"{_ON_DESCRIPTOR[waiting.call]} {things[0]}"
     elif things:
@@ -318,18 +322,31 @@ def _waits_for(pid: int, state: str, task: str) -> str:
     return f"{words} (the disk does not answer)" if state == "D" else words
 
 
-def _descriptors(pid: int, waiting: _Waiting) -> list[int]:
+def _descriptors(pid: int, waiting: _Waiting) -> list[int] | None:
+    """Return what a thread waits for; None if that is not known."""
     if waiting.call in _ON_DESCRIPTOR:
         return [waiting.arguments[0]]
-    if waiting.call not in ("poll", "ppoll"):
+    if waiting.call in ("epoll_wait", "epoll_pwait"):
+        watched = _read(f"/proc/{pid}/fdinfo/{waiting.arguments[0]}")
+        found = re.findall(r"^tfd:\s+(\d+)", watched, re.M)
+        return [int(number) for number in found] if watched else None
+    if waiting.call not in ("poll", "ppoll", "select"):
         return []
-    address, count = waiting.arguments[:2]
     with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            memory.seek(address)
-            polled = memory.read(8 * min(count, POLLED))
+        if waiting.call == "select":
+            count, address = waiting.arguments[:2]
+            bits = _memory(pid, address, (count + 7) // 8) if address else b""
+            return [at for at in range(8 * len(bits)) if bits[at // 8] >> at % 8 & 1]
+        address, count = waiting.arguments[:2]
+        polled = _memory(pid, address, 8 * min(count, POLLED))
         return [number for number, _, _ in struct.iter_unpack("ihh", polled)]
-    return []
+    return None
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(size)
 
 
 def _thing(pid: int, number: int) -> str:

@@ -8,7 +8,9 @@ import sys
 import threading
 
 from .._clock import pause
-from .._core.descent import Program
+from .._core.descent import SHOWN, Program
+from .._core.native_pools import pool_used, pools_among
+from .._core.stalls import StackLine
 from .._worker.guard import THREAD_NAME
 from . import pools
 
@@ -47,6 +49,26 @@ def has_hazards() -> bool:
     """Say, roughly and fast, whether the nursery will be asked for."""
     others = (each for each in threading.enumerate() if not _is_harmless(each))
     return bool(_accelerator() or next(others, None) is not None)
+
+
+def left_behind(pid: int, stack: tuple[StackLine, ...]) -> str:
+    """Return the native library that a process forked from this one is in, by its stack, if this
+    process has the library's threads and that one has none."""
+    mine = [name for task in _tasks("self") if (name := _comm(task)) is not None]
+    used = pool_used(mine, [line.file for line in stack])
+    if used is None:
+        return ""
+    pool, threads = used
+    theirs = [_comm(task, str(pid)) or "" for task in _tasks(str(pid))]
+    if any(each == pool for each, _ in pools_among(theirs)):
+        return ""
+    return f"{pool.library} ({', '.join(list(dict.fromkeys(threads))[:SHOWN])})"
+
+
+def _tasks(pid: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return os.listdir(f"/proc/{pid}/task")
+    return []
 
 
 def _foreign_threads() -> tuple[str, ...]:
@@ -104,8 +126,8 @@ def _name(thread: threading.Thread) -> str:
     return thread.name if kind == "Thread" else f"{thread.name}, {kind}"
 
 
-def _comm(task: str) -> str | None:
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
+def _comm(task: str, pid: str = "self") -> str | None:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/comm") as file:
         return file.read().rstrip("\n")
     return None
 

@@ -14,7 +14,7 @@ from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN
 from .._transport.available import available
-from . import evidence
+from . import evidence, hazards
 from .lines import Line
 from .origins import Origin
 from .usage import usage_of
@@ -61,7 +61,10 @@ class Onlooker:
         seen = evidence.activity(pid, witness.stack(self._look_s))
         after = witness.trace.bytes
         own = after if after == before else -after  # it wrote meanwhile: like no other look
-        return None if seen is None else replace(seen, own_bytes=own, runs=runs)
+        if seen is None:
+            return None
+        lacks = hazards.left_behind(pid, seen.stack) if self._origin.forks else ""
+        return replace(seen, own_bytes=own, runs=runs, left_behind=lacks)
 
     def resume(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))

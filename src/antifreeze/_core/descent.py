@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 from .messages import frozen
+from .native_pools import pools_among
 
 # A fork copies the tables of all memory, 20 ms for each GiB, and each worker's costs that again;
 # and whatever the main process changes later is copied page by page. Until the nursery is there it
@@ -116,7 +117,12 @@ def choose(program: Program, wish: Wish) -> Choice:
 
 
 def _threads(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+    pools = pools_among(names)
+    pooled = [name for _, threads in pools for name in threads]
+    others = [name for name in names if name not in pooled]
+    shown = [f"{len(threads)} of {pool.library}" for pool, threads in pools]
+    shown += others[: max(0, SHOWN - len(shown))]
+    listed = ", ".join(shown) + (" ..." if len(shown) < len(pools) + len(others) else "")
     if len(names) == 1:
-        return f"another thread runs here ({shown})"
-    return f"{len(names)} other threads run here ({shown})"
+        return f"another thread runs here ({listed})"
+    return f"{len(names)} other threads run here ({listed})"

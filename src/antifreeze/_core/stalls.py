@@ -2,8 +2,10 @@
 
 1. A life says which call it is in: a ticket, and a step of it (`steps`). Another call is progress,
    and all that was known of the old one is forgotten.
-2. A call that lasts is examined, again and again. What changes between two looks says what it is:
-   nothing at all is stuck, processor time on one unchanged stack is spinning, anything else moves.
+2. A call that lasts is examined, again and again. What changes between two looks says what it is.
+   Bytes that were read or written, or that it went on to another part of the code, are progress: it
+   moves. Processor time alone is not: it runs, and nobody can tell a long computation from a loop
+   without end. To wake up and sleep again at the same line is nothing at all: it is stuck.
 3. It is reported at growing intervals. What moves is never ended; what is stuck or spins is, when
    its time is over; who gave a number of seconds wants it ended then, whatever it does.
 4. Standing still counts from the first close look on. Nothing is counted as time of a call that
@@ -27,10 +29,14 @@ MOVING_S = 7.0  # the first, of what moves: it may be done by then
 # Between first reports of calls that move: where every sample is slow, one line is enough. Doubles.
 QUIET_S = 60.0
 PAUSE_S = 10.0  # without a look: the whole program stood still, and nobody is to blame for that
-CPU_S = 0.02  # a thread that sleeps and looks, as our own do, uses less between two looks
+# In each second between two looks: a thread that sleeps and looks, as our own do, uses less.
+CPU_S = 0.02
 MOVED_S = 5.0  # what moves does something in this time; stacks come every second
 # On one unchanged stack, at every look: a loop in Python is found on its hottest line now and then.
 SPUN_S = 30.0
+# Looks, the stacks of which are taken together: what they have in common is the part of the code
+# that a call is in. A loop is seen at one of its lines or another, and goes on to nothing.
+STACKS = 3
 AGAIN_S = 1.5  # for a deadlock that comes again: a new worker did not help
 
 
@@ -40,8 +46,9 @@ LONG_S = 3600.0
 class Pulse(State):
     SLOW = "slow"  # nobody has looked twice
     MOVING = "slow but moving"
+    RUNNING = "running"  # it uses the processor, and no progress is seen
     STUCK = "stuck"
-    SPINNING = "spinning"
+    SPINNING = "running on one line"  # the same, and its stack has not changed for long
     DEADLOCKED = "deadlocked"
     STOPPED = "stopped"
 
@@ -81,6 +88,12 @@ class Activity:
     deadlock: str = ""
     shared_lock: int = 0  # where the lock is that it waits for, without a limit; not its own
     runs: bool = False  # its main thread does, or would if there were a processor for it
+    # Changes when something comes over the network to what its main thread waits for; -1: it waits
+    # for no network.
+    received: int = -1
+    wakes: int = 0  # how often its main thread was woken
+    # The native library that it is in, if only the process it was forked from has its threads.
+    left_behind: str = ""
 
 
 @frozen
@@ -95,6 +108,9 @@ class Stall:
     still_s: float  # since anything has changed
     pulse: Pulse
     activity: Activity
+    unchanged_s: float = 0.0  # since bytes were read or written, or it came to another part
+    wakes: int = 0  # since anything has changed
+    computes: bool = False  # it has used the processor since the last look, or would like to
 
     @classmethod
     def at_once(cls, sight: Sight, seconds: float, activity: Activity) -> Stall:
@@ -136,6 +152,12 @@ class _Call:
     moved_at: float = 0.0  # it ran, or I/O or the stack changed; or it was first examined
     turned_at: float = 0.0  # the stack changed
     locked_at: float = 0.0  # it was first seen in its present deadlock
+    first_at: float = 0.0  # it was first examined
+    examined_at: float = 0.0  # it was last examined
+    progressed_at: float = 0.0  # bytes, or another part of the code; 0: it never has
+    stacks: tuple[tuple[StackLine, ...], ...] = ()  # of the last looks, fewer than `STACKS`
+    part: tuple[StackLine, ...] | None = None  # that those before had in common, innermost first
+    rested: int = 0  # how often it had been woken when it last moved
     moves: bool = False  # it was seen to
     spins: bool = False
     reports: int = 0
@@ -180,6 +202,8 @@ class Stalls:
                 call.moved_at += paused_s
                 call.turned_at += paused_s
                 call.locked_at += paused_s
+                call.first_at += paused_s
+                call.progressed_at += paused_s if call.progressed_at else 0.0
 
     def see(self, sight: Sight, now: float, waiting_since: float | None) -> bool:
         """Take note of what a life says. Say whether it should be examined.
@@ -210,7 +234,8 @@ class Stalls:
         call = self._calls.get(sight)
         if call is None:
             return None
-        self._compare(call, activity, now)
+        self._compare(call, activity, now, now - call.examined_at)
+        call.examined_at = now
         pulse = self._pulse(call, activity, now)
         lasts_s = now - call.since
         resume = pulse is Pulse.STOPPED and lasts_s >= RESUMED_S and not call.resumed
@@ -218,7 +243,13 @@ class Stalls:
             call.resumed = True
             call.moved_at = max(call.moved_at, now - RESUMED_S)
         still_s = now - call.moved_at
-        stall = Stall(*sight, call.ticket, call.step, lasts_s, still_s, pulse, activity)
+        unchanged_s = now - (call.progressed_at or call.first_at)
+        stall = Stall(
+            *(*sight, call.ticket, call.step, lasts_s, still_s, pulse, activity),
+            unchanged_s=unchanged_s,
+            wakes=activity.wakes - call.rested,
+            computes=call.spins or activity.runs,
+        )
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
         goes = self._must_go(call, stall, now)
         if unwanted and pulse is Pulse.STUCK and self._limits.still_s is not None:
@@ -259,12 +290,13 @@ class Stalls:
         due = sum(waited_s >= at for at in REPORTED_S)
         if due == 1 and call.step == CLEAN and pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
             return False  # imports take their time on a busy machine
-        if due == 1 and pulse in (Pulse.MOVING, Pulse.SPINNING) and waited_s < MOVING_S:
+        works = pulse in (Pulse.MOVING, Pulse.RUNNING, Pulse.SPINNING)
+        if due == 1 and works and waited_s < MOVING_S:
             return False
         if due <= call.reports:
             return False
         first, call.reports = call.reports == 0, due
-        if not first or pulse not in (Pulse.MOVING, Pulse.SPINNING):
+        if not first or not works:
             return True
         if now < self._quiet_until:
             return False
@@ -272,26 +304,32 @@ class Stalls:
         self._quiet_s *= 2
         return True
 
-    def _compare(self, call: _Call, activity: Activity, now: float) -> None:
+    def _compare(self, call: _Call, activity: Activity, now: float, passed_s: float) -> None:
         before, call.activity = call.activity, activity
         if before is None:
-            call.moved_at = call.turned_at = call.locked_at = now
+            call.moved_at = call.turned_at = call.locked_at = call.first_at = now
+            call.stacks, call.rested = (activity.stack,), activity.wakes
             return
         if activity.deadlock != before.deadlock:
             call.locked_at = now
         turned = activity.stack != before.stack and bool(before.stack)
-        call.spins = activity.cpu_s - before.cpu_s >= CPU_S
-        others = activity.cpu_s_of_others - before.cpu_s_of_others >= CPU_S
+        enough_s = CPU_S * max(1.0, passed_s)
+        call.spins = activity.cpu_s - before.cpu_s >= enough_s
+        others = activity.cpu_s_of_others - before.cpu_s_of_others >= enough_s
         if turned:
             call.turned_at = now
         # What we had it write may be counted a moment later, or earlier, than we see it.
         same = activity.own_bytes == before.own_bytes
         read = same and activity.io_bytes != before.io_bytes
+        came = -1 not in (before.received, activity.received)
+        read = read or (came and activity.received != before.received)
         # Who waits for a processor is not still, however long the others keep it.
         if turned or call.spins or others or read or activity.runs:
-            call.moved_at, call.moves = now, True
+            call.moved_at, call.moves, call.rested = now, True, activity.wakes
         if read or others:  # who waits for a program that works does not spin
             call.turned_at = now
+        if _goes_on(call, activity.stack) or read or others:
+            call.progressed_at = now
 
     def _pulse(self, call: _Call, activity: Activity, now: float) -> Pulse:
         if activity.stopped:
@@ -303,7 +341,8 @@ class Stalls:
         busy = call.spins or activity.runs
         if busy and activity.stack and now - call.turned_at >= SPUN_S:
             return Pulse.SPINNING
-        return Pulse.MOVING
+        progressed = call.progressed_at and now - call.progressed_at < MOVED_S
+        return Pulse.MOVING if progressed else Pulse.RUNNING
 
     def _must_go(self, call: _Call, stall: Stall, now: float) -> bool:
         limits = self._limits
@@ -325,3 +364,24 @@ class Stalls:
         spins = call.spins and stall.pulse is Pulse.SPINNING
         spun_s = now - call.turned_at if spins else 0.0
         return limits.spin_s is not None and spun_s >= limits.spin_s
+
+
+def _goes_on(call: _Call, stack: tuple[StackLine, ...]) -> bool:
+    """Note a stack. Return whether the call has gone on to another part of the code."""
+    call.stacks = (*call.stacks, stack)
+    if len(call.stacks) < STACKS:
+        return False
+    before, call.part, call.stacks = call.part, _common(call.stacks), ()
+    if before is None:
+        return False
+    shared = _common((before, call.part))
+    return len(shared) < min(len(before), len(call.part))
+
+
+def _common(stacks: tuple[tuple[StackLine, ...], ...]) -> tuple[StackLine, ...]:
+    """Return the outer lines that all these stacks have, innermost first."""
+    shortest = min(stacks, key=len)
+    count = 0
+    while count < len(shortest) and all(s[-1 - count] == shortest[-1 - count] for s in stacks):
+        count += 1
+    return shortest[len(shortest) - count :]

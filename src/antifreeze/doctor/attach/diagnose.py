@@ -12,12 +12,14 @@ from ..findings import Confidence, Finding
 from .facts import Case
 from .lasting import asleep_s, by_time, lasts
 from .locks import wait_of
+from .progress import gets_on, watched_s
 from .scene import Actor, Role, Scene, Strand, scenes
 from .shapes import Shape, all_shapes
 from .shapes.lock_in_turns import NAME as IN_TURNS
 from .shapes.pipe_without_reader import NAME as NOBODY_READS
 from .shapes.rank_waits_for_rank import NAME as RANK_WAITS
 from .torch_loader import LOADER, QUEUES, waits_as_before
+from .waits import loop_waits
 
 _WAITS = re.compile(r"the loop waits for (it|them)\b")
 _SIGINT = 1 << (signal.SIGINT - 1)
@@ -167,10 +169,23 @@ def _nothing(scene: Scene) -> str:
     """Say what can be said where no shape is known; nothing if that is all that is known."""
     if not scene.seen:
         return "nothing is known to be wrong, but its stacks could not be taken: see below"
+    actors = (scene.main, *scene.living)
+    unseen = loop_waits(scene) and not any(gets_on(scene, each) for each in actors)
     if any(each.share > COMPUTES for each in scene.all):
+        if unseen:
+            return (
+                "nothing is known to be wrong, but no progress was seen: it uses the CPU, and no"
+                f" batch came and nothing was read or written in {watched_s(scene):.0f} s"
+            )
         return "nothing is stuck: it computes"
-    if any(strand.moved and not _looks_round(strand) for strand in _threads(scene)):
+    moved = any(strand.moved and not _looks_round(strand) for strand in _threads(scene))
+    if moved and not unseen:
         return "nothing is stuck: it moves"
+    if moved:
+        return (
+            "nothing is known to be wrong, but no progress was seen: some wake up now and then, and"
+            f" no batch came and nothing was read or written in {watched_s(scene):.0f} s"
+        )
     if scene.starting:
         count = len(scene.starting)
         who = "a process is" if count == 1 else f"{count} processes are"

@@ -1,7 +1,9 @@
 """What was seen of a program from outside: plain data, the same from a live process and a file.
 
 Nothing of the program's data is in it: no values of variables, and of the environment only those in
-`KEPT`. A case is two looks, a second apart, since one cannot tell stuck from slow.
+`KEPT`. A case is two looks, a second apart, since one cannot tell stuck from slow; and one before
+them where it was watched for longer, since two cannot tell who gets on from who only wakes up; and
+between these the stacks of those who computed meanwhile.
 """
 
 from __future__ import annotations
@@ -113,6 +115,8 @@ class Process:
     memory: Memory = Memory()
     read_bytes: int = 0
     written_bytes: int = 0
+    # By TCP connections that its parent has not, received and sent; -1: not known.
+    network_bytes: int = -1
     read_from_disk: int = 0
     waited_for_disk_s: float = 0.0
     major_faults: int = 0  # pages that had to be fetched from a disk
@@ -212,7 +216,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One program, looked at twice."""
+    """One program, looked at twice; and some time before, where it had to be watched."""
 
     asked: int  # the process that somebody asked about
     looks: tuple[Look, ...]

@@ -55,6 +55,16 @@ def is_at_work(process: Process, asked: int) -> bool:
     return bool(frames) and process.pid == asked and not waits
 
 
+def waits_for_loader(process: Process) -> bool:
+    """Whether a thread of a process waits for a batch, of torch's loader or of ours."""
+    return any(
+        (each.name.rpartition(".")[2] == "_next_data" and is_file(each, LOADER))
+        or (each.name.rpartition(".")[2] == "_ask" and is_file(each, _OUR_DRIVER))
+        for thread in process.threads
+        for each in thread.frames
+    )
+
+
 def is_file(frame: Frame, end: str) -> bool:
     """Say whether a frame's path ends so, in whole names: "pdb.py" is not the end of "my_pdb.py".
     An end that begins with a dot is one of the name."""

@@ -4,6 +4,9 @@ py-spy stops each process for some milliseconds.
 Who waits for an answer that takes some seconds looks, for a second, like one who waits for ever. So
 who has not slept for `PATIENCE_S` when we come is watched until it has, or has moved: of a program
 that hangs for longer, as most do that somebody asks about, the answer comes at once.
+
+Who wakes up again and again, or computes, may get on or not. If the loop waits for it, it is
+watched until it has read or written something, for `PATIENCE_S` at most, and looked at once more.
 """
 
 from __future__ import annotations
@@ -20,16 +23,19 @@ from . import held, pipes, proc
 from .asleep import UNKNOWN, Asleep
 from .facts import Case, Look, Process, Thread
 from .family import family, started_by
-from .frames import is_at_work
+from .frames import is_at_work, waits_for_loader
 from .machine import machine
+from .roles import is_starting
 from .sockets import Sockets
 from .stacks import Spy, Stacks
 from .taken import with_taken
+from .traffic import network_bytes, with_network_bytes
 
 BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core meanwhile
 PATIENCE_S = 10.0  # that one sleeps who may be stuck: most servers and locks answer before
 UNKNOWN_S = 4.0  # it is watched, where the kernel does not say since when it sleeps
 WATCH_S = 0.1  # between two glances
+GLIMPSE_S = 1.7  # between two stacks of who computes meanwhile: no step of a loop takes as long
 SLEEPERS, SLEEPER_S = 6, 0.25  # how often, and how long, a sleeper is waited for
 NATIVE = (
     6  # processes whose stacks are taken with the C code below Python's: a fifth of a second each
@@ -58,11 +64,9 @@ def look_at(pid: int, manner: Manner | None = None) -> Case:
     members = family(pid)
     with ThreadPoolExecutor(1) as asker:
         answers = asker.submit(_ask, members)
-        first, second = _look_twice(pid, members, manner or Manner())
+        looks = _look_twice(pid, members, manner or Manner())
         told = answers.result()  # bounded: each question is, and they are asked at once
-    return Case(
-        asked=pid, looks=(first, second), unseen=_unseen(second, pid), told=told, made_by=VERSION
-    )
+    return Case(asked=pid, looks=looks, unseen=_unseen(looks[-1], pid), told=told, made_by=VERSION)
 
 
 def _ask(members: list[int]) -> dict[str, Any]:
@@ -72,17 +76,20 @@ def _ask(members: list[int]) -> dict[str, Any]:
         return {str(pid): said for pid, said in asked if said is not None}
 
 
-def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Look]:
+def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...]:
+    """Return two looks; and before them a third, if it had to be watched for long."""
     slept = manner.asleep.seconds(members)  # before anybody is stopped, and runs
     # The stacks first and last: to be stopped for them must not count as having moved.
     stacks = manner.spy.take(members)
     if (asked := stacks.get(pid)) is not None and asked.not_python:
         raise CannotLook(f"process {pid} is no Python program ({_command(pid)})")
     first = _with_sleep(_look(pid, _seen(pid, members), stacks), slept)
+    looks = [first]
     pause(manner.between_s)
-    if _watch(first, pid, manner.patience_s):
+    if _watch(first, pid, manner, looks):
         # Two looks far apart see others wake up for nothing, as torch's do every five seconds.
         first = _since(first, _look(pid, _seen(pid, members), stacks))
+        looks.append(first)
         pause(manner.between_s)
     _wait_for_sleepers(first, pid)
     processes = _seen(pid, family(pid))
@@ -92,29 +99,59 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, Loo
     if not proc.read(pid, "cmdline"):  # it may have ended before its stack could be taken
         raise CannotLook(f"process {pid} has ended while it was being looked at")
     manner.asleep.disturbed(_unmoved(first, second))
-    return first, second
+    return (*looks, second)
 
 
-def _watch(first: Look, asked: int, patience_s: float) -> bool:
-    """Wait until everybody who may be stuck has moved, or slept for long enough. Say whether it was
-    waited, and nobody has moved."""
-    watched = [
-        (each.pid, thread)
+def _watch(first: Look, asked: int, manner: Manner, looks: list[Look]) -> bool:
+    """Wait until everybody who may be stuck has got on, or slept or done nothing else for long
+    enough. Return whether it was waited, and nobody has got on. Adds looks at the stacks of those
+    who compute meanwhile."""
+    at_work = [
+        each
         for each in first.processes
-        if is_at_work(each, asked)
-        and (thread := each.main_thread) is not None
-        and thread.state in "SD"
+        if (is_at_work(each, asked) or is_starting(each)) and each.main_thread is not None
     ]
+    awaited = any(waits_for_loader(each) for each in first.processes)
     waited = False
-    while True:  # bounded: everybody has slept for long enough in the end
+    while True:  # bounded: everybody has been watched for long enough in the end
         elapsed = monotonic() - first.at
-        there = [
-            thread for pid, thread in watched if proc.gave_way(pid, thread.tid) == thread.gave_way
-        ]
-        if not any(_too_short(each, elapsed, patience_s) for each in there):
-            return waited and len(there) == len(watched)
+        there = [each for each in at_work if not _got_on(each, awaited)]
+        if not any(_to_be_watched(each, elapsed, manner.patience_s, awaited) for each in there):
+            return waited and len(there) == len(at_work)
+        if awaited and monotonic() - looks[-1].at >= GLIMPSE_S:
+            looks.append(_glimpse(there, manner.spy))
         pause(WATCH_S)
         waited = True
+
+
+def _glimpse(processes: list[Process], spy: Spy) -> Look:
+    """Look at the stacks of those who run now, and at nothing else: who sleeps is let sleep."""
+    running = [each for each in processes if proc.state(each.pid) == "R"]
+    stacks = spy.take([each.pid for each in running])
+    return Look(monotonic(), tuple(_with_stacks(each, stacks.get(each.pid)) for each in running))
+
+
+def _got_on(process: Process, awaited: bool) -> bool:
+    """Whether a process has done something since the first look. While a loop waits for it, to wake
+    up is not enough."""
+    if awaited:
+        io = proc.read_and_written(process.pid)
+        came = process.network_bytes >= 0 and process.network_bytes != network_bytes(
+            process.pid, process.parent
+        )
+        return came or io != (process.read_bytes, process.written_bytes)
+    thread = process.main_thread
+    assert thread is not None
+    return proc.gave_way(process.pid, thread.tid) != thread.gave_way
+
+
+def _to_be_watched(process: Process, elapsed: float, patience_s: float, awaited: bool) -> bool:
+    thread = process.main_thread
+    assert thread is not None
+    asleep = thread.state in "SD" and proc.gave_way(process.pid, thread.tid) == thread.gave_way
+    if asleep:
+        return _too_short(thread, elapsed, patience_s)
+    return awaited and elapsed < patience_s
 
 
 def _too_short(thread: Thread, elapsed: float, patience_s: float) -> bool:
@@ -205,7 +242,9 @@ def _command(pid: int) -> str:
 
 def _seen(pid: int, members: list[int]) -> list[Process]:
     sockets = Sockets(pid)
-    return [found for each in members if (found := proc.process(each, sockets)) is not None]
+    return with_network_bytes(
+        found for each in members if (found := proc.process(each, sockets)) is not None
+    )
 
 
 def _look(pid: int, seen: list[Process], stacks: dict[int, Stacks]) -> Look:

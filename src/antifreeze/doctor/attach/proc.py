@@ -321,6 +321,12 @@ def written(pid: int) -> int:
     return _number(dict(_pairs(read(pid, "io"))), "wchar")
 
 
+def read_and_written(pid: int) -> tuple[int, int]:
+    """Return how many bytes a process has read and written."""
+    io = dict(_pairs(read(pid, "io")))
+    return _number(io, "rchar"), _number(io, "wchar")
+
+
 def group(pid: int) -> int:
     """Give the process group of a process; 0 if there is none."""
     stat = _stat(read(pid, "stat"))

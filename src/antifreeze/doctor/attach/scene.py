@@ -202,11 +202,11 @@ class Scene:
 
     @property
     def machine_before(self) -> Machine:
-        return self.case.looks[0].machine
+        return self.case.looks[-2:][0].machine
 
     @property
     def seconds(self) -> float:
-        return self.case.looks[-1].at - self.case.looks[0].at
+        return self.case.looks[-1].at - self.case.looks[-2:][0].at
 
     @property
     def all(self) -> tuple[Actor, ...]:
@@ -293,7 +293,7 @@ class Scene:
 
 def scenes(case: Case) -> list[Scene]:
     """Give one scene a main process."""
-    last, first = case.looks[-1], case.looks[0]
+    last, first = case.looks[-1], case.looks[-2:][0]
     seconds = last.at - first.at
     # By their begin too: the number of one that has ended is given to another.
     then = {(each.pid, each.started_at): each for each in first.processes}

@@ -124,6 +124,11 @@ def sent_nothing(worker: Actor) -> bool:
     then, now = worker.before, worker.process
     if then is None:
         return False
+    if (
+        -1 not in (then.network_bytes, now.network_bytes)
+        and then.network_bytes != now.network_bytes
+    ):
+        return False
     return (then.read_bytes, then.written_bytes) == (now.read_bytes, now.written_bytes)
 
 

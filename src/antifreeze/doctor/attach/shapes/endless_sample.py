@@ -8,8 +8,9 @@ from ...findings import Finding
 from ..facts import Frame
 from ..loaders import and_the_loop_waits
 from ..locks import Wait, wait_of
+from ..progress import gets_on, in_native_code, watched_s
 from ..scene import BUSY_SHARE, Actor, Scene, Strand
-from ..waits import at_line, in_sample, loads_itself, loop_waits, sent_nothing
+from ..waits import at_line, in_sample, loads_itself, loop_waits
 from .base import POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "endless-sample"
@@ -32,7 +33,8 @@ def find(scene: Scene) -> Iterator[Finding]:
         if (strand := worker.main) is not None
         and in_sample(scene, worker)
         and _computes(strand)
-        and sent_nothing(worker)
+        and not in_native_code(strand)  # that may be one long operation: see slow-samples
+        and not gets_on(scene, worker)
         and _same_function(strand) is not None
     ]
     if not found or not _stands_out(scene, [worker for worker, _ in found]):
@@ -46,7 +48,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         f" {at_line(first)}: it looks like an endless loop, or like a very slow sample"
         f"{and_the_loop_waits(scene, workers)}",
         evidence=(
-            *(_seen(worker, strand) for worker, strand in found[:4]),
+            *(_seen(scene, worker, strand) for worker, strand in found[:4]),
             f"the loop waits for a batch in {scene.waits_for_batch}"
             if scene.waits_for_batch is not None
             else "the loop waits for a batch",
@@ -136,11 +138,11 @@ def _same_function(strand: Strand) -> Frame | None:
     return common
 
 
-def _seen(worker: Actor, strand: Strand) -> str:
+def _seen(scene: Scene, worker: Actor, strand: Strand) -> str:
     common = _same_function(strand)
     return (
         f"{worker.label}: {strand.share:.0%} of a core, in {common} in both looks; it has read"
-        " nothing and sent nothing between them"
+        f" nothing and sent nothing in {watched_s(scene):.0f} s"
     )
 
 
@@ -155,8 +157,9 @@ SHAPE = Shape(
     tell=(
         "The worker computes in the same function in both looks; it has read nothing and sent"
         " nothing between them; the loop waits, and the other workers have nothing left to do (or"
-        " none has ever sent a batch). Two looks cannot tell endless from very slow: a third one,"
-        " later, can."
+        " none has ever sent a batch). One that is inside a native library may be in one long"
+        " operation, and is not named. A few seconds cannot tell endless from very slow: look"
+        " again, later."
     ),
     get_out=(
         "Look again in a minute. If the line is the same, `kill -9` the worker: the loop raises an"

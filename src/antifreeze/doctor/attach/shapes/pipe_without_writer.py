@@ -9,11 +9,12 @@ from ..calls import READS
 from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits
-from .base import CERTAIN, LIKELY, Shape, are, kill_worker, people
+from .base import CERTAIN, LIKELY, POSSIBLE, Shape, are, kill_worker, people
 from .waits_for_a_person import asks as asks_a_person
 
 NAME = "pipe-without-writer"
 _OPENING = ("wait_for_partner", "fifo_open")
+_ACCESS = 3  # the bits of a descriptor's flags that say how it was opened: 0 is to read only
 
 
 def find(scene: Scene) -> Iterator[Finding]:
@@ -41,17 +42,13 @@ def _finding(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Finding:
     _, first = stuck[0]
     opening = _opens(first)
     path = first.thread.opens if opening else first.descriptor()
-    what = (
-        "waits until somebody opens the other end of "
-        + (f"the named pipe (FIFO) {path}" if path else "a named pipe (FIFO)")
-        if opening
-        else f"reads the named pipe {first.descriptor()}, and nobody writes to it"
-    )
+    writers = [] if opening else _writers(scene, first.descriptor(), actors)
     main = scene.main in actors
     pids = " ".join(str(each.pid) for each in actors)
+    what = _what(first, path, writers)
     return Finding(
         NAME,
-        CERTAIN if opening else LIKELY,
+        CERTAIN if opening else POSSIBLE if writers else LIKELY,
         f"{people(actors)} {what if len(actors) == 1 else what.replace('waits', 'wait', 1)},"
         f" {at_line(first)}" + ("" if main else and_the_loop_waits(scene, actors)),
         evidence=tuple(
@@ -60,9 +57,15 @@ def _finding(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Finding:
             for actor, strand in stuck[:4]
         ),
         get_out=(
-            f"see who should write to {path or 'it (the file of that line)'}, and start that; or"
-            " remove it, and put the data there as a file",
-            f"kill -INT {pids}" if main else kill_worker(actors),
+            f"see why {writers[0].label} does not write: as soon as it does, the wait ends and"
+            " nothing is lost"
+            if writers
+            else f"see who should write to {path or 'it (the file of that line)'}, and start that:"
+            " the wait then ends, and nothing is lost",
+            f"kill -INT {pids}    (a KeyboardInterrupt at this line: what the script does not save"
+            " then is lost)"
+            if main
+            else kill_worker(actors),
         ),
         prevent=(
             "a named pipe is no file: it can be read once, by one reader, while somebody writes."
@@ -71,6 +74,30 @@ def _finding(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Finding:
         ),
         pids=tuple(actor.pid for actor in actors),
     )
+
+
+def _what(strand: Strand, path: str, writers: list[Actor]) -> str:
+    if _opens(strand):
+        return "waits until somebody opens the other end of " + (
+            f"the named pipe (FIFO) {path}" if path else "a named pipe (FIFO)"
+        )
+    if writers:
+        return (
+            f"waits for something to come out of the named pipe {path}, which {writers[0].label}"
+            " has open and does not write to"
+        )
+    return f"reads the named pipe {path}, and nobody of the program has it open to write"
+
+
+def _writers(scene: Scene, path: str, readers: list[Actor]) -> list[Actor]:
+    """Return the processes of the program, but its readers, that could write to a named pipe."""
+    return [
+        each
+        for each in scene.all
+        if each not in readers
+        and not each.dead
+        and any(d.target == path and d.flags & _ACCESS for d in each.process.descriptors)
+    ]
 
 
 def _opens(strand: Strand) -> bool:
@@ -98,7 +125,10 @@ SHAPE = Shape(
         "The kernel says in which function the thread sleeps: that which opens or reads a pipe; and"
         " which path it was asked to open."
     ),
-    get_out="Write to the pipe, or end the worker: the loop then raises an error.",
+    get_out=(
+        "Start the program that should write to the pipe, or end the worker: the loop then raises"
+        " an error. Do not write into it yourself: what comes out is taken for data."
+    ),
     prevent="Leave out what is no regular file when the list of files is made.",
     find=find,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..loaders import and_the_loop_waits
+from ..progress import watched_s
 from ..scene import Actor, Scene, Strand
 from ..torch_loader import feeders
 from ..waits import (
@@ -41,7 +42,7 @@ def find(scene: Scene) -> Iterator[Finding]:
     if long:
         yield _finding(scene, long, f"have {_duration(long[0][1].thread.sleeps_s)} to go")
     others = [each for each in asleep if each not in long]
-    if others and scene.seconds >= _LATE_S and (loads_itself(scene) or got_nothing(scene)):
+    if others and watched_s(scene) >= _LATE_S and (loads_itself(scene) or got_nothing(scene)):
         yield _finding(scene, others)
 
 

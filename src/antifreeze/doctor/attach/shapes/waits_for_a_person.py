@@ -134,7 +134,7 @@ def _finding(
     elif "editor" in what:
         answer = "attach the editor's debugger, and let it go on: nothing is lost"
     else:
-        answer = f"write the answer to what it reads ({place or 'its standard input'}), if you can"
+        answer = f"it has no terminal: only who feeds {place or 'its standard input'} can answer it"
     return Finding(
         NAME,
         confidence,

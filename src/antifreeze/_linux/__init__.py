@@ -1,0 +1,1 @@
+"""What the Linux kernel tells about processes, beyond the standard library."""
