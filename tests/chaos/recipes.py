@@ -125,7 +125,7 @@ def draw(seed: int, number: int) -> Recipe:
         "batch_size": batch_size,
         "workers": rng.randint(1, 4),
         "prefetch": rng.choice((None, None, 1, 4)),
-        "persistent": rng.random() < 0.5,
+        "persistent": rng.random() < 0.5 and loops == 1,  # else both loops share one epoch
         "in_order": rng.random() < 0.75,
         "method": rng.choice(METHODS),
         "beside": rng.random() < 0.3,

@@ -248,11 +248,12 @@ def test_no_batch_is_kept() -> None:
     assert len(list(iterator)) == 9
 
 
-def test_a_second_loop_over_persistent_workers_finds_the_first_one_alive() -> None:
+def test_a_second_loop_over_persistent_workers_is_warned_of() -> None:
     loader = DataLoader(NUMBERS, batch_size=4, num_workers=1, persistent_workers=True)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="two loops share this loader"):
         got = [len(list(loader)) for _ in loader.progress(file=io.StringIO())]
-    assert got == [10] * 10
+    assert got == [10]  # as in torch: both loops end together
+    loader._iterator = None
 
 
 def test_a_step_costs_next_to_nothing() -> None:
