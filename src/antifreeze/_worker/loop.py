@@ -35,6 +35,7 @@ from .channel import Channel, NothingSent
 from .fetch import Fetcher, StreamOver
 from .generators import own_generators
 from .looks import SLOW_S
+from .next_steps import is_next_step
 from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .progress import Witness
@@ -314,11 +315,10 @@ class Desk:
             self._bookmark.pass_over()
         self._at(HAND_OVER)
         where = f"in DataLoader worker process {self._spec.seat}"
-        notes = (
-            self._note(doing, task.position),
-            *more,
-            *reasons(error, self._spec.held, self._spec.clean_since),
-        )
+        why = reasons(error, self._spec.held, self._spec.clean_since)
+        if why:  # what helps against a cause that is known is said with it
+            more = tuple(note for note in more if not is_next_step(note))
+        notes = (self._note(doing, task.position), *more, *why)
         name_taken(error, self._spec.held)
         packed = pack(pack_exception(error, where, notes))
         self._outbox.send(task.number, Outcome.FAILED, packed, timings)

@@ -111,3 +111,8 @@ def _words(error: BaseException) -> str:
         return str(error)
     except Exception:
         return ""
+
+
+def is_next_step(note: str) -> bool:
+    """Whether a note on an error is what `next_step` returned for it."""
+    return note.startswith("antifreeze: to ")
