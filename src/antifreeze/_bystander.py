@@ -47,7 +47,9 @@ CHEAP_S = 0.001  # a batch of one sample: it needs no look to be found, nor is i
 AWAY_S = 10.0  # a loop that does not come is looked at rarely until it does
 _HERE = os.path.dirname(__file__) + os.sep
 # Whose frames, innermost, mean that workers are waited for: they are told of by others.
-_OF_WORKERS = (_HERE + "_driver.py", _HERE + "_backends" + os.sep)
+_OF_WORKERS = tuple(
+    _HERE + each for each in ("_driver.py", "_backends" + os.sep, "_linux" + os.sep)
+)
 
 FileOf = Callable[[int, Ticket], str]
 
