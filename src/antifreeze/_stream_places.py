@@ -14,6 +14,7 @@ class StreamPlaces:
 
     def __init__(self) -> None:
         self._states: dict[int, StreamState] = {}
+        self._before: dict[int, StreamState] = {}  # the last but one
         # By seat, and by epoch: the present one, and the next.
         self._carried: dict[int, dict[int, bytes]] = {}
 
@@ -27,7 +28,9 @@ class StreamPlaces:
         if seen.over:
             self._carry(seat, seen.epoch + 1, seen.state)
         if before is None or before.epoch != seen.epoch:
+            self._before.pop(seat, None)
             return True
+        self._before[seat] = before
         return before.useless != seen.useless
 
     def _carry(self, seat: int, epoch: int, state: bytes) -> None:
@@ -45,5 +48,15 @@ class StreamPlaces:
         state = self._states.get(command.seat)
         if state is not None and state.epoch == brief.epoch and (state.state or state.over):
             where = Resume(command.past, state.batches, state.state, state.over, state.asked)
+            before = self._before.get(command.seat)
+            if before is not None and state.printed is not None and not state.over:
+                where = Resume(
+                    past=command.past,
+                    batches=before.batches,
+                    state=before.state,
+                    asked=before.asked,
+                    known=state.batches,
+                    printed=state.printed,
+                )
             return replace(brief, resume=where)
         return replace(brief, resume=Resume(command.past)) if command.past else brief

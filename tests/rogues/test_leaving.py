@@ -17,6 +17,7 @@ from antifreeze._backends import origins
 from antifreeze._backends.origins import patiently
 
 from ..patience import PATIENCE_S
+from .programs import finish, program
 
 
 class Numbers:
@@ -139,3 +140,16 @@ def test_where_there_is_no_process_for_the_moment_it_is_tried_again(
     with pytest.raises(BlockingIOError):
         patiently(make)
     assert left[0] == 1000 - origins.STARTS - 1
+
+
+def test_a_loop_in_a_thread_of_a_pool_ends_without_a_word(tmp_path: Path) -> None:
+    code = """
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(1) as pool:
+        loader = DataLoader(list(range(12)), batch_size=4, num_workers=2)
+        for _ in range(2):
+            got = pool.submit(lambda: [batch.tolist() for batch in loader]).result()
+            assert got == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    """
+    with program(tmp_path, code) as process:
+        assert finish(process) == (0, "", "")

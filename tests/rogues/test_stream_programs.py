@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset, get_worker_info
 
 from antifreeze import DataLoader
+from antifreeze._worker.observing import print_of_all
 
 from ..patience import PATIENCE_S
 
@@ -230,28 +231,111 @@ def test_a_stream_that_was_killed_before_its_end_is_not_given_twice() -> None:
         assert program.run(DataLoader) == wanted, after
 
 
-class Shards(Base):
-    """Has a state that says in which shard it is, and not where."""
+class StatefulBoth(Base):
+    """Has a state, and an iterator with another."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        while self.at * 3 < self.rows:
-            for row in range(3):
-                yield self.row(self.at * 3 + row)
-            self.at += 1
+        return Counted(self)
 
     def state_dict(self) -> dict[str, int]:
-        return {"shard": self.at}
+        return {"seen": self.at}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["seen"]
+
+
+class Counted(Rows):
+    def __next__(self) -> torch.Tensor:
+        row = super().__next__()
+        self.dataset.at += 1
+        return torch.cat([row, torch.tensor([self.dataset.at])])
+
+
+KINDS["StatefulBoth"] = StatefulBoth
+
+
+def test_both_states_are_used_where_there_are_two() -> None:
+    for after in range(6):
+        kills = ((0, after, 0),)
+        program = Program("StatefulBoth", 20, "torch", 2, 1, False, False, (99,), kills)
+        assert program.run(DataLoader) == replace(program, kills=()).run(TorchLoader), after
+
+
+class Large(StatefulGenerator):
+    """Has a state that is longer than a message to the process that workers come from."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "buffer": bytes(300_000)}
+
+
+KINDS["Large"] = Large
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_large_state_is_no_obstacle(persistent: bool) -> None:
+    kills = ((0, 4, 0), (0, 7, 1), (0, -1, 0))
+    program = Program("Large", 20, "torch", 2, 2, persistent, False, (99, 99), kills)
+    assert program.run(DataLoader) == replace(program, kills=()).run(TorchLoader)
+
+
+class Shards(Base):
+    """Has a state that says in which shard it is, and not where; and something that moves."""
+
+    moves: str = ""
+    size = 5
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while self.at * self.size < self.rows:
+            for row in range(self.size):
+                self.epochs += 1
+                time.sleep(0.01)  # so that a state after each batch costs little beside it
+                yield torch.tensor([0, 0, self.at * self.size + row])
+            self.at += 1
+        self.at = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"shard": self.at}
+        if self.moves:
+            state["moves"] = self.epochs if self.moves == "count" else time.time()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.at = state["shard"]
 
 
-def test_a_state_that_does_not_change_with_a_sample_is_not_believed() -> None:
-    loader = DataLoader(Shards(60, ""), 4, num_workers=1)
-    iterator = iter(loader)
-    seen = [next(iterator) for _ in range(3)]
-    os.kill(iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
-    with pytest.raises(RuntimeError, match="gave up this worker's stream"):
-        seen.extend(iterator)
-    rows = [int(row) for batch in seen for row in batch[:, 2]]
-    assert rows == list(range(len(rows)))
+@pytest.mark.parametrize("moves", ["", "count", "time"])
+def test_a_state_that_does_not_lead_back_gives_an_error_and_no_sample_twice(moves: str) -> None:
+    lost = 0
+    for after in range(2, 7):
+        dataset = Shards(20, "")
+        dataset.moves = moves
+        iterator = iter(DataLoader(dataset, 2, num_workers=1))
+        seen = [next(iterator) for _ in range(after)]
+        os.kill(iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        try:
+            seen.extend(iterator)
+        except RuntimeError as error:
+            assert "gave up this worker's stream" in str(error) or "lead back" in str(error)
+            lost += 1
+            assert next(iterator, None) is None
+        rows = [int(row) for batch in seen for row in batch[:, 2]]
+        assert rows == list(range(len(rows))), after
+        assert lost or len(rows) == 20
+    assert lost
+
+
+def test_a_state_that_is_useless_within_an_epoch_is_not_used_for_the_next() -> None:
+    dataset = Shards(23, "")
+    dataset.size = 4
+    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=True)
+    first = [batch.tolist() for batch in loader]
+    os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[union-attr]
+    assert [batch.tolist() for batch in loader] == first
+    loader._iterator = None
+
+
+def test_samples_that_differ_by_nan_alone_are_alike() -> None:
+    nan, other = float("nan"), float("nan")
+    assert print_of_all([nan, {"a": [nan]}]) == print_of_all([other, {"a": [other]}])
+    assert print_of_all([object()]) is None
+    assert print_of_all([np.array([object()])]) is None

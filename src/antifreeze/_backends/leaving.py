@@ -27,7 +27,8 @@ def leave(channel: int) -> None:
     """End this process, or return if it is better ended by multiprocessing, in the usual way.
     `channel`: the descriptor of its channel."""
     util._exit_function()  # type: ignore[attr-defined]
-    threading._shutdown()  # type: ignore[attr-defined]
+    with contextlib.suppress(Exception):  # it joins threads of the program, which are not here
+        threading._shutdown()  # type: ignore[attr-defined]
     util._flush_std_streams()  # type: ignore[attr-defined]
     if _is_alone():
         _leave_at_once(channel)

@@ -140,7 +140,9 @@ class ProcessBackend:
             theirs.close()
             raise
         try:
-            self._ask(Wanted(seat, life, place, brief), theirs, line.trace)
+            follows = bool(brief.carried or brief.resume)  # it may be long
+            short = EpochBrief(brief.epoch, follows=True) if follows else brief
+            self._ask(Wanted(seat, life, place, short), theirs, line.trace)
         except BaseException:
             line.close()
             raise
@@ -149,6 +151,8 @@ class ProcessBackend:
         self._lines[seat, life] = self._latest[seat] = line
         self._look_at(line, ours.fileno())
         self._watch.mind(line)
+        if follows:
+            self.begin_epoch(seat, life, brief)
         self._hear()
 
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None:

@@ -42,6 +42,7 @@ class StreamState:
     over: bool = False  # it has met its end
     useless: bool = False  # its state does not say where it is
     asked: int = 0  # samples that it was asked for
+    printed: int | None = None  # a fingerprint of the last of these batches
 
 
 @frozen
@@ -274,10 +275,10 @@ def twins(seats: int, begin: str = "begin with the same samples") -> str:
 
 def same_draws(path: str, seats: int) -> str:
     return (
-        f"{path} gives the same numbers in each of the {seats} workers, and again in every epoch:"
-        " each has a copy of it as it was. Where samples should differ, make it in __iter__ from"
-        " torch.utils.data.get_worker_info().seed; where all workers are to shuffle alike, all is"
-        " well."
+        f"{path} gives the same numbers in each of the {seats} workers, and again whenever workers"
+        " are started: each has a copy of it as it was. Where samples should differ, make it in"
+        " __iter__ from torch.utils.data.get_worker_info().seed; where all workers are to shuffle"
+        " alike, all is well."
     )
 
 

@@ -20,11 +20,12 @@ from .._core.traps import Opening, SampleFailed, StreamEnded
 from .._transport.frames import formatted
 from .._transport.status import Steps
 from .._transport.words import said, shown
+from ..errors import WorkerFailed
 from ..policies import SUBSTITUTES
 from .careful import Careful
 from .effort import Effort, Stopwatch
 from .next_steps import Phase, next_step
-from .observing import Tally
+from .observing import Tally, print_of_all
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
 from .resuming import Bookmark, begin_stream
@@ -37,6 +38,14 @@ NAMED = 16  # samples listed in a note, at most
 TIMED_S = 0.0001
 # For one of several batches in a message; and between two that are measured: a look costs 3 us.
 UNUSUAL_S = 0.001
+
+
+NOT_THERE = (
+    "a worker was replaced, and the state of its stream did not lead back to where it was: loaded"
+    " again, it gave other samples than it had given after that state before. This worker's stream"
+    " ends here, so that no sample comes twice. Let state_dict() tell exactly which sample comes"
+    " next (not the shard, say), and let samples depend on nothing else"
+)
 
 
 class StreamOver(Exception):
@@ -93,6 +102,8 @@ class Fetcher:
         if job.streams and job.num_workers > 1:
             self._tally = Tally(parted=job.init_fn is not None)
         self.asked = 0  # samples of the stream
+        self.printed: int | None = None  # a fingerprint of the last batch, if that was wanted
+        self._known, self._print_known = 0, None  # of the batches to skip: which, and its print
         self._to_skip = 0  # batches that another life has given
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
@@ -114,6 +125,7 @@ class Fetcher:
             if resume is not None:
                 self._to_skip, self._tally = resume.past - resume.batches, None
                 self.over, self._given, self.asked = resume.over, resume.asked, resume.asked
+                self._known, self._print_known = resume.known - resume.batches, resume.printed
 
     def end(self) -> None:
         """Let go of the stream, if there is one: it is closed unless others hold it."""
@@ -397,11 +409,19 @@ class Fetcher:
         self._wanted = wanted = len(indices) if self._job.auto_collation else 1
         self.failures.clear()
         while self._to_skip > 0:
-            self._to_skip -= 1
+            self._to_skip, self._known = self._to_skip - 1, self._known - 1
+            again: list[Any] = []
             with contextlib.suppress(Exception):  # it was raised then
-                self._given += len(self._take(stream, wanted))
+                again = self._take(stream, wanted)
+            self._given += len(again)
             self.failures.clear()  # these were told then
+            if self._known == 0 and print_of_all(again) != self._print_known:
+                self.over = True
+                raise WorkerFailed(NOT_THERE)
         samples = self._take(stream, wanted)
+        self.printed = None
+        if self.bookmark is not None and self.bookmark.wants_print:
+            self.printed = print_of_all(samples)
         if not samples:
             raise StreamOver
         if self._job.drop_last and len(samples) < wanted:

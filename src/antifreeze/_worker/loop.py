@@ -52,8 +52,14 @@ def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | N
     outbox = Outbox(channel, spec.status)
     words, at = spec.status.steps
     desk = Desk(spec, outbox, arena, witness)
-    desk.open(spec.brief, first=True)
-    channel.say(Kind.EPOCH_BEGUN, spec.brief.epoch)
+    brief = spec.brief
+    if brief.follows:
+        kind, body = channel.receive(outbox.flush, lambda: None)
+        if kind is not Kind.BEGIN_EPOCH:
+            return
+        brief = pickle.loads(body)
+    desk.open(brief, first=True)
+    channel.say(Kind.EPOCH_BEGUN, brief.epoch)
     while True:
         kind, body = channel.receive(outbox.flush, desk.rest)
         if kind is Kind.STOP:
@@ -224,7 +230,8 @@ class Desk:
                 self._outbox.flush()  # the state must not come before what it stands for
                 self._at(ITER)
                 began, over, asked = monotonic(), fetcher.over, fetcher.asked
-                self._outbox.tell(self._bookmark.turn(over=over, asked=asked))
+                state = self._bookmark.turn(over=over, asked=asked, printed=fetcher.printed)
+                self._outbox.tell(state)
                 self._bookmark.spend(monotonic() - began)
             return sent
         except (Unpackable, MemoryShort) as error:

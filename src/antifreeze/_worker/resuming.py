@@ -1,12 +1,14 @@
 """Streams that can be taken up again: their state after a batch, and the way back to it.
 
-1. A state is that of the stream's iterator, if it has one, or else of the dataset: `state_dict` and
+1. A state is that of the dataset, of the iterator that it returns, or both: `state_dict` and
    `load_state_dict`. With it go the generators of the process and of the dataset.
 2. States are told after the batch they stand for. If they take long they are told less often: the
    batches after the last one are taken, and thrown away, by whoever goes on from there.
 3. Where fetching has met the end of the stream, the end is told: a dataset that rewinds for its
    next epoch would say that it is at the beginning.
-4. Workers that stay for the next epoch also tell what that epoch will begin with, so that one that
+4. Nobody believes a state: a stream goes on from the last but one, and what it gives again must be
+   what it gave then, up to the last. Otherwise it ends with an error.
+5. Workers that stay for the next epoch also tell what that epoch will begin with, so that one that
    replaces them between two epochs draws what they would have drawn.
 """
 
@@ -103,12 +105,13 @@ class Bookmark:
     def __init__(self, dataset: Any, *, stays: bool) -> None:
         """`stays`: the worker stays for the next epoch."""
         self._dataset, self._stays = dataset, stays
-        self._source: Any = None  # of states: the iterator or the dataset, if one has any
-        self._of_stream = False
+        self._stream: Any = None
+        self._watched = False  # the iterator, or the dataset, has a state that is of use
+        self._useless = False  # its state does not say where the stream is
         self._generators: dict[str, Generator] = {}
         self._epoch = self._batches = 0
         self._began = self._spent = 0.0
-        self._last: bytes | None = None
+        self._last: tuple[bytes | None, bytes | None] | None = None
         self._probes = 0
         self._looked_at = 0  # samples that the stream had been asked for
         self._over = False
@@ -123,16 +126,14 @@ class Bookmark:
 
     def open(self, stream: Any, epoch: int, resume: Resume | None) -> StreamState | None:
         """Begin an epoch. Returns that its stream can be taken up again, if it can."""
-        self._of_stream = is_stateful(stream)
-        self._source = None
-        if self._of_stream or is_stateful(self._dataset):
-            self._source = stream if self._of_stream else self._dataset
-        if self._source is not None or self._stays:
+        self._stream = stream
+        self._watched = is_stateful(stream) or is_stateful(self._dataset)
+        if self._watched or self._stays:
             self._generators = generators_of(self._dataset)
         self._epoch, self._batches = epoch, 0 if resume is None else resume.past
         self._began, self._spent, self._over = monotonic(), 0.0, False
         self._last, self._probes, self._looked_at = None, 0, 0
-        if self._source is None:
+        if not self._watched:
             return None
         self._last, self._probes = self._take(), PROBED
         return None if resume is not None else StreamState(epoch, 0, b"")
@@ -149,21 +150,26 @@ class Bookmark:
 
     def watches(self, *, over: bool) -> bool:
         """Whether there is something to tell after a batch."""
-        return self._source is not None or (over and self._stays)
+        return self._watched or (over and self._stays)
+
+    @property
+    def wants_print(self) -> bool:
+        """Whether to take a fingerprint of the next batch, since its state will be told."""
+        return self._watched and self._last is not None and not self._takes_too_long
 
     def pass_over(self) -> None:
         """Note that a batch came to nothing: it is behind, too."""
         self._batches += 1
 
-    def turn(self, *, over: bool, asked: int) -> StreamState | None:
+    def turn(self, *, over: bool, asked: int, printed: int | None) -> StreamState | None:
         """Note that a batch was given. Returns the state now and then; always if the stream is
-        over."""
+        over. `printed`: a fingerprint of the batch."""
         self._batches += 1
-        return self.ended(asked) if over else self._state(asked)
+        return self.ended(asked) if over else self._state(asked, printed)
 
     def ended(self, asked: int) -> StreamState | None:
         """Return, once, that the stream is over."""
-        if self._over or (self._source is None and not self._stays):
+        if self._over or not (self._watched or self._stays):
             return None
         self._over = True
         self._carried = self._pack_carried()
@@ -191,8 +197,8 @@ class Bookmark:
     def _takes_too_long(self) -> bool:
         return self._spent > SHARE * (monotonic() - self._began)
 
-    def _state(self, asked: int) -> StreamState | None:
-        if self._source is None:
+    def _state(self, asked: int, printed: int | None) -> StreamState | None:
+        if not self._watched:
             return None
         if self._last is not None:
             if self._takes_too_long:
@@ -201,11 +207,10 @@ class Bookmark:
                 self._look(asked)
         last = self._last
         if last is None:
-            self._source = None
+            self._watched, self._useless = False, True
             return StreamState(self._epoch, self._batches, b"", useless=True)
-        of_dataset, of_stream = (None, last) if self._of_stream else (last, None)
-        place = Place.pack(of_dataset, of_stream, self._generators)
-        return StreamState(self._epoch, self._batches, place, asked=asked)
+        place = Place.pack(*last, self._generators)
+        return StreamState(self._epoch, self._batches, place, asked=asked, printed=printed)
 
     def _look(self, asked: int) -> None:
         self._looked_at = asked
@@ -213,17 +218,22 @@ class Bookmark:
         if self._last == before:
             self._last = None
 
-    def _take(self) -> bytes | None:
-        try:
-            return pickle.dumps(self._source.state_dict(), protocol=5)
-        except Exception:  # it takes arguments, or cannot be pickled: it is of no use
-            return None
+    def _take(self) -> tuple[bytes | None, bytes | None] | None:
+        """Return the states of the dataset and of the iterator; None if they are of no use."""
+        found = _pickled(self._dataset), _pickled(self._stream)
+        needed = found[1] if is_stateful(self._stream) else found[0]
+        return None if needed is None else found
 
     def _pack_carried(self) -> bytes:
-        state: bytes | None = None
-        if is_stateful(self._dataset):
-            try:
-                state = pickle.dumps(self._dataset.state_dict(), protocol=5)
-            except Exception:
-                state = None
+        state = None if self._useless else _pickled(self._dataset)
         return Place.pack(state, None, self._generators)
+
+
+def _pickled(thing: Any) -> bytes | None:
+    """Return the state of a dataset, or of an iterator; None if there is none."""
+    if not is_stateful(thing):
+        return None
+    try:
+        return pickle.dumps(thing.state_dict(), protocol=5)
+    except Exception:  # it takes arguments, or cannot be pickled: it is of no use
+        return None

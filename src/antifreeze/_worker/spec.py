@@ -40,6 +40,9 @@ class Resume:
     state: bytes = b""  # none: from the beginning
     over: bool = False  # it has met its end
     asked: int = 0  # samples it was asked for, up to the state
+    # A batch that was given after the state, and its fingerprint: it must come again. 0: none.
+    known: int = 0
+    printed: int | None = None
 
 
 @frozen
@@ -50,6 +53,7 @@ class EpochBrief:
     seed: int = 0  # of its samples' randomness
     shared_seed: int | None = None  # for data pipes
     resume: Resume | None = None  # for a stream that broke off
+    follows: bool = False  # the brief itself comes by the worker's channel: it is long
     carried: bytes = b""  # what the stream of a worker that was replaced began this epoch with
 
 
