@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import importlib.util
 import os
@@ -30,6 +31,7 @@ from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 from .. import _platform
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
+_DIFFERS = frozenset({"hash", "id"})  # hashes of words, and addresses, are of one process
 _TOLD = ("__package__", "__name__", "__path__", "__file__")
 
 # Who uses these may look for anything in a module.
@@ -81,6 +83,8 @@ class OwnCode:
         self._own: dict[str, bool] = {}
         self.sent: list[tuple[Names, str, Any]] = []  # classes and functions, with their names
         self.looks_for_names = False  # a function that was sent may look for others by name
+        # Of closures: how many functions have a variable, and whether one of them changes it.
+        self._cells: dict[int, tuple[int, bool]] = {}
 
     def takes(self, thing: Any) -> bool:
         """Say whether a class or function is the program's own."""
@@ -105,7 +109,9 @@ class OwnCode:
                 self.sent.append((_names(thing.__module__), steps[0], outer))
 
     def seed(self, function: FunctionType) -> None:
-        """Have a function's globals be those of its module there, too."""
+        """Have a function's globals be those of its module there, too. Raises TypeError if it would
+        find something else there than here."""
+        self._refuse_what_would_differ(function)
         if not _LOOKING.isdisjoint(function.__code__.co_names):
             self.looks_for_names = True
         given = function.__globals__
@@ -114,6 +120,26 @@ class OwnCode:
             return
         if vars(sys.modules.get(name, _NOTHING)) is given:
             self._globals_ref[id(given)] = _Globals(_names(name), is_own(name))
+
+    def _refuse_what_would_differ(self, function: FunctionType) -> None:
+        code, name = function.__code__, function.__qualname__
+        if "__subclasses__" in code.co_names:
+            raise TypeError(
+                f"{name} asks for subclasses; those that nothing refers to are not sent"
+            )
+        for builtin in sorted(_DIFFERS.intersection(code.co_names)):
+            if _calls(function, builtin) and function.__name__ != "__hash__":
+                raise TypeError(f"{name} uses {builtin}(), which gives something else there")
+        changed = _changed_variables(function)
+        for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            others, changes = self._cells.get(id(cell), (0, False))
+            changes = changes or variable in changed
+            self._cells[id(cell)] = others + 1, changes
+            if others and changes:
+                raise TypeError(
+                    f"{name} shares the variable {variable!r} with another function, and one of"
+                    " them changes it: each would have its own"
+                )
 
     def reduce_module(self, module: ModuleType) -> Any:
         """Send a module: the program's own as all that is in it, others by name."""
@@ -125,6 +151,24 @@ class OwnCode:
 
 
 _NOTHING = ModuleType("nothing")
+
+
+def _calls(function: FunctionType, builtin: str) -> bool:
+    """Whether a function uses a builtin, not an attribute or a global of that name."""
+    if builtin in function.__globals__:
+        return False
+    return any(
+        each.opname == "LOAD_GLOBAL" and each.argval == builtin
+        for each in dis.get_instructions(function)
+    )
+
+
+def _changed_variables(function: FunctionType) -> set[str]:
+    """Return the variables of enclosing functions that a function sets (`nonlocal`)."""
+    if not function.__closure__:
+        return set()
+    sets = ("STORE_DEREF", "DELETE_DEREF")
+    return {each.argval for each in dis.get_instructions(function) if each.opname in sets}
 
 
 def _content(module: ModuleType) -> dict[str, Any]:
