@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -76,6 +78,39 @@ class ByClosures(Numbers):
         return self.count()
 
 
+@dataclasses.dataclass(slots=True)
+class Item:
+    number: int
+
+
+class Private:
+    __slots__ = ("__hidden", "shown")
+
+    def __init__(self, number: int) -> None:
+        self.__hidden, self.shown = number, number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Private) and self.__hidden == other.__hidden
+
+
+class More(Private):
+    __slots__ = "more"
+
+
+class Slotted:
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        more = More(index)
+        more.more = [index]
+        return [Item(index), Private(index), more]
+
+
+def as_it_is(samples: list[Any]) -> list[Any]:
+    return samples
+
+
 @pytest.fixture
 def threads() -> Iterator[None]:
     """Another thread: a reason for a clean process."""
@@ -92,3 +127,15 @@ def threads() -> Iterator[None]:
 def test_it_is_forked_and_sees_what_it_would_without_workers(kind: Any) -> None:
     here = [batch.tolist() for batch in DataLoader(kind(), 3)]
     assert [batch.tolist() for batch in DataLoader(kind(), 3, num_workers=1)] == here
+
+
+@pytest.mark.usefixtures("threads")
+def test_objects_with_slots_come_back_from_a_clean_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "antifreeze"):
+        loader = DataLoader(Slotted(), 3, num_workers=1, collate_fn=as_it_is)  # type: ignore[var-annotated, arg-type]
+        batches = list(loader)
+    assert caplog.messages == []  # it was sent
+    assert batches == [[Slotted()[index] for index in range(first, first + 3)] for first in (0, 3)]
+    assert batches[1][2][2].more == [5]

@@ -153,6 +153,21 @@ class OwnCode:
 _NOTHING = ModuleType("nothing")
 
 
+def reduce_class(kind: type) -> Any:
+    """Send a class as cloudpickle does, but with its slots: made without them, its objects would
+    have a dict there, and could not come back."""
+    reduced = cloudpickle._dynamic_class_reduce(kind)
+    slots = vars(kind).get("__slots__")
+    if slots is None or reduced[0] is not cloudpickle._make_skeleton_class:
+        return reduced
+    make, (constructor, name, bases, given, *rest), (attributes, more), *others = reduced
+    slots = (slots,) if isinstance(slots, str) else tuple(slots)
+    made = {"__slots__", *slots, *(f"_{name.lstrip('_')}{slot}" for slot in slots)}
+    attributes = {each: value for each, value in attributes.items() if each not in made}
+    given = {**given, "__slots__": slots}
+    return make, (constructor, name, bases, given, *rest), (attributes, more), *others
+
+
 def _calls(function: FunctionType, builtin: str) -> bool:
     """Whether a function uses a builtin, not an attribute or a global of that name."""
     if builtin in function.__globals__:

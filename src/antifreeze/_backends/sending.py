@@ -345,7 +345,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self._code.seed(obj)
                 return self._dynamic_function_reduce(obj)
             if own:
-                return cloudpickle.cloudpickle._dynamic_class_reduce(obj)
+                return own_code.reduce_class(obj)
         check(obj)
         self._note_maker(type(obj))
         return super().reducer_override(obj)
