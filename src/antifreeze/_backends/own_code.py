@@ -160,8 +160,8 @@ def reduce_class(kind: type) -> Any:
     have a dict there, and could not come back."""
     reduced = cloudpickle._dynamic_class_reduce(kind)
     slots = vars(kind).get("__slots__")
-    if slots is None or reduced[0] is not cloudpickle._make_skeleton_class:
-        return reduced
+    if not slots or reduced[0] is not cloudpickle._make_skeleton_class:
+        return reduced  # of none there is nothing to keep, and a NamedTuple makes them itself
     make, (constructor, name, bases, given, *rest), (attributes, more), *others = reduced
     slots = (slots,) if isinstance(slots, str) else tuple(slots)
     made = {"__slots__", *slots, *(f"_{name.lstrip('_')}{slot}" for slot in slots)}
