@@ -11,6 +11,8 @@ watched until it has read or written something, for `PATIENCE_S` at most, and lo
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -113,15 +115,31 @@ def _watch(first: Look, asked: int, manner: Manner, looks: list[Look]) -> bool:
     ]
     awaited = any(waits_for_loader(each) for each in first.processes)
     waited = False
+    sockets = {each.pid: _sockets(each.pid) for each in at_work}
     while True:  # bounded: everybody has been watched for long enough in the end
         elapsed = monotonic() - first.at
-        there = [each for each in at_work if not _got_on(each, awaited)]
+        there = [
+            each
+            for each in at_work
+            if not _got_on(each, awaited) and _sockets(each.pid) == sockets[each.pid]
+        ]
         if not any(_to_be_watched(each, elapsed, manner.patience_s, awaited) for each in there):
             return waited and len(there) == len(at_work)
         if awaited and monotonic() - looks[-1].at >= GLIMPSE_S:
             looks.append(_glimpse(there, manner.spy))
         pause(WATCH_S)
         waited = True
+
+
+def _sockets(pid: int) -> frozenset[str]:
+    """Return the sockets that a process has. One that asks a server again, by a new connection, has
+    got on, though as many bytes went over that one as over the last."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return frozenset(each for each in found if each.startswith("socket:"))
 
 
 def _glimpse(processes: list[Process], spy: Spy) -> Look:
