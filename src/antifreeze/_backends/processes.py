@@ -139,10 +139,10 @@ class ProcessBackend:
             ours.close()
             theirs.close()
             raise
-        follows = bool(brief.carried or brief.resume)  # it may be long
-        wanted = Wanted(seat, life, place, EpochBrief(brief.epoch, follows=True) if follows else brief)
         try:
-            self._ask(wanted, theirs, line.trace)
+            follows = bool(brief.carried or brief.resume)  # it may be long
+            short = EpochBrief(brief.epoch, follows=True) if follows else brief
+            self._ask(Wanted(seat, life, place, short), theirs, line.trace)
         except BaseException:
             line.close()
             raise
