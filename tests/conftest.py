@@ -15,6 +15,7 @@ import pytest
 
 from antifreeze import _bystander
 from antifreeze._backends import nursery
+from antifreeze._worker import errands
 
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
 QUICK_START = str(Path(__file__).parent / "quick_start")  # for every Python that a test starts
@@ -51,6 +52,7 @@ def nothing_left_behind() -> Iterator[None]:
 def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) -> list[str]:
     multiprocessing.active_children()  # reaps what has ended
     _bystander.rest()  # it would see within a second that there is no loop left
+    errands.rest()  # likewise
     left = []
     for child in me.children(recursive=True):
         if child.pid in before or _is_service(child):

@@ -16,8 +16,10 @@ import weakref
 from typing import Protocol
 
 from ._backends.base import Watch
-from ._worker import guard, threads
+from ._worker import errands, guard, threads
 
+# From the beginning of an iterator: many a short epoch is over by then, and needs no thread.
+AFTER_S = 0.1
 # A driver that was dropped without a close is noticed this late, at most.
 TICK_S = 1.0
 # Between two looks, at least: a loop in pure Python feels a thread that wakes more often.
@@ -43,14 +45,23 @@ class Watchdog:
         self._thread = threading.Thread(
             target=_run, args=(weakref.ref(watched), watch), name="antifreeze-watchdog", daemon=True
         )
+        self._lock = threading.RLock()
+        self._closed = False
 
     def start(self) -> None:
-        """Start the thread. Without one, where the machine gives none, a death is seen when the
-        loop comes back: later, no worse."""
-        threads.start(self._thread)
+        """Have the thread start in a moment, unless that is over by then. Without one, where the
+        machine gives none, a death is seen when the loop comes back: later, no worse."""
+        errands.later(self._start, AFTER_S)
+
+    def _start(self) -> None:
+        with self._lock:
+            if not self._closed:
+                threads.start(self._thread)
 
     def close(self) -> None:
         """End the thread, if it has started; bounded. May be called in it."""
+        with self._lock:
+            self._closed = True
         self._watch.end()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)

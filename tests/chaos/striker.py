@@ -1,7 +1,7 @@
 """A program beside the loop that ends and stops its processes. Only the standard library.
 
-It finds its victims itself, at the moment it strikes: workers are children of a template, a
-template is a child of the program or of the nursery. So it strikes whoever is there, also while
+It finds its victims itself, at the moment it strikes: workers are children of a template or of the
+program, a template is a child of the program or of the nursery. So it strikes whoever is there, also while
 processes are made or taken down. Reads orders from stdin, a line of JSON each, and answers so.
 """
 
@@ -43,14 +43,26 @@ def command(pid: int) -> str:
         return ""
 
 
+def name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
+
+
 def family(program: int) -> dict[str, list[int]]:
     """Tell the processes of a program apart."""
     mine = command(program)
     own = children({program})
     nurseries = [pid for pid in own if "nursery_process" in command(pid)]
     forked = [pid for pid in own if command(pid) == mine]
-    templates = forked + children(set(nurseries))
-    return {"nursery": nurseries, "template": templates, "worker": children(set(templates))}
+    first = [pid for pid in forked if name(pid).startswith("af_worker")]
+    templates = [pid for pid in forked if pid not in first] + children(set(nurseries))
+    return {
+        "nursery": nurseries,
+        "template": templates,
+        "worker": first + children(set(templates)),
+    }
 
 
 def strike(order: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from antifreeze import DataLoader
-from antifreeze._watchdog import TICK_S
+from antifreeze import DataLoader, _watchdog
+from antifreeze._watchdog import AFTER_S, TICK_S
 
 from ..patience import PATIENCE_S
 
@@ -73,6 +73,7 @@ def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
     assert not watchdogs()
     iterator = iter(DataLoader(Slow(), num_workers=1))  # type: ignore[arg-type]
     next(iterator)
+    assert wait_until(watchdogs)
     (dog,) = watchdogs()
     path = f"/proc/self/task/{dog.native_id}/status"
 
@@ -92,7 +93,19 @@ def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
 def test_without_workers_there_is_no_watchdog() -> None:
     iterator = iter(DataLoader(Slow()))  # type: ignore[arg-type]
     next(iterator)
+    time.sleep(5 * AFTER_S)
     assert not watchdogs()
+
+
+def test_an_epoch_that_is_over_at_once_needs_no_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = []
+    monkeypatch.setattr(_watchdog, "_run", lambda *_: began.append(1))
+    monkeypatch.setattr(_watchdog, "AFTER_S", 1.0)
+    loader = DataLoader(list(range(8)), num_workers=1)
+    for _ in range(2):
+        assert len(list(loader)) == 8
+    time.sleep(1.2)
+    assert not began
 
 
 def test_a_default_timeout_for_sockets_is_not_meant_for_ours() -> None:

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader, _bystander, _watchdog
-from antifreeze._worker import threads
+from antifreeze._worker import errands, threads
 
 from ..patience import PATIENCE_S
 
 STARTS = "_start_joinable_thread" if sys.version_info >= (3, 13) else "_start_new_thread"
-OURS = ("antifreeze-watchdog", "antifreeze-bystander", "antifreeze-pin")
+OURS = ("antifreeze-watchdog", "antifreeze-bystander", "antifreeze-errands", "antifreeze-pin")
 
 
 class TooLate(RuntimeError):
@@ -70,6 +70,7 @@ def numbers(**named: Any) -> DataLoader[Any]:
 def threads_left() -> list[str]:
     gc.collect()
     _bystander.rest()
+    errands.rest()
     ours = [each for each in threading.enumerate() if each.name in OURS]
     for each in ours:
         each.join(10.0)
@@ -77,7 +78,7 @@ def threads_left() -> list[str]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("name", ["antifreeze-watchdog", "antifreeze-bystander"])
+@pytest.mark.parametrize("name", ["antifreeze-errands", "antifreeze-bystander"])
 def test_the_exception_of_a_handler_comes_out_as_itself(
     name: str,
     workers: int,
@@ -88,7 +89,7 @@ def test_the_exception_of_a_handler_comes_out_as_itself(
     assert threads_left() == []
     due = signal_at_start(name)
     loader = numbers(num_workers=workers)
-    if workers == 0 and name == "antifreeze-watchdog":
+    if workers == 0 and name == "antifreeze-errands":
         assert len(list(loader)) == 4
         assert due == [name]
         return
@@ -124,7 +125,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
     hits = []
     for at in range(1000):
         assert threads_left() == [], hits[-1:]
-        trace = Trace(at, threads, _watchdog)
+        trace = Trace(at, threads, errands, _watchdog)
         loader = numbers(num_workers=2)
         sys.settrace(trace)
         iterator = None
@@ -141,6 +142,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
     else:
         raise AssertionError("it never came through")
     assert any(hit.startswith("threads.py") for hit in hits)
+    assert any(hit.startswith("errands.py") for hit in hits)
     assert any(hit.startswith("_watchdog.py") for hit in hits)
     assert next(batch.tolist() for batch in numbers(num_workers=2)) == [0, 1, 2, 3]
 

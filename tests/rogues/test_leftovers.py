@@ -27,6 +27,7 @@ MARK = "ANTIFREEZE_TEST_PROGRAM"
 LARGE = """
     import gc, subprocess
     from antifreeze import _bystander
+    from antifreeze._worker import errands
     torch.set_num_threads(1)
 
     class Large(Numbers):
@@ -50,8 +51,9 @@ LARGE = """
         # A process that was told to leave is seen off by a thread; another answers who asks from
         # outside, while there are loops.
         _bystander.rest()
+        errands.rest()
         for thread in threading.enumerate():
-            if thread.name in ("antifreeze-reaper", "antifreeze-bystander"):
+            if thread.name in ("antifreeze-errands", "antifreeze-bystander"):
                 thread.join(30)
         return sorted(os.listdir("/proc/self/fd"), key=int)
 """

@@ -154,6 +154,7 @@ MEASURE = f"""
     {QUIET.strip()}
     import gc, psutil, random, time
     from antifreeze import _bystander
+    from antifreeze._worker import errands
 
     def lines(path):
         with open(path) as file:
@@ -179,8 +180,9 @@ MEASURE = f"""
         # Descriptors, mappings, KiB: what is mapped, and what an open memory file holds.
         gc.collect()
         _bystander.rest()
+        errands.rest()
         for thread in threading.enumerate():       # the last template may be about to leave
-            if thread.name.startswith("antifreeze-reaper"):
+            if thread.name == "antifreeze-errands":
                 thread.join(30)
             if thread.name == "antifreeze-bystander":  # it stays while there are workers
                 thread.join(1)

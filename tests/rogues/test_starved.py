@@ -79,7 +79,7 @@ def test_descriptors_and_processes_stay_flat_over_many_epochs(tmp_path: Path) ->
     code = """
         def descriptors():
             for thread in threading.enumerate():
-                if thread.name == "antifreeze-reaper":
+                if thread.name == "antifreeze-errands":
                     thread.join(30)
             return len(os.listdir("/proc/self/fd"))
         loader = DataLoader(Numbers(40), batch_size=10, num_workers=2)

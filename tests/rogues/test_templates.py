@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader, iteration
+from antifreeze._backends import first_crew
 
 from ..patience import PATIENCE_S
 from .programs import all_gone, finish, is_alive, line, program
@@ -45,6 +46,13 @@ def template_of(iterator: Any) -> int:
     return int(pid)
 
 
+@pytest.fixture
+def borne(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all workers borne by the template, as those are that come later."""
+    monkeypatch.setattr(first_crew, "FORKING_S", 0.0)
+
+
+@pytest.mark.usefixtures("borne")
 def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
     iterator = iter(DataLoader(Numbers(nap_s=0.01), num_workers=3))  # type: ignore[arg-type]
     template = psutil.Process(template_of(iterator))
@@ -55,6 +63,7 @@ def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
     assert not own & {worker.pid for worker in iterator._workers}
 
 
+@pytest.mark.usefixtures("borne")
 @pytest.mark.parametrize("force", [signal.SIGKILL, signal.SIGTERM])
 def test_a_template_that_dies_is_replaced_and_nothing_is_lost(
     force: signal.Signals, caplog: pytest.LogCaptureFixture
@@ -78,6 +87,7 @@ def test_a_template_that_dies_is_replaced_and_nothing_is_lost(
         assert "held no batch" in text  # whatever it worked on is not to blame
 
 
+@pytest.mark.usefixtures("borne")
 def test_a_sample_is_not_blamed_for_the_deaths_of_templates() -> None:
     # Each sample may end two workers at most; these three deaths are not its own.
     iterator = iter(DataLoader(Numbers(16, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
@@ -105,6 +115,7 @@ def is_new(iterator: Any, templates: list[int]) -> bool:
     return all(map(is_alive, pids)) and template_of(iterator) not in templates
 
 
+@pytest.mark.usefixtures("borne")
 def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
     loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
     for _ in range(3):
@@ -118,9 +129,9 @@ def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
 
 def test_a_template_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iteration, "FORKED_S", 1.0)
-    iterator = iter(DataLoader(Numbers(nap_s=0.005), 10, num_workers=2))  # type: ignore[arg-type]
+    iterator: Any = iter(DataLoader(Numbers(nap_s=0.005), 10, num_workers=2))  # type: ignore[arg-type]
     got = next(iterator).tolist()
-    template = template_of(iterator)
+    template = iterator._driver.backend._origin.pid
     os.kill(template, signal.SIGSTOP)
     os.kill(iterator._workers[1].pid, signal.SIGKILL)
     for batch in iterator:
@@ -161,7 +172,7 @@ def test_templates_and_workers_go_with_a_main_process_that_is_killed(tmp_path: P
             time.sleep(60)
             os._exit(0)
         say(*[child.pid for child in psutil.Process().children(recursive=True)
-              if child.name() and child.ppid() != os.getpid() or child.children()])
+              if child.name().startswith("af_")])
         time.sleep(60)
     """
     with program(tmp_path, code) as process:
@@ -317,9 +328,10 @@ class Scored(Numbers):
 
 
 def test_the_kernel_takes_a_worker_before_its_template_when_memory_runs_out() -> None:
-    iterator = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
+    iterator: Any = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
     mine = int(Path("/proc/self/oom_score_adj").read_text())
-    template = int(Path(f"/proc/{template_of(iterator)}/oom_score_adj").read_text())
+    pid = iterator._driver.backend._origin.pid
+    template = int(Path(f"/proc/{pid}/oom_score_adj").read_text())
     assert template == mine
     assert [int(score) for score in iterator] == [max(500, mine)] * 4
 
@@ -501,9 +513,8 @@ def test_a_machine_that_gives_fewer_processes_gets_fewer_workers(tmp_path: Path)
     assert (code, err) == (0, "")
     assert "epoch 0" in out and "epoch 1" in out
     refusals = [text for text in out.splitlines() if "could not be started" in text]
-    # The main process, two threads of ours, the template and one worker, or another one where a
-    # thread is not there yet; in two epochs.
-    assert 2 <= len(refusals) <= 4
+    # The main process, up to two threads of ours, two or three workers; in two epochs.
+    assert 1 <= len(refusals) <= 4
     assert all("Resource temporarily unavailable" in text for text in refusals)
     assert all("The others go on without it" in text for text in refusals)
 
@@ -511,7 +522,7 @@ def test_a_machine_that_gives_fewer_processes_gets_fewer_workers(tmp_path: Path)
 @AS_ROOT
 def test_a_machine_that_gives_no_process_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with program(tmp_path, REFUSED.format(processes=2)) as process:
+    with program(tmp_path, REFUSED.format(processes=1)) as process:
         code, out, err = finish(process)
     assert (code, err) == (0, "")
     assert "WorkerNeverStarted" in out

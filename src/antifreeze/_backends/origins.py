@@ -115,6 +115,7 @@ class Orphaned:
 
     words: str
     told: bool = False  # the user knows why
+    spared: frozenset[tuple[int, int]] = frozenset()  # lives that have another parent
 
 
 News = Born | Refused | Exited | Orphaned

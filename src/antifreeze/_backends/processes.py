@@ -74,7 +74,7 @@ from .origins import (
 )
 from .riders import OriginGone
 from .shortage import Shortage
-from .template import Templates
+from .template_origin import Templates
 
 # Signals by which a crash in native code ends a process.
 FATAL = frozenset(
@@ -442,7 +442,7 @@ class ProcessBackend:
     def _hear(self) -> None:
         for news in self._origin.hear():
             if isinstance(news, Orphaned):
-                self._orphan(Ending(words=news.words, told=news.told))
+                self._orphan(Ending(words=news.words, told=news.told), news.spared)
             else:
                 self._take(news)
 
@@ -470,11 +470,11 @@ class ProcessBackend:
             case _:
                 pass  # of a life that was abandoned
 
-    def _orphan(self, ending: Ending) -> None:
-        """Take note that the parent of all present lives is gone: they are, or will be."""
+    def _orphan(self, ending: Ending, spared: frozenset[tuple[int, int]]) -> None:
+        """Take note that the parent of all present lives but some is gone: they are, or will be."""
         self._one_got_going = self._one_delivered = False
         for line in list(self._lines.values()):
-            if line.ending is not None:
+            if line.ending is not None or (line.seat, line.life) in spared:
                 continue
             line.orphaned = ending
             if line.pidfd is None or line in self._unexplained:

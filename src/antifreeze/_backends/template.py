@@ -5,7 +5,8 @@ one thread, whatever the main process has become since. What a template does: `t
 It is forked from the main process itself, or from the nursery, a clean process: then the dataset is
 sent to it, once, not for every worker. Which of them: `_core/descent.py`.
 
-1. It is made when the first life is asked for, and again if it is gone when one is asked for.
+1. It is made when the first lives are asked for, of which some may be forked by the main process
+   itself (`first_crew`), and again if it is gone when one is asked for.
 2. If it ends, its lives end with it; none of them is to blame.
 3. It leaves when told to, and when the main process is gone.
 """
@@ -13,6 +14,7 @@ sent to it, once, not for every worker. Which of them: `_core/descent.py`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import multiprocessing.popen_fork
 import os
@@ -20,26 +22,21 @@ import pickle
 import select
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
-from .._core.descent import Descent
 from .._core.faults import Ending
 from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children, received
-from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
-from .._worker import guard, threads
-from .._worker.files import may_hold_locks, positions
-from .._worker.generators import global_generators
+from .._worker import errands, guard
+from .._worker.files import may_hold_locks
 from .._worker.spec import Job
-from ..errors import TransportFailed
-from . import nursery, pools
+from . import nursery
 from .circumstances import Circumstances
 from .faithful import Unsendable
-from .inheritance import held_by, warn_of_connections
+from .first_crew import FirstCrew
 from .lineage import Lineage
 from .opening import Opening
 from .origins import (
@@ -47,29 +44,18 @@ from .origins import (
     Born,
     Exited,
     News,
-    Orphaned,
     Refused,
-    Wanted,
     disown,
     in_words,
     patiently,
     without_interrupts,
 )
-from .riders import OriginGone, send
-from .sending import CostsTooMuch, pack
+from .riders import send
+from .sending import pack
 from .shortage import Shortage
 from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")
-ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
-STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
-
-
-# What multiprocessing says, and what to do about it.
-DAEMONIC = (
-    "daemonic processes are not allowed to have children: this one is a worker of a DataLoader, or"
-    " was started with daemon=True. A loader in it, as one inside a dataset, needs num_workers=0"
-)
 
 
 class Template:
@@ -86,35 +72,21 @@ class Template:
         self.given_up = False  # we ended it ourselves, and have said why
         self.forsaken = False  # we ended it, since it did not get on
         self.sealed = False  # what it was sent is opened by its lives
+        self._leaving = [None]  # emptied by whoever sees it off
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
-        self._shortage = Shortage()
+        self._shortage: Shortage | None = None
         sock.setblocking(False)
         keep_from_children(self)
 
     @classmethod
-    def fork(cls, job: Job, status: StatusBoard) -> Template:
+    def fork(cls, mother: Mother) -> Template:
         """Make one that inherits everything."""
-        assert not multiprocessing.current_process().daemon, DAEMONIC
-        held = held_by(job)
-        mother = Mother(
-            job=job,
-            status=status,
-            main_pid=os.getpid(),
-            main=None,
-            forked=True,
-            by_kernel=threading.current_thread() is threading.main_thread(),
-            positions=positions(held),
-            held=held,
-            handled=guard.handled(),
-        )
-        global_generators()  # what is learnt of them here need not be learnt by every worker
         ours, theirs = _channel()
         process = _FORK.Process(
             target=live, args=(mother, theirs), name="antifreeze template", daemon=True
         )
         try:
-            pools.lay_down()
             with without_interrupts():
                 patiently(process.start)
             assert process.pid is not None
@@ -139,6 +111,7 @@ class Template:
         Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
         """
         choice = lineage.choice
+        shortage = Shortage()
         home = nursery.present()
         known = home.known()
         ours, theirs = _channel()
@@ -164,6 +137,7 @@ class Template:
             theirs.close()
         template = cls(ours)
         template._home, template.opening, template.sealed = home, opening, payload.each_opens
+        template._shortage = shortage
         template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
         return template
 
@@ -249,7 +223,7 @@ class Template:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
         elif self._home is not None and (ended := self._home.how_ended(self.pid, REAP_S)):
             how = in_words(ended.code)
-            if ended.code == -signal.SIGKILL:
+            if ended.code == -signal.SIGKILL and self._shortage is not None:
                 told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
                 how += f" ({told.words})" if told.words else ""
         else:
@@ -265,28 +239,36 @@ class Template:
         with contextlib.suppress(OSError):  # not by its pid, which may be another's by now
             signal.pidfd_send_signal(self.pidfd.number, signal.SIGKILL)
 
-    def quit(self) -> None:
-        """Have it leave. Nobody waits for that but a thread: it takes 5 ms, which the next epoch
-        need not lose. Where this process has locked a file, the template holds that lock as well:
-        the program must be able to count on it being free once it has closed the file."""
+    def quit(self, crew: FirstCrew) -> None:
+        """Have it leave, and see off its siblings. Nobody waits for that but a thread: it takes
+        5 ms, which the next epoch need not lose. Where this process has locked a file, the template
+        holds that lock as well: the program must be able to count on it being free once it has
+        closed the file."""
         try:
             socket.send_fds(self.sock, [pickle.dumps(QUIT)], [])
         except OSError:  # it is gone, or takes nothing any more
             self.kill()
         if self.pidfd is None:  # it leaves as soon as it is there
             self.close()
+            crew.see_off()
             return
         if self._process is not None and may_hold_locks():
-            self._see_off()
+            self._see_off(crew)
             return
-        reaper = threading.Thread(target=self._see_off, name="antifreeze-reaper", daemon=True)
+        taken = False
         try:
-            threads.start(reaper)
+            taken = errands.later(functools.partial(self._see_off, crew))
         finally:
-            if reaper.ident is None:  # the machine gives no thread, or the program is ending
-                self._see_off()
+            if not taken:  # the machine gives no thread, or the program is ending
+                self._see_off(crew)
 
-    def _see_off(self) -> None:
+    def _see_off(self, crew: FirstCrew) -> None:
+        """Wait, bounded, for its end and that of its siblings, once."""
+        try:
+            self._leaving.pop()
+        except IndexError:  # another thread does
+            return
+        crew.see_off()
         if not self.is_gone(REAP_S):
             self.kill()
             self.is_gone(REAP_S)
@@ -311,165 +293,3 @@ def _channel() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     keep_from_children(ours)
     return ours, theirs
-
-
-class _Waiting:
-    """One descriptor to wait for, whichever template is the present one."""
-
-    def __init__(self) -> None:
-        self._poll = select.epoll()
-        self.descriptor = self._poll.fileno()
-        keep_from_children(self)
-
-    def begin(self, template: Template) -> None:
-        self._poll.register(template.sock.fileno(), select.EPOLLIN)
-        self._pidfd: int | None = None
-        self.look_at_end(template)
-
-    def look_at_end(self, template: Template) -> None:
-        """Wait for its end, too, as soon as it is there."""
-        if self._pidfd is None and template.pidfd is not None:
-            self._pidfd = template.pidfd.number
-            self._poll.register(self._pidfd, select.EPOLLIN)
-
-    def end(self, template: Template) -> None:
-        self._poll.unregister(template.sock.fileno())
-        if self._pidfd is not None:
-            self._poll.unregister(self._pidfd)
-
-    def close(self) -> None:
-        self._poll.close()
-
-
-class Templates:
-    """The present template of a loader, made anew when it is gone."""
-
-    def __init__(self, job: Job, status: StatusBoard, lineage: Lineage) -> None:
-        self._job, self._status, self._lineage = job, status, lineage
-        self._present: Template | None = None
-        self._news: list[News] = []
-        self._waiting = _Waiting()
-        self._stillborn = 0
-
-    @property
-    def descriptor(self) -> int:
-        return self._waiting.descriptor
-
-    @property
-    def forks(self) -> bool:
-        return self._lineage.choice.descent is Descent.MAIN
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._present is None else self._present.pid or self._present.home_pid
-
-    @property
-    def opening(self) -> Opening | None:
-        return None if self._present is None else self._present.opening
-
-    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
-        try:
-            self._template().send(wanted, channel, trace)
-        except OriginGone:
-            self._bury()
-            raise
-
-    def hear(self) -> Sequence[News]:
-        template = self._present
-        if template is not None:
-            gone = template.is_gone()  # first: what it said before is read below
-            self._news.extend(template.read())
-            self._waiting.look_at_end(template)
-            if gone or template.is_gone():
-                self._bury()
-        news, self._news = self._news, []
-        return news
-
-    def forsake(self) -> None:
-        template = self._present
-        if template is not None:
-            template.forsaken = True
-            template.kill()
-            if template.is_gone(ENDS_S):  # else it is buried when it is
-                self._bury()
-
-    def unfit(self, words: str, details: str) -> None:
-        template = self._present
-        if template is not None and template.sealed and template.unfit is None:
-            template.unfit = Unfit(words, details)
-            template.kill()
-
-    def opened(self, modules: Sequence[str], seconds: float) -> None:
-        self._stillborn = 0
-        if self._present is not None:
-            self._present.opened(modules, seconds)
-
-    def stillborn(self, how: str) -> None:
-        if self._present is None or not self._present.sealed:
-            return  # it was another's
-        self._stillborn += 1
-        if self._stillborn >= STILLBORN and self._lineage.refuse(ChildProcessError(how)):
-            if self._present is not None:
-                self._present.given_up = True
-            self.forsake()
-
-    def doubt(self) -> None:
-        if self._lineage.turn():
-            if self._present is not None:
-                self._present.given_up = True
-            self.forsake()
-
-    def ended(self, seat: int, life: int) -> None:
-        """Nothing to do: the template sees it as well."""
-
-    def close(self) -> None:
-        if self._present is not None:
-            self._present.quit()
-            self._present = None
-        self._waiting.close()
-
-    def __repr__(self) -> str:
-        return f"<Templates, present: {self._present!r}>"
-
-    def _template(self) -> Template:
-        if self._present is None:
-            self._present = self._make()
-            self._waiting.begin(self._present)
-        return self._present
-
-    def _make(self) -> Template:
-        taken = bool(held_by(self._job).taken)
-        warn_of_connections(self._job.dataset, taken=taken, sent=not self.forks)
-        while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
-            try:
-                return Template.bring(self._job, self._status, self._lineage)
-            except OriginGone:
-                self._count_stillborn()
-            except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
-                self._refuse(error)
-        return Template.fork(self._job, self._status)
-
-    def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
-        self._stillborn += 1
-        if self._stillborn >= STILLBORN:
-            self._refuse(ChildProcessError(how))
-
-    def _refuse(self, error: Exception) -> None:
-        """Go another way, or raise."""
-        if not self._lineage.refuse(error):
-            if isinstance(error, TransportFailed):
-                raise error
-            raise TransportFailed.cannot_start(str(error)) from error
-
-    def _bury(self) -> None:
-        """Take note of the end of the present template."""
-        template, self._present = self._present, None
-        assert template is not None
-        self._news.extend(template.read())
-        told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
-        how, opened = template.how_it_ended(), template.opening is None
-        self._news.append(Orphaned(how, told or template.given_up))
-        self._waiting.end(template)
-        template.close()
-        if not (opened or template.forsaken) and template.unfit is None:
-            self._count_stillborn(how)

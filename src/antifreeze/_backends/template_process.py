@@ -106,7 +106,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         os._exit(code)  # not through multiprocessing, which would wait for the children
 
 
-def _live_one(spec: WorkerSpec, channel: socket.socket) -> None:
+def live_one(spec: WorkerSpec, channel: socket.socket) -> None:
     """Be a worker, in a process of its own."""
     number = channel.fileno()
     if run(spec, channel):
@@ -181,7 +181,7 @@ class _Nest:
                 clean_since=mother.clean_since,
             )
             process = _FORK.Process(
-                target=_live_one, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
+                target=live_one, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
             )
             patiently(process.start)
             assert process.pid is not None

@@ -38,7 +38,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
     guard.unblock_interrupts()
     guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
     guard.go_first()
-    own_offsets(positions(spec.held))  # its parent has its own, and moves none of them
+    # Else its parent has its own, and moves none of them.
+    own_offsets(positions(spec.held) if spec.positions is None else spec.positions)
     channel = Channel(sock)
     try:
         sealed = spec.sealed

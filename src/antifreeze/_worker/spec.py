@@ -82,5 +82,6 @@ class WorkerSpec:
     forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
     trace: int | None = None  # a descriptor of its own, for its stack
     held: Held = NOTHING  # what its dataset has inherited
+    positions: dict[int, int] | None = None  # in inherited files, if its parent moves them
     sealed: Sealed | None = None  # the job, if it is not opened yet
     clean_since: str = ""  # why it comes from a clean process, if it does

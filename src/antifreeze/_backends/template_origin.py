@@ -1,0 +1,274 @@
+"""Where the lives of a loader come from: the main process itself, then a template, made anew when
+it is gone.
+
+1. The first lives are forked by the main process (`first_crew`), as long as that takes no time, and
+   then the template (`template`): at the same moment, so that it is what they are.
+2. All others are borne by the template.
+3. Where the first lives are to come from a clean process, so does the template, which bears all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import select
+import socket
+import threading
+from collections.abc import Sequence
+
+from .._core.descent import Descent
+from .._transport.descriptors import keep_from_children
+from .._transport.memory import MemoryShort
+from .._transport.status import StatusBoard
+from .._transport.trace import Trace
+from .._worker import guard
+from .._worker.files import positions
+from .._worker.generators import global_generators
+from .._worker.spec import Job
+from ..errors import TransportFailed
+from . import pools
+from .faithful import Unsendable
+from .first_crew import FirstCrew
+from .inheritance import held_by, warn_of_connections
+from .lineage import Lineage
+from .opening import Opening
+from .origins import News, Orphaned, Refused, Wanted
+from .riders import OriginGone
+from .sending import CostsTooMuch
+from .template import Template
+from .template_process import Mother, Unfit
+
+ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
+STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
+
+# What multiprocessing says, and what to do about it.
+DAEMONIC = (
+    "daemonic processes are not allowed to have children: this one is a worker of a DataLoader, or"
+    " was started with daemon=True. A loader in it, as one inside a dataset, needs num_workers=0"
+)
+
+
+class _Waiting:
+    """One descriptor to wait for, whichever template is the present one."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self.descriptor = self._poll.fileno()
+        keep_from_children(self)
+
+    def add(self, descriptor: int) -> None:
+        """Wait for this one, too, for as long as it is open."""
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def begin(self, template: Template) -> None:
+        self._poll.register(template.sock.fileno(), select.EPOLLIN)
+        self._pidfd: int | None = None
+        self.look_at_end(template)
+
+    def look_at_end(self, template: Template) -> None:
+        """Wait for its end, too, as soon as it is there."""
+        if self._pidfd is None and template.pidfd is not None:
+            self._pidfd = template.pidfd.number
+            self._poll.register(self._pidfd, select.EPOLLIN)
+
+    def end(self, template: Template) -> None:
+        self._poll.unregister(template.sock.fileno())
+        if self._pidfd is not None:
+            self._poll.unregister(self._pidfd)
+
+    def close(self) -> None:
+        self._poll.close()
+
+
+class Templates:
+    """The present template of a loader, made anew when it is gone."""
+
+    def __init__(self, job: Job, status: StatusBoard, lineage: Lineage) -> None:
+        self._job, self._status, self._lineage = job, status, lineage
+        self._present: Template | None = None
+        self._news: list[News] = []
+        self._mother: Mother | None = None  # of the first lives, for the template that follows
+        self._waiting = _Waiting()
+        self._stillborn = 0
+        self._crew = FirstCrew()
+        self._waiting.add(self._crew.descriptor)
+        self._first = job.num_workers  # lives that are still to be asked for the first time
+
+    @property
+    def descriptor(self) -> int:
+        return self._waiting.descriptor
+
+    @property
+    def forks(self) -> bool:
+        return self._lineage.choice.descent is Descent.MAIN
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._present is None else self._present.pid or self._present.home_pid
+
+    @property
+    def opening(self) -> Opening | None:
+        return None if self._present is None else self._present.opening
+
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+        first, self._first = self._first > 0, self._first - 1
+        here = first and self._present is None and self.forks and self._crew.takes_another()
+        if here and self._fork_here(wanted, channel, trace):
+            return
+        try:
+            self._template().send(wanted, channel, trace)
+        except OriginGone:
+            self._bury()
+            raise
+        except BlockingIOError as error:  # it could not be made; others, if there are some, go on
+            words = f"{error.strerror} (errno {error.errno})"
+            self._news.append(Refused(wanted.seat, wanted.life, words))
+
+    def _fork_here(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> bool:
+        """Fork one of the first lives, and after the last of them the template: now, since it must
+        be what they are. Return False if the machine gives no process."""
+        if self._mother is None:
+            self._mother = _before_fork(self._job, self._status)
+        try:
+            born = self._crew.fork(wanted, channel, trace, self._mother, self._status)
+        except BlockingIOError:
+            return False
+        self._news.append(born)
+        if not self._first:
+            with contextlib.suppress(
+                BlockingIOError
+            ):  # it is made when it is needed, if it can be then
+                self._template()
+        return True
+
+    def hear(self) -> Sequence[News]:
+        self._news.extend(self._crew.reap())
+        template = self._present
+        if template is not None:
+            gone = template.is_gone()  # first: what it said before is read below
+            self._news.extend(template.read())
+            self._waiting.look_at_end(template)
+            if gone or template.is_gone():
+                self._bury()
+        news, self._news = self._news, []
+        return news
+
+    def forsake(self) -> None:
+        template = self._present
+        if template is not None:
+            template.forsaken = True
+            template.kill()
+            if template.is_gone(ENDS_S):  # else it is buried when it is
+                self._bury()
+
+    def unfit(self, words: str, details: str) -> None:
+        template = self._present
+        if template is not None and template.sealed and template.unfit is None:
+            template.unfit = Unfit(words, details)
+            template.kill()
+
+    def opened(self, modules: Sequence[str], seconds: float) -> None:
+        self._stillborn = 0
+        if self._present is not None:
+            self._present.opened(modules, seconds)
+
+    def stillborn(self, how: str) -> None:
+        if self._present is None or not self._present.sealed:
+            return  # it was another's
+        self._stillborn += 1
+        if self._stillborn >= STILLBORN and self._lineage.refuse(ChildProcessError(how)):
+            if self._present is not None:
+                self._present.given_up = True
+            self.forsake()
+
+    def doubt(self) -> None:
+        if self._lineage.turn():
+            if self._present is not None:
+                self._present.given_up = True
+            self.forsake()
+
+    def ended(self, seat: int, life: int) -> None:
+        """Nothing to do: the template sees it as well."""
+
+    def close(self) -> None:
+        template, self._present = self._present, None
+        if template is not None:
+            template.quit(self._crew)
+        else:
+            self._crew.see_off()
+        self._waiting.close()
+
+    def __repr__(self) -> str:
+        return f"<Templates, present: {self._present!r}>"
+
+    def _template(self) -> Template:
+        if self._present is None:
+            self._present = self._make()
+            self._waiting.begin(self._present)
+        return self._present
+
+    def _make(self) -> Template:
+        mother, self._mother = self._mother, None
+        if mother is not None:
+            return Template.fork(mother)
+        if not self.forks:
+            taken = bool(held_by(self._job).taken)
+            warn_of_connections(self._job.dataset, taken=taken, sent=True)
+        while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
+            try:
+                return Template.bring(self._job, self._status, self._lineage)
+            except OriginGone:
+                self._count_stillborn()
+            except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
+                self._refuse(error)
+        return Template.fork(_before_fork(self._job, self._status))
+
+    def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
+        self._stillborn += 1
+        if self._stillborn >= STILLBORN:
+            self._refuse(ChildProcessError(how))
+
+    def _refuse(self, error: Exception) -> None:
+        """Go another way, or raise."""
+        if not self._lineage.refuse(error):
+            if isinstance(error, TransportFailed):
+                raise error
+            raise TransportFailed.cannot_start(str(error)) from error
+
+    def _bury(self) -> None:
+        """Take note of the end of the present template."""
+        template, self._present = self._present, None
+        assert template is not None
+        self._news.extend(template.read())
+        told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
+        how, opened = template.how_it_ended(), template.opening is None
+        told = told or template.given_up
+        # Where all are to be made in another way, those that were forked here are, too.
+        spared = frozenset() if told else self._crew.numbers
+        self._news.append(Orphaned(how, told, spared))
+        self._waiting.end(template)
+        template.close()
+        if not (opened or template.forsaken) and template.unfit is None:
+            self._count_stillborn(how)
+
+
+def _before_fork(job: Job, status: StatusBoard) -> Mother:
+    """Prepare this process for forking lives, or a template, at once; return what they must
+    know."""
+    assert not multiprocessing.current_process().daemon, DAEMONIC
+    held = held_by(job)
+    warn_of_connections(job.dataset, taken=bool(held.taken))
+    global_generators()  # what is learnt of them here need not be learnt by every worker
+    pools.lay_down()
+    return Mother(
+        job=job,
+        status=status,
+        main_pid=os.getpid(),
+        main=None,
+        forked=True,
+        by_kernel=threading.current_thread() is threading.main_thread(),
+        positions=positions(held),
+        held=held,
+        handled=guard.handled(),
+    )
