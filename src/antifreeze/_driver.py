@@ -33,7 +33,7 @@ from ._core.states import Run, State
 from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from ._core.tickets import Errand
-from ._core.traps import Observation, StreamCarry, StreamState, Traps
+from ._core.traps import Observation, StreamCarry, StreamPrint, StreamState, Traps
 from ._drawing import Drawer
 from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
@@ -373,7 +373,7 @@ class Driver:
         self._herald.tell_faults(quiet=self.closed)
 
     def _notice(self, seat: int, seen: Observation) -> None:
-        if not isinstance(seen, StreamState | StreamCarry):
+        if not isinstance(seen, StreamState | StreamCarry | StreamPrint):
             self._herald.noticed(seat, seen)
         elif self._streams.note(seat, seen) and isinstance(seen, StreamState):
             event = ev.StreamMarked(seat, can_resume=not seen.useless)

@@ -36,10 +36,11 @@ from ._herald import tell_trends
 from ._meter import OpenWait
 from ._transport.exceptions import add_note
 from ._worker.careful import NothingLeft
-from ._worker.fetch import UNUSUAL_S, Fetcher, StreamOver
+from ._worker.fetch import UNUSUAL_S, Fetcher
 from ._worker.looks import SLOW_S
 from ._worker.randomness import Randomness
 from ._worker.spec import Job
+from ._worker.stream_fetch import StreamOver
 from .errors import LoaderClosed
 from .policies import raising
 

@@ -1,62 +1,144 @@
-"""Where the streams of workers are, as they told it: where one that replaces them goes on."""
+"""Where the streams of workers are, as they told it: where one that replaces them goes on.
+
+1. Of each epoch the last states of a stream are kept, and fingerprints of its batches. A stream
+   goes on from a state after which batches are known: what it gives again must be what it gave.
+2. A worker that stays has left earlier epochs behind it, and what that did to its dataset nobody
+   knows but the dataset. So whoever replaces it at the beginning of an epoch leaves the epoch
+   before as it did: goes to where it was, takes what it was asked for, and drops the iterator.
+3. Where even that cannot be done, nobody guesses: the stream ends with an error.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 from ._core.commands import StartLife
-from ._core.traps import StreamCarry, StreamState
+from ._core.messages import record
+from ._core.traps import StreamCarry, StreamPrint, StreamState
 from ._worker.spec import EpochBrief, Resume
+
+STATES = 3  # the last one may be the end, and nothing may be known after the one before it
+MOST_EPOCHS = 8  # that are kept: very short ones have not two states each
+
+
+@record
+class _Epoch:
+    """What one worker's stream has told of an epoch."""
+
+    number: int
+    states: deque[StreamState]  # the latest last
+    prints: dict[int, int]  # of batches, by number
+    tells: bool = False  # it has a state
+    useless: bool = False  # its states do not say where it is
+    left_after: int | None = None  # batches that it was asked for, when the next one began
+
+    def resume(self, past: int) -> Resume:
+        """Return how to go on with it, and with what: what is known to have come is not to come
+        again."""
+        over = bool(self.states) and self.states[-1].over
+        past = self.states[-1].batches if over else past
+        known = tuple(sorted(self.prints.items()))
+        for base in reversed(self.states):  # the latest after which something must come again
+            if base.state and any(base.batches < batch <= past for batch in self.prints):
+                known = tuple(each for each in known if each[0] > base.batches or each[0] == 1)
+                return Resume(past, base.batches, base.state, over, base.asked, known)
+        return Resume(past, over=over, known=known)
 
 
 class StreamPlaces:
-    """The latest state of each seat's stream, and what its epochs begin with."""
+    """The streams of all seats."""
 
     def __init__(self) -> None:
-        self._states: dict[int, StreamState] = {}
-        self._before: dict[int, StreamState] = {}  # the last but one
-        # By seat, and by epoch: the present one, and the next.
-        self._carried: dict[int, dict[int, bytes]] = {}
+        self._epochs: dict[int, deque[_Epoch]] = {}  # by seat; the latest last
+        # By seat, and by epoch: what it began, or will begin, with.
+        self._carried: dict[int, dict[int, StreamCarry]] = {}
 
-    def note(self, seat: int, seen: StreamState | StreamCarry) -> bool:
-        """Take what a worker told. Returns whether it is news that its stream can be taken up
-        again, or that it cannot."""
+    def note(self, seat: int, seen: StreamState | StreamCarry | StreamPrint) -> bool:
+        """Take what a worker told. Return whether it is news that its stream can be taken up again,
+        or that it cannot."""
         if isinstance(seen, StreamCarry):
-            self._carry(seat, seen.epoch, seen.state)
+            self._carry(seat, seen)
             return False
-        before, self._states[seat] = self._states.get(seat), seen
-        if seen.over:
-            self._carry(seat, seen.epoch + 1, seen.state)
-        if before is None or before.epoch != seen.epoch:
-            self._before.pop(seat, None)
+        epoch = self._epoch(seat, seen.epoch)
+        if isinstance(seen, StreamPrint):
+            epoch.prints[seen.batch] = seen.printed
+            return False
+        epoch.tells = True
+        if not (seen.state or seen.over or seen.useless):  # it has begun
             return True
-        self._before[seat] = before
-        return before.useless != seen.useless
+        was, epoch.useless = epoch.useless, seen.useless
+        if not seen.useless:
+            epoch.states.append(seen)
+            full = len(epoch.states) == STATES
+            base = epoch.states[0].batches if full else 0
+            epoch.prints = {
+                batch: each for batch, each in epoch.prints.items() if batch > base or batch == 1
+            }
+        return was != epoch.useless
 
-    def _carry(self, seat: int, epoch: int, state: bytes) -> None:
+    def _epoch(self, seat: int, number: int) -> _Epoch:
+        epochs = self._epochs.setdefault(seat, deque(maxlen=MOST_EPOCHS))
+        if not epochs or epochs[-1].number < number:
+            epochs.append(_Epoch(number, deque(maxlen=STATES), {}))
+        return next((each for each in epochs if each.number == number), epochs[-1])
+
+    def _carry(self, seat: int, seen: StreamCarry) -> None:
         kept = self._carried.setdefault(seat, {})
-        kept[epoch] = state
-        for other in [each for each in kept if each < epoch - 1]:
+        kept[seen.epoch] = seen
+        for other in [each for each in kept if each < seen.epoch - 1]:
             del kept[other]
+        for each in self._epochs.get(seat, ()):
+            if each.number == seen.epoch - 1:
+                each.left_after = seen.batches
 
     def brief(self, brief: EpochBrief, command: StartLife) -> EpochBrief:
-        """Say where a worker begins: where the one before it was, in the same stream."""
+        """Return where a worker begins: where the one before it was, in the same stream."""
+        epochs = {each.number: each for each in self._epochs.get(command.seat, ())}
+        here = epochs.pop(brief.epoch, None)
+        if here is not None and not here.useless:
+            resume = here.resume(command.past)
+            if resume.state:
+                return replace(brief, resume=resume)
+            if command.past or resume.over:
+                brief = replace(brief, resume=resume)
+        elif command.past:
+            brief = replace(brief, resume=Resume(command.past))
+        return self._begin(brief, command, epochs)
+
+    def _begin(
+        self, brief: EpochBrief, command: StartLife, epochs: dict[int, _Epoch]
+    ) -> EpochBrief:
+        """Return what the worker begins its epoch with, if that is not the first one."""
+        latest = epochs.get(brief.epoch - 1)
+        if latest is None or latest.useless or not latest.tells:
+            moves = latest is not None and latest.tells
+            return self._begin_with_carried(brief, command, moves=moves)
+        legs: list[Resume] = []
+        number, asked = brief.epoch - 1, command.before
+        while number >= 0:
+            epoch = epochs.get(number)
+            if epoch is None or epoch.useless:
+                return replace(brief, unknown=True)
+            leg = epoch.resume(asked)
+            legs.append(leg)
+            if leg.state:
+                break
+            number -= 1
+            if number in epochs:
+                asked = epochs[number].left_after or 0
+        return replace(brief, left=tuple(reversed(legs)))
+
+    def _begin_with_carried(
+        self, brief: EpochBrief, command: StartLife, *, moves: bool
+    ) -> EpochBrief:
+        """Begin with what the worker said that it would begin with, where its states say no more:
+        streams without a state, or with one that does not tell single samples (`moves`)."""
         kept = self._carried.get(command.seat, {})
-        epochs = [each for each in kept if each <= brief.epoch]
-        if epochs:
-            brief = replace(brief, carried=kept[max(epochs)])
-        state = self._states.get(command.seat)
-        if state is not None and state.epoch == brief.epoch and (state.state or state.over):
-            where = Resume(command.past, state.batches, state.state, state.over, state.asked)
-            before = self._before.get(command.seat)
-            if before is not None and state.printed is not None and not state.over:
-                where = Resume(
-                    past=command.past,
-                    batches=before.batches,
-                    state=before.state,
-                    asked=before.asked,
-                    known=state.batches,
-                    printed=state.printed,
-                )
-            return replace(brief, resume=where)
-        return replace(brief, resume=Resume(command.past)) if command.past else brief
+        told = [each for each in kept if each <= brief.epoch]
+        if not told:
+            return brief
+        carried = kept[max(told)]
+        if moves and carried.moved and not carried.over:
+            return replace(brief, unknown=True)
+        return replace(brief, carried=carried.state, carried_over=carried.over)

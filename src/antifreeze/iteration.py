@@ -303,6 +303,7 @@ class LoaderIterator(_BaseDataLoaderIter):
             policy=policy_of(loader.on_error),
             quarantine=loader._quarantined,
             stays=self._persistent_workers,
+            batch_size=loader.batch_size or 1,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),

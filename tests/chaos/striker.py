@@ -1,8 +1,9 @@
 """A program beside the loop that ends and stops its processes. Only the standard library.
 
 It finds its victims itself, at the moment it strikes: workers are children of a template or of the
-program, a template is a child of the program or of the nursery. So it strikes whoever is there, also while
-processes are made or taken down. Reads orders from stdin, a line of JSON each, and answers so.
+program, a template is a child of the program or of the nursery. So it strikes whoever is there,
+also while processes are made or taken down. Reads orders from stdin, a line of JSON each, and
+answers so.
 """
 
 from __future__ import annotations

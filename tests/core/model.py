@@ -262,6 +262,9 @@ class Model:
                 assert ticket.position not in [t.position for t in other.tickets(self.epoch)]
         self.slabs.lend(worker.key, errand.lease)
         worker.inbox.append(errand)
+        if worker.ended_in == self.epoch:  # the end of its stream counts in its turn, as in torch
+            assert self.plan.tenure is Tenure.LOADER and self.plan.order is Order.STRICT
+            self.void.add(ticket.position)
 
     def _kill(self, command: do.KillLife) -> None:
         worker = self._alive(command)

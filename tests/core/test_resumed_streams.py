@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import FaultKind
-from antifreeze._core.plan import Limits, Plan, Source
+from antifreeze._core.plan import Limits, Plan, Source, Tenure
 
 from .script import ASK, KILLED, Script, loaded
 
@@ -110,7 +112,19 @@ def test_a_new_epoch_begins_at_the_beginning() -> None:
     s.refill(100)
     done = s.perform(ev.EpochAsked(1, 7))
     assert do.BeginEpoch(0, 1, 1) in done
-    assert do.StartLife(1, 2, 1, past=0) in _dies(s, 1)
+    # Who replaces it must first leave the epoch before as it would have: after two batches.
+    assert do.StartLife(1, 2, 1, past=0, before=2) in _dies(s, 1)
+
+
+def test_a_stream_of_which_nothing_is_taken_yet_is_begun_anew_without_a_state() -> None:
+    s = _begun(replace(PLAN, resumes=False, restarts=True, tenure=Tenure.LOADER))
+    s.perform(ASK)
+    s.perform(loaded(0, _numbers(s, 0)[0]))
+    s.refill(100)
+    s.perform(ev.EpochAsked(1, 7))
+    done = _dies(s, 0)  # before it has begun the new one
+    assert do.StartLife(0, 2, 1, past=0, before=3) in done
+    assert not any(each.kind is FaultKind.STREAM_LOST for each in s.sup.faults.latest)
 
 
 def test_a_stream_is_taken_up_again_where_its_worker_said_that_it_can_be() -> None:

@@ -45,6 +45,7 @@ from .script import (
     failed,
     kill,
     late,
+    loaded,
     send,
     start,
     stop,
@@ -639,9 +640,12 @@ def _unequal_streams(tenure: Tenure) -> Script:
     s.tell(ASK)
     s.loaded(1, 2, deliver(2), send(1, ticket(6, 5)))
     s.tell(ASK)
-    leaves = [stop(0)] if tenure is Tenure.EPOCH else []
-    s.ended(0, 3, *leaves, send(1, ticket(7, 6)), send(1, ticket(8, 7)))  # drawn one by one
-    s.loaded(1, 4, deliver(4), send(1, ticket(9, 8)))
+    if tenure is Tenure.EPOCH:  # drawn one by one
+        s.ended(0, 3, stop(0), send(1, ticket(7, 6)), send(1, ticket(8, 7)))
+        s.loaded(1, 4, deliver(4), send(1, ticket(9, 8)))
+    else:  # what was asked of a stream beyond its end is asked of nobody else, as in torch
+        s.ended(0, 3, send(1, ticket(7, 6)))
+        s.loaded(1, 4, deliver(4), send(1, ticket(8, 7)))
     s.tell(ended(0, 5), drop(5))  # it was asked before it ended
     return s
 
@@ -667,9 +671,34 @@ def test_a_spent_seat_keeps_its_life_for_the_next_epoch_if_lives_stay() -> None:
     assert s.perform(epoch_asked(1))[:4] == [
         begin_epoch(0, 1),
         begin_epoch(1, 1),
-        send(0, ticket(10, 0, epoch=1)),
-        send(1, ticket(11, 1, epoch=1)),
+        send(0, ticket(9, 0, epoch=1)),
+        send(1, ticket(10, 1, epoch=1)),
     ]
+
+
+def test_the_end_of_a_stream_counts_in_its_turn_where_lives_stay() -> None:
+    """Torch learns of it no sooner, and asks for more of that stream until then: the next epoch may
+    begin where this one is left."""
+    s = Script(streams(2, 4, Tenure.LOADER), batches=MANY).begin().ready(0, 1)
+    s.perform(loaded(0, 1))
+    s.perform(ended(0, 3))  # at position 2; the loop has nothing yet
+    s.perform(loaded(1, 2))
+    s.perform(loaded(1, 4))
+    assert s.perform(ASK) == [deliver(1), send(0, ticket(5, 4))]  # it is asked all the same
+    assert s.perform(ASK) == [deliver(2), send(1, ticket(6, 5))]
+    assert s.perform(ASK) == [deliver(4), send(1, ticket(7, 6)), send(1, ticket(8, 7))]
+    assert s.perform(ended(0, 5)) == [drop(5)]
+    assert s.sup.snapshot().seats[0].state is SeatState.SPENT
+
+
+def test_a_life_that_is_lost_after_the_end_of_its_stream_is_not_missed() -> None:
+    s = Script(streams(2, 4, Tenure.LOADER), batches=MANY).begin().ready(0, 1)
+    s.perform(loaded(0, 1))
+    s.perform(ended(0, 3))
+    s.perform(LifeEnded(0, 1, KILLED))
+    s.perform(loaded(1, 2))
+    assert s.sup.faults.seen == 0
+    assert s.sup.snapshot().seats[0].state is SeatState.SPENT
 
 
 def test_the_parcel_that_says_a_stream_ended_is_thrown_away() -> None:

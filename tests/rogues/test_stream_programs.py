@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset, get_worker_info
 
 from antifreeze import DataLoader
-from antifreeze._worker.observing import print_of_all
+from antifreeze._worker.observing import print_of_batch
 
 from ..patience import PATIENCE_S
 
@@ -125,10 +125,73 @@ class StatefulIterator(Base):
         return Rows(self)
 
 
-KINDS = {
-    kind.__name__: kind
-    for kind in (Stateless, StatefulGenerator, StatefulSelf, SlowState, StatefulIterator)
-}
+class Once(Base):
+    """Begins where its state says, once; after that at the beginning, as many datasets do."""
+
+    start = 0
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        start, self.start = self.start, 0
+        for at in range(start, self.rows):
+            self.at = at + 1
+            yield self.row(at)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at, "epochs": self.epochs}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.start, self.epochs = state["at"], state["epochs"]
+
+
+class OnceAnEpoch(Once):
+    """Counts its epochs, which its rows tell."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        yield from super().__iter__()
+        self.epochs += 1
+        self.at = 0
+
+
+class Buffered(StatefulGenerator):
+    """Draws its rows from a buffer, which is part of its state."""
+
+    def __init__(self, rows: int, draws: str) -> None:
+        super().__init__(rows, draws)
+        self.buffer: list[int] = []
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while self.at < self.rows or self.buffer:
+            while len(self.buffer) < 4 and self.at < self.rows:
+                self.buffer.append(self.at)
+                self.at += 1
+            yield self.row(self.buffer.pop(random.randrange(len(self.buffer))))
+        self.at = 0
+        self.epochs += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "buffer": list(self.buffer)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.buffer = list(state["buffer"])
+
+
+STATEFUL = (StatefulGenerator, StatefulSelf, SlowState, StatefulIterator)
+KINDS = {kind.__name__: kind for kind in (Stateless, *STATEFUL, Once, OnceAnEpoch, Buffered)}
+
+
+class Collate:
+    """Draws for each batch: from a generator of the process, or from one of its own."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.rng = kind, np.random.default_rng(3)
+
+    def __call__(self, rows: Any) -> torch.Tensor:
+        batch = torch.stack(rows) if isinstance(rows, list) else rows[None]
+        drawn = torch.full((len(batch), 1), _drawn(self.kind, self.rng))
+        return torch.cat([batch, drawn], dim=1)
+
+
 DRAWS = ["random", "gauss", "numpy", "torch", "own", ""]
 
 
@@ -144,6 +207,7 @@ class Program:
     received: tuple[int, ...]  # batches of each epoch, at most
     kills: tuple[tuple[int, int, int], ...] = ()  # after so many batches of an epoch: who
     on_error: str = "raise"
+    collate: str = "none"
 
     def run(self, loader_class: Any) -> list[Any]:
         torch.manual_seed(7)
@@ -151,6 +215,8 @@ class Program:
         options: dict[str, Any] = {"drop_last": self.drop_last and self.batch is not None}
         if loader_class is DataLoader:
             options["on_error"] = self.on_error
+        if self.collate != "none":
+            options["collate_fn"] = Collate(self.collate)
         loader = loader_class(
             dataset,
             self.batch,
@@ -197,8 +263,9 @@ def programs(count: int, seed: int = 1) -> Iterator[Program]:
         kills = []
         for _ in range(chance.randint(1, 3)):
             epoch = chance.randrange(epochs)
-            # A loop that is left soon after a kill leaves work that nobody does any more.
-            after = chance.choice([-1, *range(15)]) if received[epoch] == 99 else -1
+            after = chance.choice([-1, *range(15)])
+            if kind == "Stateless" and received[epoch] != 99:
+                after = -1  # left soon after a kill it has work that nobody does any more
             kills.append((epoch, after, chance.randrange(2)))
         yield Program(
             kind,
@@ -211,13 +278,14 @@ def programs(count: int, seed: int = 1) -> Iterator[Program]:
             tuple(received),
             tuple(kills),
             "skip" if kind == "Stateless" else chance.choice(["raise", "raise", "skip"]),
+            chance.choice(["none", "none", *DRAWS]),
         )
 
 
 @pytest.mark.filterwarnings("ignore:antifreeze. drop_last dropped")
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(6))
 def test_streams_whose_workers_are_killed_give_what_torch_gives_undisturbed(part: int) -> None:
-    for program in itertools.islice(programs(48), part, None, 4):
+    for program in itertools.islice(programs(72), part, None, 6):
         wanted = replace(program, kills=()).run(TorchLoader)
         assert program.run(DataLoader) == wanted, program
 
@@ -336,6 +404,6 @@ def test_a_state_that_is_useless_within_an_epoch_is_not_used_for_the_next() -> N
 
 def test_samples_that_differ_by_nan_alone_are_alike() -> None:
     nan, other = float("nan"), float("nan")
-    assert print_of_all([nan, {"a": [nan]}]) == print_of_all([other, {"a": [other]}])
-    assert print_of_all([object()]) is None
-    assert print_of_all([np.array([object()])]) is None
+    assert print_of_batch([nan, {"a": [nan]}]) == print_of_batch([other, {"a": [other]}])
+    assert print_of_batch([object()]) is None
+    assert print_of_batch([np.array([object()])]) is None

@@ -140,7 +140,7 @@ class ProcessBackend:
             theirs.close()
             raise
         try:
-            follows = bool(brief.carried or brief.resume)  # it may be long
+            follows = bool(brief.carried or brief.resume or brief.left)  # it may be long
             short = EpochBrief(brief.epoch, follows=True) if follows else brief
             self._ask(Wanted(seat, life, place, short), theirs, line.trace)
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .commands import RaiseFault
@@ -11,6 +12,7 @@ from .faults import Fault, FaultKind, FaultLog
 from .ledger import Ledger
 from .pace import Pace
 from .plan import Plan, Source, Tenure
+from .reorder import Order
 from .seats import NEVER, Life, Seat, SeatCue, Seats, SeatState
 from .tickets import Ticket
 from .verdicts import Verdict, judge
@@ -19,7 +21,7 @@ from .verdicts import Verdict, judge
 class Recovery:
     """Decide about tickets, one lost life at a time."""
 
-    __slots__ = ("_faults", "_ledger", "_pace", "_plan", "_seats", "losses")
+    __slots__ = ("_faults", "_ledger", "_pace", "_plan", "_seats", "losses", "swallowed")
 
     def __init__(
         self, plan: Plan, seats: Seats, ledger: Ledger, pace: Pace, faults: FaultLog
@@ -27,13 +29,14 @@ class Recovery:
         self._plan, self._seats, self._ledger = plan, seats, ledger
         self._pace, self._faults = pace, faults
         self.losses: dict[int, Loss] = {}  # of each seat, in this epoch: the last that says how
+        self.swallowed = 0  # tickets of this epoch that nobody else gets
 
     def __repr__(self) -> str:
         limits = self._plan.limits
         spares = f"{limits.spared} samples spared" if self._plan.spares else "none spared"
         return f"<Recovery {limits.attempts} attempts, {spares}, {self._faults.seen} faults>"
 
-    def recover(self, loss: Loss, delivered: int) -> None:
+    def recover(self, loss: Loss, delivered: int, epoch: int) -> None:
         """Take back what a life held: what it worked on is judged, the rest is innocent."""
         seat, life = loss.seat, loss.life
         before = self.losses.get(seat.number)
@@ -45,8 +48,11 @@ class Recovery:
             seat.failed_starts += 1
         if seat.state is not SeatState.OPEN:
             return
+        if seat.ends:  # its stream was over
+            self._spend(seat, loss.tickets)
+            return
         if self._plan.source is Source.STREAMS:
-            unbegun = self._plan.restarts and life.epoch == NEVER and not seat.past
+            unbegun = self._plan.restarts and life.epoch != epoch and not seat.past
             if (unbegun or self.resumes(seat)) and loss.kind is not FaultKind.REFUSED:
                 self._resume_stream(loss, delivered)
             else:
@@ -123,14 +129,37 @@ class Recovery:
             self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number)
         self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
 
-    def end_stream(self, seat: Seat, life: Life) -> None:
+    def end_streams(self) -> None:
+        """End the streams that are over.
+
+        Workers that stay are asked for as much as torch asks them for, since their next epoch may
+        begin where this one is left. Torch learns of the end of a stream in its turn, and asks for
+        more of it until then; and never takes back what it has asked for beyond the end.
+        """
+        like_torch = self._plan.tenure is Tenure.LOADER and self._plan.order is Order.STRICT
+        for seat in self._seats.all:
+            life = seat.life
+            if not seat.ends or life is None:
+                continue
+            if not like_torch or self._ledger.window.due() == seat.ends[0].position:
+                if like_torch:
+                    self.swallowed += len(life.held) - 1
+                self._end_stream(seat, life)
+
+    def _end_stream(self, seat: Seat, life: Life) -> None:
         """Void what the seat still holds: its stream is over for this epoch."""
         seat.undelivered -= len(life.held)
-        for errand in life.held.values():
-            self._ledger.window.void(errand.ticket.position)
-        for ticket in self._ledger.take_pending_of(seat.number):
-            self._ledger.window.void(ticket.position)
+        held = tuple(errand.ticket for errand in life.held.values())
         life.orphan_tickets()
+        for ticket in seat.ends:
+            life.let_go(ticket.number)
+        self._spend(seat, held)
+
+    def _spend(self, seat: Seat, held: Sequence[Ticket]) -> None:
+        """Ask nothing more of a seat in this epoch; void what it was asked for."""
+        for ticket in (*held, *self._ledger.take_pending_of(seat.number)):
+            self._ledger.window.void(ticket.position)
+        seat.ends.clear()
         self._seats.move(seat, SeatCue.SPEND)
         if not self._seats.loadable:
             self._ledger.void_pending()

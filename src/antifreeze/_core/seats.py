@@ -155,10 +155,17 @@ class Seat:
     lives: int = 0  # ever started
     undelivered: int = 0  # tickets given to this seat that the loop has not received
     past: int = 0  # batches that have arrived from it in this epoch
+    before: int = 0  # batches of its stream that it was asked for in the epoch before
+    ends: list[Ticket] = field(default_factory=list)  # at which its stream was over, in turn
     can_resume: bool | None = None  # its stream, as it said last; None: it has not
     failed_starts: int = 0  # in a row
     barren: int = 0  # lives in a row that brought nothing
     gap: Gap = Gap.NONE  # why its present life is not its first in this epoch
+
+    @property
+    def asked(self) -> int:
+        """How many batches of its stream it has brought in this epoch, or is to bring."""
+        return self.past + (0 if self.life is None else len(self.life.held))
 
     @property
     def takes_tickets(self) -> bool:

@@ -131,6 +131,7 @@ class Supervisor:
         if self._run in (Run.CLOSED, Run.BROKEN):
             return
         self._forget_epoch(out)
+        self._recovery.swallowed = 0
         self._epoch, self._delivered, self._seed_base = event.epoch, 0, event.seed_base
         self._crew.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
@@ -142,6 +143,7 @@ class Supervisor:
             self._seats.move(seat, SeatCue.RENEW)
             self._crew.no_more_rest(seat)
             seat.failed_starts = seat.barren = seat.past = 0
+            seat.ends.clear()
             seat.gap = Gap.NONE
             life = seat.life
             if life is None:
@@ -184,6 +186,8 @@ class Supervisor:
 
     def _go_on(self, now: float, out: Out) -> None:
         """Do whatever can be done now: answer the loop, deal what was taken back, draw more."""
+        if self.plan.source is Source.STREAMS:
+            self._recovery.end_streams()
         if self._loop is Loop.WAITING and not self._must_wait():
             self._answer_loop(now, out)
         if self._ledger.pending and self._run is Run.RUNNING:
@@ -235,11 +239,13 @@ class Supervisor:
 
     def _forget_epoch(self, out: Out) -> None:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
-        out.extend(do.DropParcel(number) for number in self._ledger.forget())
         for seat in self._seats.all:
             seat.undelivered = 0
+            if self.plan.source is Source.STREAMS:
+                seat.before = seat.asked + len(self._ledger.take_pending_of(seat.number))
             if seat.life is not None:
                 seat.life.orphan_tickets()
+        out.extend(do.DropParcel(number) for number in self._ledger.forget())
 
     # ---- drawing and dealing ----------------------------------------------------------------
 
@@ -247,8 +253,8 @@ class Supervisor:
         """Ask the sampler for the next batch, or bundles of them, if the window has room."""
         if self._sampling is not Sampling.MORE or not self._may_start() or not self._seats.loadable:
             return
-        window = self._ledger.window
-        count = self._pace.to_draw(self.plan.window, window.count, window.drawn)
+        window, most = self._ledger.window, max(1, self.plan.window - self._recovery.swallowed)
+        count = self._pace.to_draw(most, window.count, window.drawn)
         if count:
             self._sampling = Sampling.ASKED
             out.append(do.DrawTickets(count))
@@ -292,10 +298,9 @@ class Supervisor:
 
     def _on_parcels_arrived(self, event: ev.ParcelsArrived, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
-        if life is None:
-            for number in event.numbers:
-                self._drop_late(number, out)
-        else:
+        for number in event.numbers if life is None else ():
+            self._drop_late(number, out)
+        if life is not None:
             owed = len(life.held) + len(life.orphans)
             coming = self._waits.came(seat, life, event)
             for number in event.numbers:
@@ -322,15 +327,15 @@ class Supervisor:
     def _take_parcel(self, seat: Seat, life: Life, number: int, coming: Coming, out: Out) -> None:
         event = coming.event
         errand = life.held.get(number)
-        if errand is None:
+        if errand is None or errand.ticket in seat.ends:
             life.let_go(number)
             self._drop_late(number, out)
             return
         life.brought += 1
         if event.outcome is ev.Outcome.ENDED:
-            self._recovery.end_stream(seat, life)
-            life.let_go(number)
             self._drop_late(number, out)
+            seat.ends.append(errand.ticket)
+            self._recovery.end_streams()
             return
         del life.held[number]
         if event.outcome is ev.Outcome.EMPTY:
@@ -381,7 +386,7 @@ class Supervisor:
         loss = self._crew.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in AT_WORK:
-                self._recovery.recover(loss, self._delivered)
+                self._recovery.recover(loss, self._delivered, self._epoch)
             self._staff(seat, now, out)
         self._go_on(now, out)
 
@@ -469,7 +474,7 @@ class Supervisor:
         self._lookout.stalls.forget(seat.number, seat.life.number)
         loss = self._crew.condemn(seat, seat.life, now, out, stall)
         if self._run is Run.RUNNING:
-            self._recovery.recover(loss, self._delivered)
+            self._recovery.recover(loss, self._delivered, self._epoch)
             self._staff(seat, now, out)
 
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:

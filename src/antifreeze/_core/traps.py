@@ -42,7 +42,15 @@ class StreamState:
     over: bool = False  # it has met its end
     useless: bool = False  # its state does not say where it is
     asked: int = 0  # samples that it was asked for
-    printed: int | None = None  # a fingerprint of the last of these batches
+
+
+@frozen
+class StreamPrint:
+    """A fingerprint of one batch of a worker's stream. Comes before the batch itself."""
+
+    epoch: int
+    batch: int  # counted from 1
+    printed: int
 
 
 @frozen
@@ -51,6 +59,9 @@ class StreamCarry:
 
     epoch: int
     state: bytes
+    batches: int = 0  # that it had been asked for in the epoch before
+    over: bool = False  # it had met the end of that epoch
+    moved: bool = False  # its dataset's state is another than at the beginning of that epoch
 
 
 @frozen
@@ -126,6 +137,7 @@ Observation = (
     Opening
     | Drew
     | StreamState
+    | StreamPrint
     | StreamCarry
     | StreamEnded
     | Changed
@@ -184,7 +196,7 @@ class Traps:
                 self._look_at_dropped()
             case Changed(attributes=attributes):
                 self._tell("changed there", changed_in_workers(attributes))
-            case SampleFailed() | Suspects() | StreamState():
+            case SampleFailed() | Suspects() | StreamState() | StreamPrint() | StreamCarry():
                 pass  # no trap: kept elsewhere
 
     def changed_here(self, changes: tuple[Change, ...]) -> None:

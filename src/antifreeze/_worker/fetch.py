@@ -5,7 +5,6 @@ The same code runs in a worker and, with no workers, in the main process.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import count
 from types import GeneratorType
@@ -16,21 +15,18 @@ from torch.utils.data import default_collate, default_convert
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
-from .._core.traps import Opening, SampleFailed, StreamEnded
-from .._transport.frames import formatted
+from .._core.traps import SampleFailed
 from .._transport.status import Steps
 from .._transport.words import said, shown
 from ..errors import WorkerFailed
-from ..policies import SUBSTITUTES
 from .careful import Careful
 from .effort import Effort, Stopwatch
 from .next_steps import Phase, next_step
-from .observing import Tally, print_of_all
 from .odd import odd_samples
 from .randomness import COLLATING, FIRST, Randomness
-from .resuming import Bookmark, begin_stream
 from .sample_files import file_of
 from .spec import Job, Resume
+from .stream_fetch import StreamPart
 from .subsets import behind, translated, underneath
 
 NAMED = 16  # samples listed in a note, at most
@@ -38,18 +34,6 @@ NAMED = 16  # samples listed in a note, at most
 TIMED_S = 0.0001
 # For one of several batches in a message; and between two that are measured: a look costs 3 us.
 UNUSUAL_S = 0.001
-
-
-NOT_THERE = (
-    "a worker was replaced, and the state of its stream did not lead back to where it was: loaded"
-    " again, it gave other samples than it had given after that state before. This worker's stream"
-    " ends here, so that no sample comes twice. Let state_dict() tell exactly which sample comes"
-    " next (not the shard, say), and let samples depend on nothing else"
-)
-
-
-class StreamOver(Exception):
-    """The stream of an iterable dataset has no more batches."""
 
 
 class Room(Protocol):
@@ -62,7 +46,7 @@ class Room(Protocol):
         """Forget what was collated here."""
 
 
-class Fetcher:
+class Fetcher(StreamPart):
     """Load batches; know what was being done when something raised."""
 
     def __init__(
@@ -93,18 +77,7 @@ class Fetcher:
             )
             self.failures = self._careful.failed
         self._spared: Sequence[int] = ()
-        self.over = False  # the stream has met its end
-        self.bookmark: Bookmark | None = None  # in a stream
-        self._error = ""  # of the stream, the last time it was asked
-        self._given = self._dropped = 0  # samples of the stream
-        self._wanted = 0  # of them at a time
-        self._tally: Tally | None = None
-        if job.streams and job.num_workers > 1:
-            self._tally = Tally(parted=job.init_fn is not None)
-        self.asked = 0  # samples of the stream
-        self.printed: int | None = None  # a fingerprint of the last batch, if that was wanted
-        self._known, self._print_known = 0, None  # of the batches to skip: which, and its print
-        self._to_skip = 0  # batches that another life has given
+        self._prepare_stream(job)
         self._about: Any = None
         self._phase = ""  # what is being done, and to which index or indices
         self._odd = ""  # what is unlike the rest in a batch that could not be collated
@@ -121,11 +94,7 @@ class Fetcher:
         if job.streams:
             self._phase = "calling iter() on the dataset"
             self._at(ITER)
-            self._stream = begin_stream(job.dataset, resume)
-            if resume is not None:
-                self._to_skip, self._tally = resume.past - resume.batches, None
-                self.over, self._given, self.asked = resume.over, resume.asked, resume.asked
-                self._known, self._print_known = resume.known - resume.batches, resume.printed
+            self._begin_stream(job, resume)
 
     def end(self) -> None:
         """Let go of the stream, if there is one: it is closed unless others hold it."""
@@ -209,6 +178,10 @@ class Fetcher:
             try:
                 batch = self._job.collate_fn(samples)
                 self._proven = True
+                if self._stream is not None:
+                    self._look_at_batch(batch)
+            except WorkerFailed:
+                raise
             except Exception:
                 default = self._job.collate_fn is default_collate
                 self._has_none = default and _has_none(samples)
@@ -377,10 +350,6 @@ class Fetcher:
         self._sow(step - SAMPLE)
         return dataset[index]
 
-    def _at(self, step: int) -> None:
-        words, at = self._steps
-        words[at] = step
-
     def _sow(self, place: int) -> None:
         if self._randomness is not None and self._randomness.sows:
             self._randomness.sow(place)
@@ -388,83 +357,6 @@ class Fetcher:
     @property
     def stream(self) -> Iterator[Any] | None:
         return self._stream
-
-    @property
-    def ending(self) -> StreamEnded:
-        """Say how the stream ended."""
-        goes_on = self._job.policy.action == "skip" and not isinstance(self._stream, GeneratorType)
-        error = "" if goes_on else self._error  # an iterator that raised last was over by itself
-        batch = self._wanted if self._job.drop_last else 0
-        if self._tally is None:
-            return StreamEnded(self._given, self._dropped, error, batch=batch)
-        tally = self._tally.sum, self._tally.different, self._tally.asked
-        return StreamEnded(self._given, self._dropped, error, *tally, batch=batch)
-
-    def openings(self) -> list[Opening]:
-        """Give, once, what the stream began with, when there is enough of it."""
-        return [] if self._tally is None else self._tally.openings()
-
-    def _stream_samples(self, stream: Iterator[Any], indices: Any) -> Any:
-        self._phase, self._about = "taking the next sample of the stream", None
-        self._wanted = wanted = len(indices) if self._job.auto_collation else 1
-        self.failures.clear()
-        while self._to_skip > 0:
-            self._to_skip, self._known = self._to_skip - 1, self._known - 1
-            again: list[Any] = []
-            with contextlib.suppress(Exception):  # it was raised then
-                again = self._take(stream, wanted)
-            self._given += len(again)
-            self.failures.clear()  # these were told then
-            if self._known == 0 and print_of_all(again) != self._print_known:
-                self.over = True
-                raise WorkerFailed(NOT_THERE)
-        samples = self._take(stream, wanted)
-        self.printed = None
-        if self.bookmark is not None and self.bookmark.wants_print:
-            self.printed = print_of_all(samples)
-        if not samples:
-            raise StreamOver
-        if self._job.drop_last and len(samples) < wanted:
-            self._dropped = len(samples)
-            raise StreamOver
-        self._given += len(samples)
-        if self._tally is not None:
-            self._tally.add(samples)
-        return samples if self._job.auto_collation else samples[0]
-
-    def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:
-        samples: list[Any] = []
-        while len(samples) < wanted and not self.over:
-            self._at(SAMPLE + len(samples))
-            if self._watch is not None:
-                self._watch.lap(len(samples))
-            self.asked += 1
-            try:
-                samples.append(next(stream))
-                self._error = ""
-                if self.bookmark is not None and self.bookmark.probes:
-                    self.bookmark.probe(self.asked)
-            except StopIteration:
-                self.over = True
-            except Exception as error:
-                self._error = f"{type(error).__name__}: {error}".splitlines()[0]
-                self._pass_over(error)
-        return samples
-
-    def _pass_over(self, error: Exception) -> None:
-        """Leave out a sample of a stream, if the policy says so and the stream still gives some."""
-        policy = self._job.policy
-        if policy.action != "skip" or not isinstance(error, policy.only):
-            self._file = file_of(error, None, None)
-            raise error
-        if len(self.failures) >= SUBSTITUTES:
-            raise error
-        told, file = formatted(error), file_of(error, None, None)
-        self.failures.append(
-            SampleFailed(
-                "exception", "skipped", self.asked - 1, 1, 0.0, self._error, told, file=file
-            )
-        )
 
     def _names(self, indices: Any) -> str:
         if self._stream is not None:

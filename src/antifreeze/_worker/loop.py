@@ -28,11 +28,11 @@ from .._transport.packing import (
     says_cannot,
 )
 from .._transport.tickets import Task, decode_tickets
-from ..errors import TransportFailed
+from ..errors import TransportFailed, WorkerFailed
 from . import guard
 from .careful import NothingLeft
 from .channel import Channel, NothingSent
-from .fetch import Fetcher, StreamOver
+from .fetch import Fetcher
 from .generators import own_generators
 from .looks import SLOW_S
 from .next_steps import is_next_step
@@ -43,6 +43,14 @@ from .randomness import Randomness, salts_in
 from .reasons import name_taken, reasons
 from .resuming import Bookmark, carry_on
 from .spec import EpochBrief, WorkerSpec
+from .stream_fetch import StreamOver
+
+NOT_KNOWN = (
+    "a worker was replaced between two epochs, and nobody knows what its dataset would have begun"
+    " the next one with: its state_dict() does not tell which sample comes next, and has changed"
+    " since that epoch began. This worker's stream ends here. Let state_dict() tell exactly which"
+    " sample comes next"
+)
 
 
 def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | None = None) -> None:
@@ -113,7 +121,9 @@ class Desk:
         self._were: Attributes | None = None
         self._bookmark: Bookmark | None = None  # in a stream
         if spec.job.streams:
-            self._bookmark = Bookmark(spec.job.dataset, stays=spec.job.stays)
+            self._bookmark = Bookmark(spec.job)
+        self._lost: WorkerFailed | None = None  # its stream did not lead back to where it was
+        self._after_load: int | None = None  # see `Fetcher.unlike`
         self._drawn_from: States = []  # generators of a stream's own
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
@@ -148,19 +158,17 @@ class Desk:
             if self._is_first:
                 self._drawn_from = states_of(own_generators(roots[:1]), roots[0])
             if self._bookmark is not None:
-                if brief.carried:
-                    doing = "loading the state of the dataset"
-                    carry_on(spec.job.dataset, brief.carried)
-                elif not first:
-                    self._outbox.tell(self._bookmark.before(brief.epoch))
+                doing = "loading the state of the dataset"
+                self._leave_behind(self._bookmark, brief, first=first)
             doing = "calling iter() on the dataset"
-            self._fetcher = Fetcher(
-                spec.job, self._randomness, self._arena, self._steps, brief.resume
-            )
+            fetcher = Fetcher(spec.job, self._randomness, self._arena, self._steps, brief.resume)
             if self._bookmark is not None:
-                stream = self._fetcher.stream
-                self._outbox.tell(self._bookmark.open(stream, brief.epoch, brief.resume))
-                self._fetcher.bookmark = self._bookmark
+                doing = "taking up the stream of a worker that was replaced"
+                self._catch_up(fetcher)
+                state = self._bookmark.open(fetcher.stream, brief.epoch, brief.resume)
+                self._outbox.tell(state)
+                fetcher.bookmark = self._bookmark
+            self._fetcher = fetcher
         except StopIteration as error:
             self._broken = RuntimeError(f"StopIteration was raised while {doing}")
             self._broken.__cause__ = error
@@ -173,6 +181,35 @@ class Desk:
                 add_note(error, note)
             self._broken = error
         self._at(OURS)
+
+    def _leave_behind(self, bookmark: Bookmark, brief: EpochBrief, *, first: bool) -> None:
+        """Bring the dataset to the beginning of an epoch: as another worker, which this one
+        replaces, would have left the one before."""
+        job = self._spec.job
+        if self._lost is not None:
+            raise self._lost
+        if brief.unknown:
+            self._lost = WorkerFailed(NOT_KNOWN)
+            raise self._lost
+        for leg in brief.left:
+            fetcher = Fetcher(job, None, None, self._steps, leg)
+            self._catch_up(fetcher)
+            fetcher.end()
+        if brief.carried:
+            carry_on(job, brief.carried, over=brief.carried_over)
+        elif not first:
+            self._outbox.tell(bookmark.before(brief.epoch))
+        bookmark.begin()
+
+    def _catch_up(self, fetcher: Fetcher) -> None:
+        fetcher.unlike = self._after_load
+        try:
+            fetcher.catch_up()
+        except WorkerFailed as error:
+            self._lost = error
+            raise
+        if fetcher.after_load is not None:
+            self._after_load = fetcher.after_load
 
     def _at(self, step: int) -> None:
         words, at = self._steps
@@ -224,14 +261,16 @@ class Desk:
             return True
         if fetcher.failures:
             self._tell_failed(fetcher, task)
+        if self._bookmark is not None:
+            self._outbox.tell(self._bookmark.printed(fetcher.number, fetcher.printed))
+            self._after_load = fetcher.after_load or self._after_load
         try:
             sent = self._hand_over(task, batch, fetcher, begun_at)
             if self._bookmark is not None and self._bookmark.watches(over=fetcher.over):
                 self._outbox.flush()  # the state must not come before what it stands for
                 self._at(ITER)
                 began, over, asked = monotonic(), fetcher.over, fetcher.asked
-                state = self._bookmark.turn(over=over, asked=asked, printed=fetcher.printed)
-                self._outbox.tell(state)
+                self._outbox.tell(self._bookmark.turn(over=over, asked=asked))
                 self._bookmark.spend(monotonic() - began)
             return sent
         except (Unpackable, MemoryShort) as error:

@@ -21,6 +21,7 @@ TALLIED_IN_PARTS = 1_000  # the same, where somebody knows which worker it is: m
 PICKLED = 2 * FEW  # samples of a kind of their own
 PRINTED = 256  # numbers of an array
 PARTS = 8  # of a tuple
+IN_BATCH = 4096, 1024  # the same, of a whole batch
 ARRAYS = 64  # whose contents are looked at
 _LAYERS = 4  # of datasets in datasets: `Subset` and the like
 _NUMBERS = (int, float)
@@ -146,16 +147,17 @@ class Tally:
         self._different.clear()
 
 
-def print_of_all(samples: list[Any]) -> int | None:
-    """Return a fingerprint of samples, the same for those that are alike; None if there is none."""
+def print_of_batch(batch: Any) -> int | None:
+    """Return a fingerprint of a batch, the same for those that are alike; None if there is none."""
     try:
-        return zlib.crc32(repr([_print_of(each, 2) for each in samples]).encode())
+        return zlib.crc32(repr(_print_of(batch, 4, IN_BATCH)).encode())
     except Exception:  # of a kind that nobody can compare
         return None
 
 
-def _print_of(sample: Any, depth: int) -> int:
-    """Take a quick fingerprint: of numbers and words, and of the beginnings of arrays."""
+def _print_of(sample: Any, depth: int, most: tuple[int, int] = (PRINTED, PARTS)) -> int:
+    """Take a quick fingerprint: of numbers and words, and of so many elements of arrays, and parts
+    of others."""
     kind = type(sample)
     if kind in _SALT:
         if kind is str:
@@ -168,15 +170,15 @@ def _print_of(sample: Any, depth: int) -> int:
     if issubclass(kind, torch.Tensor):
         flat = sample.detach().reshape(-1)
         # A copy: `numpy()` leaves a mark on the memory it shows, which is the user's.
-        sample = flat[:: max(1, len(flat) // PRINTED)].clone().cpu().numpy()
+        sample = flat[:: max(1, len(flat) // most[0])].clone().cpu().numpy()
     if hasattr(sample, "tobytes") and not sample.dtype.hasobject:  # those are addresses
         flat = sample.ravel()
-        some = flat[:: max(1, len(flat) // PRINTED)]  # black borders are alike
+        some = flat[:: max(1, len(flat) // most[0])]  # black borders are alike
         return zlib.crc32(some.tobytes()) * 0x9E3779B97F4A7C15 >> 3
     if depth and issubclass(kind, dict):
         sample = list(dict.values(sample))
     if depth and isinstance(sample, list | tuple):
-        prints = (_print_of(each, depth - 1) for each in sample[:PARTS])
+        prints = (_print_of(each, depth - 1, most) for each in sample[: most[1]])
         return hash(tuple(prints)) * 0x9E3779B97F4A7C15 >> 3
     raise TypeError(f"nobody knows what is in a {kind.__name__}")
 

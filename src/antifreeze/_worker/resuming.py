@@ -7,9 +7,11 @@
 3. Where fetching has met the end of the stream, the end is told: a dataset that rewinds for its
    next epoch would say that it is at the beginning.
 4. Nobody believes a state: a stream goes on from the last but one, and what it gives again must be
-   what it gave then, up to the last. Otherwise it ends with an error.
-5. Workers that stay for the next epoch also tell what that epoch will begin with, so that one that
-   replaces them between two epochs draws what they would have drawn.
+   what it gave then, batch by batch (fingerprints). Otherwise it ends with an error. What is taken
+   again is collated, too: that may draw.
+5. Nobody guesses what a state means to the next epoch: whoever replaces a worker there leaves the
+   epoch before as that one did (`_stream_places.py`). Where a state does not tell single samples,
+   or there is none, workers that stay tell what their next epoch begins with.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from typing import Any
 import torch
 
 from .._clock import monotonic
-from .._core.traps import StreamCarry, StreamState
+from .._core.traps import StreamCarry, StreamPrint, StreamState
 from .generators import Generator, global_generators, own_generators
-from .spec import Resume
+from .observing import print_of_batch
+from .spec import Job, Resume
 
 SHARE = 0.05  # of a worker's time that its states may take
 QUICK_S = 0.01  # in a pause of the loop, that are not worth counting
@@ -54,6 +57,11 @@ class Place:
         saved = {name: each.save() for name, each in all_of.items()}
         return pickle.dumps((dataset, stream, saved), protocol=5)
 
+    @property
+    def has_dataset(self) -> bool:
+        """Whether there is a state of the dataset's."""
+        return self._dataset is not None
+
     def load_dataset(self, dataset: Any) -> None:
         if self._dataset is not None:
             dataset.load_state_dict(pickle.loads(self._dataset))
@@ -62,37 +70,44 @@ class Place:
         if self._stream is not None:
             stream.load_state_dict(pickle.loads(self._stream))
 
-    def restore_generators(self, dataset: Any) -> None:
-        for name, each in generators_of(dataset).items():
+    def restore_generators(self, job: Job) -> None:
+        for name, each in generators_of(job).items():
             if name in self._generators:
                 each.restore(self._generators[name])
 
 
-def generators_of(dataset: Any) -> dict[str, Generator]:
-    return dict([*own_generators((dataset,)), *global_generators()])
+def generators_of(job: Job) -> dict[str, Generator]:
+    """Return the generators that a stream, or the collate function, may draw from."""
+    return dict([*own_generators((job.dataset, job.collate_fn)), *global_generators()])
 
 
-def begin_stream(dataset: Any, resume: Resume | None) -> Iterator[Any]:
-    """Call `iter` on a dataset, and bring it to where another worker's was."""
+def begin_stream(job: Job, resume: Resume | None) -> Iterator[Any]:
+    """Call `iter` on a dataset, and bring it to where a state was told."""
     place = Place(resume.state) if resume is not None and resume.state else None
     if place is not None:
-        place.load_dataset(dataset)
-    if resume is not None and resume.over:
-        stream: Iterator[Any] = iter(())
-    else:
-        stream = iter(dataset)
-        if place is not None:
-            place.load_stream(stream)
+        place.load_dataset(job.dataset)
+    stream: Iterator[Any] = iter(job.dataset)
     if place is not None:
-        place.restore_generators(dataset)
+        place.load_stream(stream)
+        place.restore_generators(job)
     return stream
 
 
-def carry_on(dataset: Any, carried: bytes) -> None:
-    """Bring a dataset, and all generators, to where another worker's were when an epoch began."""
+def carry_on(job: Job, carried: bytes, *, over: bool) -> None:
+    """Bring a dataset, and all generators, to where another worker's were when an epoch began.
+    `over`: that had met the end of the epoch before.
+
+    What a state means that was told at the end of a stream, the dataset alone knows: that the next
+    epoch follows, or that nothing does, until `iter` is called once more.
+    """
     place = Place(carried)
-    place.load_dataset(dataset)
-    place.restore_generators(dataset)
+    place.load_dataset(job.dataset)
+    place.restore_generators(job)
+    if over and place.has_dataset:
+        ended = object()
+        if next(iter(job.dataset), ended) is not ended:
+            place.load_dataset(job.dataset)
+        place.restore_generators(job)
 
 
 class Bookmark:
@@ -102,36 +117,50 @@ class Bookmark:
     told as useless, and nobody is asked for one any more.
     """
 
-    def __init__(self, dataset: Any, *, stays: bool) -> None:
-        """`stays`: the worker stays for the next epoch."""
-        self._dataset, self._stays = dataset, stays
+    def __init__(self, job: Job) -> None:
+        self._job, self._dataset, self._stays = job, job.dataset, job.stays
         self._stream: Any = None
         self._watched = False  # the iterator, or the dataset, has a state that is of use
         self._useless = False  # its state does not say where the stream is
         self._generators: dict[str, Generator] = {}
         self._epoch = self._batches = 0
-        self._began = self._spent = 0.0
+        self._began = self._spent = self._printing_s = 0.0
         self._last: tuple[bytes | None, bytes | None] | None = None
         self._probes = 0
         self._looked_at = 0  # samples that the stream had been asked for
         self._over = False
         self._rest_s = 0.0  # what it took to say that
         self._carried = b""  # what was told last of what the next epoch begins with
+        self._began_with: bytes | None = None  # the dataset's state, before `iter` was called
+        self._state_draws = False  # `state_dict` itself draws from a generator
 
     def before(self, epoch: int) -> StreamCarry | None:
         """Return what an epoch begins with, before `iter` is called."""
         if not self._stays or not epoch:
             return None
-        return StreamCarry(epoch, self._pack_carried())
+        return self._carry(epoch)
+
+    def _carry(self, epoch: int) -> StreamCarry:
+        state = self._pickled(self._dataset)
+        self._carried = Place.pack(state, None, self._generators)
+        moved = state != self._began_with
+        return StreamCarry(epoch, self._carried, self._batches, self._over, moved)
+
+    def begin(self) -> None:
+        """Note what an epoch begins with, before `iter` is called."""
+        self._generators = generators_of(self._job) if self._stays else {}
+        if self._stays:
+            self._began_with = self._pickled(self._dataset)
 
     def open(self, stream: Any, epoch: int, resume: Resume | None) -> StreamState | None:
         """Begin an epoch. Returns that its stream can be taken up again, if it can."""
         self._stream = stream
         self._watched = is_stateful(stream) or is_stateful(self._dataset)
         if self._watched or self._stays:
-            self._generators = generators_of(self._dataset)
+            self._generators = generators_of(self._job)
         self._epoch, self._batches = epoch, 0 if resume is None else resume.past
         self._began, self._spent, self._over = monotonic(), 0.0, False
+        self._printing_s = 0.0
         self._last, self._probes, self._looked_at = None, 0, 0
         if not self._watched:
             return None
@@ -154,40 +183,54 @@ class Bookmark:
 
     @property
     def wants_print(self) -> bool:
-        """Whether to take a fingerprint of the next batch, since its state will be told."""
-        return self._watched and self._last is not None and not self._takes_too_long
+        """Whether to take a fingerprint of the next batch, since it may have to come again."""
+        may_come = self._watched and self._last is not None
+        may_come = may_come or self._job.policy.action == "skip"
+        return may_come and self._printing_s <= SHARE * (monotonic() - self._began)
+
+    def print_of(self, batch: Any) -> int | None:
+        """Return the fingerprint of a batch; note how long it took."""
+        began = monotonic()
+        printed = print_of_batch(batch)
+        self._printing_s += monotonic() - began
+        return printed
+
+    def printed(self, number: int, printed: int | None) -> StreamPrint | None:
+        """Return the fingerprint of a batch, which is about to be sent."""
+        return None if printed is None else StreamPrint(self._epoch, number, printed)
 
     def pass_over(self) -> None:
         """Note that a batch came to nothing: it is behind, too."""
         self._batches += 1
 
-    def turn(self, *, over: bool, asked: int, printed: int | None) -> StreamState | None:
+    def turn(self, *, over: bool, asked: int) -> StreamState | StreamCarry | None:
         """Note that a batch was given. Returns the state now and then; always if the stream is
-        over. `printed`: a fingerprint of the batch."""
+        over."""
         self._batches += 1
-        return self.ended(asked) if over else self._state(asked, printed)
+        return self.ended(asked) if over else self._state(asked)
 
-    def ended(self, asked: int) -> StreamState | None:
+    def ended(self, asked: int) -> StreamState | StreamCarry | None:
         """Return, once, that the stream is over."""
         if self._over or not (self._watched or self._stays):
             return None
         self._over = True
-        self._carried = self._pack_carried()
-        return StreamState(self._epoch, self._batches, self._carried, over=True, asked=asked)
+        if self._watched:
+            return StreamState(self._epoch, self._batches, b"", over=True, asked=asked)
+        return self._carry(self._epoch + 1)
 
     def rest(self) -> StreamCarry | None:
-        """Return what the next epoch would begin with, if this one is left here."""
-        if not self._stays or self._over or (self._rest_s > QUICK_S and self._takes_too_long):
+        """Return what the next epoch would begin with, if this one is left here, and nobody could
+        get there by the states of this one."""
+        if not self._stays or self._watched or self._over:
             return None
-        began = monotonic()
-        carried = self._pack_carried()
+        if self._rest_s > QUICK_S and self._takes_too_long:
+            return None
+        began, before = monotonic(), self._carried
+        carry = self._carry(self._epoch + 1)
         self._rest_s = monotonic() - began
         if self._rest_s > QUICK_S:
             self._spent += self._rest_s
-        if carried == self._carried:
-            return None
-        self._carried = carried
-        return StreamCarry(self._epoch + 1, carried)
+        return None if carry.state == before else carry
 
     def spend(self, seconds: float) -> None:
         """Note how long it took to make a state and to send it."""
@@ -197,7 +240,7 @@ class Bookmark:
     def _takes_too_long(self) -> bool:
         return self._spent > SHARE * (monotonic() - self._began)
 
-    def _state(self, asked: int, printed: int | None) -> StreamState | None:
+    def _state(self, asked: int) -> StreamState | None:
         if not self._watched:
             return None
         if self._last is not None:
@@ -210,7 +253,7 @@ class Bookmark:
             self._watched, self._useless = False, True
             return StreamState(self._epoch, self._batches, b"", useless=True)
         place = Place.pack(*last, self._generators)
-        return StreamState(self._epoch, self._batches, place, asked=asked, printed=printed)
+        return StreamState(self._epoch, self._batches, place, asked=asked)
 
     def _look(self, asked: int) -> None:
         self._looked_at = asked
@@ -220,20 +263,26 @@ class Bookmark:
 
     def _take(self) -> tuple[bytes | None, bytes | None] | None:
         """Return the states of the dataset and of the iterator; None if they are of no use."""
-        found = _pickled(self._dataset), _pickled(self._stream)
+        found = self._pickled(self._dataset), self._pickled(self._stream)
         needed = found[1] if is_stateful(self._stream) else found[0]
         return None if needed is None else found
 
-    def _pack_carried(self) -> bytes:
-        state = None if self._useless else _pickled(self._dataset)
-        return Place.pack(state, None, self._generators)
-
-
-def _pickled(thing: Any) -> bytes | None:
-    """Return the state of a dataset, or of an iterator; None if there is none."""
-    if not is_stateful(thing):
-        return None
-    try:
-        return pickle.dumps(thing.state_dict(), protocol=5)
-    except Exception:  # it takes arguments, or cannot be pickled: it is of no use
-        return None
+    def _pickled(self, thing: Any) -> bytes | None:
+        """Return the state of the dataset, or of the iterator; None if there is none. Torch would
+        not ask for it: what it draws is given back."""
+        if not is_stateful(thing):
+            return None
+        asks_first = self._last is None and not self._batches
+        saved = {}
+        if asks_first or self._state_draws:
+            saved = {name: each.save() for name, each in self._generators.items()}
+        marks = [each.mark() for each in self._generators.values()]
+        try:
+            return pickle.dumps(thing.state_dict(), protocol=5)
+        except Exception:  # it takes arguments, or cannot be pickled: it is of no use
+            return None
+        finally:
+            if marks != [each.mark() for each in self._generators.values()]:
+                self._state_draws = True
+                for name, state in saved.items():
+                    self._generators[name].restore(state)

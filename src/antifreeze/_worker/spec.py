@@ -29,20 +29,20 @@ class Job:
     quarantine: frozenset[Any] = frozenset()  # samples that are not to be loaded
     look_s: float = 1.0  # how often a worker looks whether it stands still
     stays: bool = False  # workers stay for the next epoch
+    batch_size: int = 1  # of a stream
 
 
 @frozen
 class Resume:
-    """Where a life takes up the stream of another."""
+    """Where a life takes up the stream of another, in one epoch."""
 
     past: int  # batches that it is not to bring again
     batches: int = 0  # that are behind the state
     state: bytes = b""  # none: from the beginning
-    over: bool = False  # it has met its end
+    over: bool = False  # it has met its end after these batches
     asked: int = 0  # samples it was asked for, up to the state
-    # A batch that was given after the state, and its fingerprint: it must come again. 0: none.
-    known: int = 0
-    printed: int | None = None
+    # Fingerprints of batches that were given, by their numbers: they must come again.
+    known: tuple[tuple[int, int], ...] = ()
 
 
 @frozen
@@ -55,6 +55,9 @@ class EpochBrief:
     resume: Resume | None = None  # for a stream that broke off
     follows: bool = False  # the brief itself comes by the worker's channel: it is long
     carried: bytes = b""  # what the stream of a worker that was replaced began this epoch with
+    carried_over: bool = False  # that had met the end of the epoch before
+    left: tuple[Resume, ...] = ()  # earlier epochs, which are to be left as that worker left them
+    unknown: bool = False  # nobody knows what it began this epoch with
 
 
 class Sealed(Protocol):

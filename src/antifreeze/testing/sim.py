@@ -32,8 +32,9 @@ from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
-from .._worker.fetch import Fetcher, StreamOver
+from .._worker.fetch import Fetcher
 from .._worker.spec import EpochBrief, Job
+from .._worker.stream_fetch import StreamOver
 from ..loader import DataLoader
 from .clock import VirtualClock
 
