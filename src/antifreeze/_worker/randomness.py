@@ -14,6 +14,7 @@ before every sample costs more than many a sample does, so:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from enum import Enum
@@ -21,9 +22,12 @@ from typing import Any
 
 from .._core.messages import record
 from .generator_search import generators_in
+from .generator_shape import Form
 from .generators import LOW_64, Generator, as_bytes, global_generators, own_generators
 
 QUIET_AFTER = 64  # samples without a draw; a late first one only costs its batch a second load
+FORM_COSTS = 8  # epochs, to note what all is like; in vain if that changes all the time
+MOST_FORMS = 32 * FORM_COSTS
 FIRST = 0  # the place of a batch's first sample
 COLLATING = -1  # the place of the collate function
 
@@ -76,12 +80,16 @@ class Randomness:
         self._quiet: list[Stream] = []  # the others
         self._marks: list[Callable[[], object]] = []  # of those
         self._unmoved: list[object] = []  # what these say as long as nobody draws
-        self._epoch = self._batch = 0
+        self._form: Form | None = None  # of the roots, when they were searched last
+        self._forms = 0  # what was spent on it
+        self._opened = 0, 0  # seed and epoch
+        self._epoch: int | None = None  # what follows from these, when it is needed
+        self._batch = 0
         self.sows = True  # there is something to seed
 
     def open(self, seed: int, epoch: int) -> None:
         """Begin an epoch, counted from 0 for as long as the seed stays."""
-        self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
+        self._opened, self._epoch = (seed, epoch), None
 
     def renew(self, *roots: Any) -> bool:
         """Prepare for another epoch. Return False if that takes a new `Randomness`: the generators
@@ -90,8 +98,12 @@ class Randomness:
         What is known of their use is kept, since it decides nothing about data: a generator that
         was watched for an epoch, and not drawn from, is quiet from now on.
         """
-        if [*map(id, generators_in(roots))] != [*map(id, self._found)]:
-            return False
+        if self._form is not None and self._form.holds(roots):
+            self._forms -= 1
+        else:
+            if [*map(id, generators_in(roots))] != [*map(id, self._found)]:
+                return False
+            self._note_form(roots)
         if not all(generator.is_present() for _, generator in self._globals):
             return False
         for stream in self._own:
@@ -101,6 +113,14 @@ class Randomness:
                 self._turn(stream, Use.QUIET)
                 self._unmoved = []  # the caller may have drawn since its state was saved
         return True
+
+    def _note_form(self, roots: tuple[Any, ...]) -> None:
+        """Note what the objects are like in which the generators were found just now."""
+        self._form = None
+        if self._forms < MOST_FORMS:
+            self._forms = max(0, self._forms) + FORM_COSTS
+            with contextlib.suppress(Exception):  # it has none
+                self._form = Form(roots)
 
     def rests(self) -> bool:
         """Say, before a batch, that there is nothing to do for it but to see afterwards that all is
@@ -118,6 +138,9 @@ class Randomness:
         if self._lent:
             self._borrow()
         if self._sown:
+            if self._epoch is None:
+                seed, epoch = self._opened
+                self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
             self._batch = _mix(self._epoch + position * _STEP & LOW_64)
 
     def sow(self, place: int) -> None:
