@@ -125,8 +125,12 @@ class Randomness:
     def rests(self) -> bool:
         """Say, before a batch, that there is nothing to do for it but to see afterwards that all is
         `untouched`."""
-        if not self._sown and self._lent and not self.untouched():
-            self._borrow()  # the caller has drawn, meanwhile
+        if self._sown:
+            return False
+        if self._lent:
+            marks = [mark() for mark in self._marks]
+            if marks != self._unmoved:  # the caller has drawn, meanwhile
+                self._borrow(marks)
         return not self._sown
 
     def untouched(self) -> bool:
@@ -136,7 +140,7 @@ class Randomness:
     def begin(self, position: int) -> None:
         """Begin a batch."""
         if self._lent:
-            self._borrow()
+            self._borrow([stream.generator.mark() for stream in self._streams])
         if self._sown:
             if self._epoch is None:
                 seed, epoch = self._opened
@@ -187,6 +191,8 @@ class Randomness:
     def _turn(self, stream: Stream, use: Use) -> None:
         """Note a new use. (Makes new lists: somebody may be going through the old ones.)"""
         stream.use = use
+        if use is not Use.QUIET:
+            stream.lent_mark = None  # to be saved in full: it may be given back after every batch
         stream.mark = stream.generator.mark()
         self._sown = [each for each in self._streams if each.use is not Use.QUIET]
         self._quiet = [each for each in self._streams if each.use is Use.QUIET]
@@ -194,15 +200,16 @@ class Randomness:
         self._marks = [each.generator.mark for each in self._quiet]
         self._unmoved = [each.mark for each in self._quiet]
 
-    def _borrow(self) -> None:
-        for stream in self._streams:
-            mark = stream.generator.mark()
+    def _borrow(self, marks: list[object]) -> None:
+        """Save the states of those that have moved. `marks` are those of all streams."""
+        for stream, mark in zip(self._streams, marks, strict=True):
             # A state that keeps a number can be drawn from without a change of its mark.
             if mark != stream.lent_mark or stream.keeps:
-                stream.lent, stream.lent_mark = stream.generator.save(), mark
-                stream.keeps = stream.generator.keeps(stream.lent)
-            if stream.keeps and stream.use is Use.QUIET:
-                self._turn(stream, Use.WATCHED)
+                generator, quiet = stream.generator, stream.use is Use.QUIET
+                lent = stream.lent = generator.lend() if quiet else generator.save()
+                stream.lent_mark, stream.keeps = mark, generator.keeps(lent)
+                if stream.keeps and quiet:
+                    self._turn(stream, Use.WATCHED)
             stream.mark = mark
         self._unmoved = [each.mark for each in self._quiet]
 
