@@ -51,6 +51,9 @@ ROW = 7
 END = -1
 MOST_KEPT = 2  # drivers: `it = iter(loader)`, again and again, has two iterators for a moment
 _NOTHING: Iterator[Any] = iter(())
+_END = object()
+PROCESS = [os.getpid()]  # the present one: to ask for it takes long here
+os.register_at_fork(after_in_child=lambda: PROCESS.__setitem__(0, os.getpid()))
 MOST = 256 * ROW
 
 
@@ -76,7 +79,7 @@ class InlineDriver:
         self.book = FaultBook(raising()) if book is None else book
         self.traps = Traps(1) if traps is None else traps
         self.job = job
-        self.process = os.getpid()
+        self.process = PROCESS[0]
         self.is_pipe = isinstance(job.dataset, IterDataPipe | MapDataPipe)
         self._owner: weakref.ref[Any] | None = None
         self.on_error: Any = None  # what the policy of the job was made of
@@ -114,14 +117,20 @@ class InlineDriver:
     def is_kept(self) -> bool:
         return self.home is not None
 
+    @property
+    def iterator(self) -> Any:
+        """The iterator that it serves, as long as somebody holds that."""
+        return None if self._owner is None else self._owner()
+
     def serve(self, iterator: object) -> None:
         """Belong to an iterator until nobody holds that any more."""
         self._owner = weakref.ref(iterator, self._go_home)
 
     def _go_home(self, _: object) -> None:
-        if os.getpid() != self.process:
+        if PROCESS[0] != self.process:
             return
-        self.close()
+        if self._run is not Run.CLOSED:
+            self.close()
         self._fetcher.end()
         self._post.indices = None
         if self.home is not None:
@@ -156,17 +165,20 @@ class InlineDriver:
     def closed(self) -> bool:
         return self._run is Run.CLOSED
 
-    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> float:
+    def begin_epoch(
+        self, sampler: Iterator[Any], seed_base: int, began_at: float, sampler_s: float
+    ) -> None:
+        """Begin an epoch. `iter` began at that time, and the sampler took that much of it."""
         self._sampler, self._seed_base = sampler, seed_base
         if self._randomness is not None:
-            self._randomness.open(seed_base, epoch=0)
+            self._randomness.open(seed_base, 0)
         self._run = Run.RUNNING
         self.traps.raised.clear()  # the loop that received them is over
         with self.accounts.guard:  # others may sum meanwhile
             begun, at = self._begun, len(self._rows)
             if not begun or begun[-1] != at:
                 begun.append(at)
-        return 0.0
+            self.turnstile.note_begun(self._now() - began_at, sampler_s)
 
     def next(self) -> Any:
         """Load the next batch. Raises StopIteration at the end of the epoch, or what the user's
@@ -196,15 +208,14 @@ class InlineDriver:
         post = self._post
         post.position = self._drawn
         post.steps[0] = SAMPLER
-        try:
-            indices = next(self._sampler)
-        except StopIteration:
+        indices = next(self._sampler, _END)
+        if indices is _END:
             self._run = Run.FINISHED
             left_at = self._now()
             self._rows.extend((came_at, left_at, left_at - began_at, 0.0, 0.0, 0.0, END))
             if left_at >= self._fold_at or len(self._rows) >= MOST:
                 self._fold(left_at)
-            raise
+            raise StopIteration
         post.indices = indices
         fetcher = self._fetcher
         self._drawn += 1

@@ -390,10 +390,16 @@ class Turnstile:
     def began(self, seconds: float, sampler_s: float = 0.0) -> None:
         """Count what `iter` took, the sampler's part of it included: the loop waited for it."""
         with self._accounts.guard:
-            self._wait(seconds)
-            self._accounts.epochs += 1
-            self._accounts.wait.sampler += sampler_s
-            self._accounts.wait.startup += seconds - sampler_s
+            self.note_begun(seconds, sampler_s)
+
+    def note_begun(self, seconds: float, sampler_s: float) -> None:
+        """Count the same, by who holds the guard."""
+        accounts, split = self._accounts, self._accounts.wait
+        accounts.waited_s += seconds
+        accounts.seat_s += seconds * self._seats
+        accounts.epochs += 1
+        split.sampler += sampler_s
+        split.startup += seconds - sampler_s
 
     def over(self) -> None:
         """Know that the call of `next` that is counted next brings the end of the epoch."""

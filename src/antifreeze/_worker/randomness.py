@@ -67,6 +67,7 @@ class Randomness:
         put into it: where there is none for a generator, its path is all that counts.
         """
         self._globals, self._found = global_generators(), generators_in(roots)
+        self._presences = [generator.is_present for _, generator in self._globals]
         self._streams = [
             Stream(name, generator, _hash(name.encode())) for name, generator in self._globals
         ]
@@ -104,8 +105,9 @@ class Randomness:
             if [*map(id, generators_in(roots))] != [*map(id, self._found)]:
                 return False
             self._note_form(roots)
-        if not all(generator.is_present() for _, generator in self._globals):
-            return False
+        for is_present in self._presences:
+            if not is_present():
+                return False
         for stream in self._own:
             stream.salt = _salt(stream.name, stream.generator, None)
         for stream in self._streams:
