@@ -20,14 +20,26 @@ from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
 from antifreeze._worker.generator_search import generators_in
-from antifreeze._worker.generator_shape import Form
+from antifreeze._worker.generator_shape import Form, Formless
 
 from .test_kept_between_epochs import Thing, around, graphs
 
 GLOBAL: Any = None
 
 
-class Open:
+class Bare:
+    """A class that holds nothing."""
+
+    def plain(self, first: Any = 1) -> None: ...
+
+    @property
+    def simple(self) -> None: ...
+
+    @staticmethod
+    def loose() -> None: ...
+
+
+class Open(Bare):
     """A class with an attribute, a default argument and more that a test may change."""
 
     held: Any = None
@@ -130,6 +142,12 @@ def places_in(thing: Any, depth: int = 0) -> Iterator[Setter]:
 def places_around() -> Iterator[Setter]:
     """Yield what changes classes and this module."""
     here = sys.modules[__name__]
+    yield lambda make: setattr(Bare.plain, "__defaults__", (make(None),))
+    yield lambda make: setattr(Bare.plain, "__kwdefaults__", {"second": make(None)})
+    yield lambda make: setattr(Bare, "plain", around(make(None)))
+    yield lambda make: setattr(Bare, "loose", staticmethod(around(make(None))))
+    yield lambda make: setattr(Bare.loose, "__kwdefaults__", {"second": make(None)})
+    yield lambda make: setattr(Bare, "simple", property(around(make(None))))
     yield lambda make: setattr(Open, "held", make(Open.held))
     yield lambda make: setattr(Open, "new", make(None))
     yield lambda make: setattr(Sub, "new", make(None))
@@ -156,25 +174,30 @@ def back() -> None:
     here.GLOBAL, here.at_home = None, AT_HOME
     vars(here).pop("NEW_GLOBAL", None)
     AT_HOME.__defaults__ = (1,)
-    for name, value in ORIGINAL.items():
-        setattr(Open, name, value)
+    for kind, name, value in ORIGINAL:
+        setattr(kind, name, value)
+    Bare.plain.__defaults__, Bare.plain.__kwdefaults__ = (1,), None
+    Bare.loose.__kwdefaults__ = None
     METHOD.__defaults__, METHOD.__kwdefaults__ = (None,), {"second": None}
     Open.static.__defaults__ = (1,)
-    for kind in (Open, Sub):
+    for kind in (Bare, Open, Sub):
         if "new" in vars(kind):
             delattr(kind, "new")
 
 
 AT_HOME = at_home
 METHOD = Open.method
-ORIGINAL = {name: vars(Open)[name] for name in ("held", "method", "inner", "static")}
+ORIGINAL = [
+    *((Open, name, vars(Open)[name]) for name in ("held", "method", "inner", "static")),
+    *((Bare, name, vars(Bare)[name]) for name in ("plain", "simple", "loose")),
+]
 some_places = st.lists(
     st.tuples(st.integers(0, 10_000), st.sampled_from(VALUES)), min_size=1, max_size=3
 )
 
 
 @pytest.mark.usefixtures("as_it_was")
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(graphs, some_places, st.booleans(), some_places)
 def test_what_is_compared_is_the_same_only_if_a_search_finds_the_same(
     graph: Any, changes: Any, inside: bool, before: Any
@@ -192,7 +215,7 @@ def test_what_is_compared_is_the_same_only_if_a_search_finds_the_same(
     found = generators_in(roots)
     try:
         form = Form(roots)
-    except Exception:
+    except Formless:
         return  # it is searched
     assert form.holds(roots)
     apply(changes, inside=inside)
@@ -211,3 +234,8 @@ def test_most_datasets_have_a_form_that_leaves_them_free_to_go() -> None:
     assert not form.holds((root, default_collate))
     del root, inner
     assert gone() is None
+
+
+def test_what_pretends_to_be_of_another_class_has_no_form() -> None:
+    with pytest.raises(Formless):
+        Form((Sub(Pretends(5)),))

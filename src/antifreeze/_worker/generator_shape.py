@@ -34,7 +34,7 @@ _own = object.__getattribute__
 _Check = Callable[[Any], bool]
 
 
-class _Formless(Exception):
+class Formless(Exception):
     """There is something that has to be searched."""
 
 
@@ -72,7 +72,7 @@ class Form:
 
     def _note_root(self, root: Any) -> _Check | None:
         if search._is_generator(root):  # it is not found where it is met again
-            raise _Formless
+            raise Formless
         return self._note(root, 0)
 
     def _note(self, thing: Any, depth: int) -> _Check | None:
@@ -81,14 +81,14 @@ class Form:
         kind: Any = type(thing)
         self._left -= 1
         if self._left < 0 or depth >= DEPTH - 1:
-            raise _Formless
+            raise Formless
         if kind is FunctionType:
             return self._note_function(thing, depth)
         if kind in search._BARE:
             return self._note_held(thing, _entries_of(kind), depth)
         about = search._of(kind)
         if about.pretends or not all(map(_has_usual_dict, kind.__mro__)):
-            raise _Formless
+            raise Formless
         self._modules.update(dict.fromkeys(about.modules))
         for each in about.of_user:
             if each not in self._classes:
@@ -195,7 +195,7 @@ def _module_check(name: str) -> _Check:
     if module is None:
         return lambda it: it is None
     if type(module) is not ModuleType:  # something that a program has put in its place
-        raise _Formless
+        raise Formless
     values = [*vars(module).values()]
     kinds = [*map(type, values)]
     places = [at for at, kind in enumerate(kinds) if kind is FunctionType]
