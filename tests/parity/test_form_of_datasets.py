@@ -239,3 +239,17 @@ def test_most_datasets_have_a_form_that_leaves_them_free_to_go() -> None:
 def test_what_pretends_to_be_of_another_class_has_no_form() -> None:
     with pytest.raises(Formless):
         Form((Sub(Pretends(5)),))
+
+
+@pytest.mark.usefixtures("as_it_was")
+@pytest.mark.parametrize("make", VALUES)
+def test_a_change_of_any_class_function_or_module_is_seen(make: Callable[[Any], Any]) -> None:
+    for at in range(len([*places_around()])):
+        back()
+        roots = (Sub(5), at_home)
+        found = generators_in(roots)
+        form = Form(roots)
+        assert form.holds(roots)
+        [*places_around()][at](make)
+        if form.holds(roots):
+            assert [*map(id, generators_in(roots))] == [*map(id, found)]
