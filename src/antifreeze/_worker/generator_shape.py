@@ -145,7 +145,7 @@ class Form:
         held = search._in_class(kind)
         about = search._classes[kind]
         functions = [search._unwrapped(vars(kind).get(about.names[at])) for at in about.functions]
-        if held or not all(map(_is_bare, functions)):
+        if not (_all_plain(map(type, held)) and all(map(_is_bare, functions))):
             return self._tree(held, search._in_class, depth)
         return _bare_class(about)
 
