@@ -52,6 +52,7 @@ END = -1
 MOST_KEPT = 2  # drivers: `it = iter(loader)`, again and again, has two iterators for a moment
 _NOTHING: Iterator[Any] = iter(())
 _END = object()
+_RUNNING, _FINISHED, _CLOSED = Run.RUNNING, Run.FINISHED, Run.CLOSED  # looked up with every batch
 PROCESS = [os.getpid()]  # the present one: to ask for it takes long here
 os.register_at_fork(after_in_child=lambda: PROCESS.__setitem__(0, os.getpid()))
 MOST = 256 * ROW
@@ -129,7 +130,7 @@ class InlineDriver:
     def _go_home(self, _: object) -> None:
         if PROCESS[0] != self.process:
             return
-        if self._run is not Run.CLOSED:
+        if self._run is not _CLOSED:
             self.close()
         self._fetcher.end()
         self._post.indices = None
@@ -163,7 +164,7 @@ class InlineDriver:
 
     @property
     def closed(self) -> bool:
-        return self._run is Run.CLOSED
+        return self._run is _CLOSED
 
     def begin_epoch(
         self, sampler: Iterator[Any], seed_base: int, began_at: float, sampler_s: float
@@ -172,7 +173,7 @@ class InlineDriver:
         self._sampler, self._seed_base = sampler, seed_base
         if self._randomness is not None:
             self._randomness.open(seed_base, 0)
-        self._run = Run.RUNNING
+        self._run = _RUNNING
         self.traps.raised.clear()  # the loop that received them is over
         with self.accounts.guard:  # others may sum meanwhile
             begun, at = self._begun, len(self._rows)
@@ -184,7 +185,7 @@ class InlineDriver:
         """Load the next batch. Raises StopIteration at the end of the epoch, or what the user's
         code raised; the batch after that can still be had."""
         with self._lock:
-            if self._run is Run.CLOSED:
+            if self._run is _CLOSED:
                 raise LoaderClosed("this iterator was closed; call iter() on the loader")
             post = self._post
             if post.thread != get_ident():
@@ -210,7 +211,7 @@ class InlineDriver:
         post.steps[0] = SAMPLER
         indices = next(self._sampler, _END)
         if indices is _END:
-            self._run = Run.FINISHED
+            self._run = _FINISHED
             left_at = self._now()
             self._rows.extend((came_at, left_at, left_at - began_at, 0.0, 0.0, 0.0, END))
             if left_at >= self._fold_at or len(self._rows) >= MOST:
@@ -231,7 +232,7 @@ class InlineDriver:
                 batch = self._finish(batch)
         except StreamOver:
             self.traps.notice(0, fetcher.ending)
-            self._run = Run.FINISHED
+            self._run = _FINISHED
             over = True
             self._drawn -= 1
             raise StopIteration from None
@@ -270,7 +271,7 @@ class InlineDriver:
 
     def _fold(self, now: float) -> None:
         self._fold_at = now + FOLD_S
-        if self._run is Run.RUNNING:  # its epochs last long enough for a closer look
+        if self._run is _RUNNING:  # its epochs last long enough for a closer look
             self._post.rouse()
         self._sum_up()
         if self._post.looks.any_places:
@@ -368,9 +369,9 @@ class InlineDriver:
     def close(self) -> None:
         """End the iterator. May be called again. If it is kept for others, what the last calls took
         is summed when it is asked for, or when there is enough of it."""
-        if self._run is not Run.CLOSED and not self.is_kept:
+        if self.home is None and self._run is not _CLOSED:
             self._fold(self._now())
-        self._run = Run.CLOSED
+        self._run = _CLOSED
         self._sampler = _NOTHING
         self._post.leave()
 

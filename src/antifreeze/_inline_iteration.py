@@ -167,7 +167,8 @@ class InlineIterator(LoaderIterator):
             logger.warning("%s", line)
         self._finished = True
         self._driver.close()
-        self._warn_of_traps()
+        if self._traps.due or self._traps.in_passing:
+            self._warn_of_traps()
 
     def _shutdown_workers(self) -> None:
         self._driver.close()

@@ -268,10 +268,9 @@ class DataLoader(TorchLoader[T]):
         if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
             self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
             _defaults.fit(self, present_defaults())
-        if self.num_workers > 0:
-            self.check_worker_number_rationality()
         if self.num_workers == 0:
             return _inline_iterator()(self)
+        self.check_worker_number_rationality()
         from .errors import explain_start
         from .iteration import LoaderIterator
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from itertools import count
 from types import GeneratorType
 from typing import Any, Protocol
 
@@ -325,7 +324,7 @@ class Fetcher:
         called."""
         words, at = self._steps
         words[at] = OURS
-        numbered = zip(count(SAMPLE), inner)
+        numbered = enumerate(inner, SAMPLE)
         try:
             if self._watch is not None:
                 return [self._timed(dataset, words[at], index) for words[at], index in numbered]

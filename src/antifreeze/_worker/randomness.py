@@ -110,7 +110,7 @@ class Randomness:
                 return False
         for stream in self._own:
             stream.salt = _salt(stream.name, stream.generator, None)
-        for stream in self._streams:
+        for stream in self._sown:  # `_turn` makes another list
             if stream.use is Use.WATCHED and stream.sown and not stream.keeps:
                 self._turn(stream, Use.QUIET)
                 self._unmoved = []  # the caller may have drawn since its state was saved
