@@ -299,8 +299,7 @@ class InlineDriver:
             self._begun.append(0)
         came, left, sampler, fetch, io, collate, samples = (rows[at::ROW] for at in range(ROW))
         ends = samples.count(END)
-        for _ in range(ends):
-            self.turnstile.over()
+        self.turnstile.over(ends)
         self._tell(sum(sampler), sum(fetch), sum(io), sum(collate), sum(samples) - ends * END)
         self.turnstile.add(came, left, [at // ROW for at in begun])
         self.accounts.work.parcels += len(came) - ends

@@ -401,11 +401,12 @@ class Turnstile:
         split.sampler += sampler_s
         split.startup += seconds - sampler_s
 
-    def over(self) -> None:
-        """Know that the call of `next` that is counted next brings the end of the epoch."""
+    def over(self, epochs: int = 1) -> None:
+        """Know that the call of `next` that is counted next brings the end of the epoch; or that so
+        many of them do."""
         with self._accounts.guard:
-            self._overs += 1
-            self._accounts.epochs_ended += 1
+            self._overs += epochs
+            self._accounts.epochs_ended += epochs
 
     def ended(self, seconds: float) -> None:
         """Count what it took to end an epoch, beyond the last answer."""

@@ -207,7 +207,7 @@ def _module_check(name: str) -> _Check:
     def check(thing: Any) -> bool:
         if type(thing) is not ModuleType:
             return False
-        now = [*vars(thing).values()]
+        now = [*thing.__dict__.values()]
         if [*map(type, now)] != kinds:
             return False
         for at in bare:
@@ -242,7 +242,7 @@ def _bare_class(about: search._Namespace) -> _Check:
     named = not passed.issuperset(kinds)  # something is passed over for its name
 
     def check(kind: Any) -> bool:
-        space = vars(kind)
+        space = kind.__dict__
         now = [*space.values()]
         if [*map(type, now)] != kinds:
             return False
