@@ -61,9 +61,10 @@ class InlineIterator(LoaderIterator):
         sampler_s = now() - began_at
         self._finished = False
         self._loader = weakref.ref(loader)
-        book = self._book = loader._book
+        known = loader.__dict__
+        book = self._book = known.get("_fault_book") or loader._book
         book.begin_epoch()
-        self.entry = loader._entry
+        self.entry = known.get("_counted") or loader._entry
         driver = self._driver = self._kept_driver(loader) or self._new_driver(loader)
         self._traps = driver.traps
         size = loader.batch_size

@@ -83,7 +83,9 @@ class LegacyNumpyGenerator:
         self.mark: Callable[[], object] = _peek(address, 8)
 
     def is_present(self) -> bool:
-        return _numpys_bits() is self._bits
+        # Programs may put another source of bits in numpy's own generator.
+        bits: object = sys.modules["numpy.random.mtrand"]._rand._bit_generator
+        return bits is self._bits
 
     def seed(self, number: int) -> None:
         self._generator.seed(number & LOW_32)

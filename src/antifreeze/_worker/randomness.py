@@ -40,6 +40,9 @@ class Use(Enum):
     QUIET = "quiet"
 
 
+_QUIET = Use.QUIET
+
+
 @record
 class Stream:
     """One generator, and what is known about its use."""
@@ -207,13 +210,14 @@ class Randomness:
         for stream, mark in zip(self._streams, marks, strict=True):
             # A state that keeps a number can be drawn from without a change of its mark.
             if mark != stream.lent_mark or stream.keeps:
-                generator, quiet = stream.generator, stream.use is Use.QUIET
+                generator, quiet = stream.generator, stream.use is _QUIET
                 lent = stream.lent = generator.lend() if quiet else generator.save()
                 stream.lent_mark, stream.keeps = mark, generator.keeps(lent)
                 if stream.keeps and quiet:
                     self._turn(stream, Use.WATCHED)
             stream.mark = mark
-        self._unmoved = [each.mark for each in self._quiet]
+        all_quiet = len(self._quiet) == len(marks)
+        self._unmoved = marks if all_quiet else [each.mark for each in self._quiet]
 
     def _give_back(self) -> None:
         for stream in self._streams:
