@@ -102,6 +102,8 @@ def places_in(thing: Any, depth: int = 0) -> Iterator[Setter]:
     held: list[Any] = []
     if depth > 9 or isinstance(thing, str | int | float | torch.Tensor | type):
         return
+    if thing is random._inst:  # everybody's
+        return
     if isinstance(thing, list):
         for at, inner in enumerate(thing[:40]):
             held.append(inner)
