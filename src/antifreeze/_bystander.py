@@ -51,6 +51,7 @@ _OF_WORKERS = tuple(
     _HERE + each for each in ("_driver.py", "_backends" + os.sep, "_linux" + os.sep)
 )
 
+_GENERATOR = inspect.CO_GENERATOR
 FileOf = Callable[[int, Ticket], str]
 
 _numbers = itertools.count(1)
@@ -196,8 +197,10 @@ def making_iterator(sampler: Any) -> Iterator[None]:
 
 def makes_generator(sampler: Any) -> bool:
     """Whether `iter()` of a sampler only makes a generator, so that nothing can take long."""
-    code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
-    return bool(code is not None and code.co_flags & inspect.CO_GENERATOR)
+    try:
+        return bool(type(sampler).__iter__.__code__.co_flags & _GENERATOR)
+    except AttributeError:
+        return False
 
 
 class _Thread:

@@ -93,8 +93,9 @@ class FaultBook:
 
     def begin_epoch(self) -> None:
         self._epochs += 1
-        self._of_epoch.clear()
-        self._raised.clear()
+        if self._of_epoch or self._raised:
+            self._of_epoch.clear()
+            self._raised.clear()
 
     def note(self, fault: Fault) -> None:
         """Keep a fault. The run breaks if there are too many."""

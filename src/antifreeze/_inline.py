@@ -52,6 +52,10 @@ ROW = 7
 END = -1
 MOST_KEPT = 2  # drivers: `it = iter(loader)`, again and again, has two iterators for a moment
 _NOTHING: Iterator[Any] = iter(())
+_END = object()
+_RUNNING, _FINISHED, _CLOSED = Run.RUNNING, Run.FINISHED, Run.CLOSED  # looked up with every batch
+PROCESS = [os.getpid()]  # the present one: to ask for it takes long here
+os.register_at_fork(after_in_child=lambda: PROCESS.__setitem__(0, os.getpid()))
 MOST = 256 * ROW
 
 
@@ -77,7 +81,7 @@ class InlineDriver:
         self.book = FaultBook(raising()) if book is None else book
         self.traps = Traps(1) if traps is None else traps
         self.job = job
-        self.process = os.getpid()
+        self.process = PROCESS[0]
         self.is_pipe = isinstance(job.dataset, IterDataPipe | MapDataPipe)
         self._owner: weakref.ref[Any] | None = None
         self.on_error: Any = None  # what the policy of the job was made of
@@ -115,14 +119,20 @@ class InlineDriver:
     def is_kept(self) -> bool:
         return self.home is not None
 
+    @property
+    def iterator(self) -> Any:
+        """The iterator that it serves, as long as somebody holds that."""
+        return None if self._owner is None else self._owner()
+
     def serve(self, iterator: object) -> None:
         """Belong to an iterator until nobody holds that any more."""
         self._owner = weakref.ref(iterator, self._go_home)
 
     def _go_home(self, _: object) -> None:
-        if os.getpid() != self.process:
+        if PROCESS[0] != self.process:
             return
-        self.close()
+        if self._run is not _CLOSED:
+            self.close()
         self._fetcher.end()
         self._post.indices = None
         if self.home is not None:
@@ -155,25 +165,28 @@ class InlineDriver:
 
     @property
     def closed(self) -> bool:
-        return self._run is Run.CLOSED
+        return self._run is _CLOSED
 
-    def begin_epoch(self, sampler: Iterator[Any], seed_base: int, shared_seed: int | None) -> float:
+    def begin_epoch(
+        self, sampler: Iterator[Any], seed_base: int, began_at: float, sampler_s: float
+    ) -> None:
+        """Begin an epoch. `iter` began at that time, and the sampler took that much of it."""
         self._sampler, self._seed_base = sampler, seed_base
         if self._randomness is not None:
-            self._randomness.open(seed_base, epoch=0)
-        self._run = Run.RUNNING
+            self._randomness.open(seed_base, 0)
+        self._run = _RUNNING
         self.traps.raised.clear()  # the loop that received them is over
         with self.accounts.guard:  # others may sum meanwhile
             begun, at = self._begun, len(self._rows)
             if not begun or begun[-1] != at:
                 begun.append(at)
-        return 0.0
+            self.turnstile.note_begun(self._now() - began_at, sampler_s)
 
     def next(self) -> Any:
         """Load the next batch. Raises StopIteration at the end of the epoch, or what the user's
         code raised; the batch after that can still be had."""
         with self._lock:
-            if self._run is Run.CLOSED:
+            if self._run is _CLOSED:
                 raise LoaderClosed("this iterator was closed; call iter() on the loader")
             post = self._post
             if post.thread != get_ident():
@@ -197,15 +210,14 @@ class InlineDriver:
         post = self._post
         post.position = self._drawn
         post.steps[0] = SAMPLER
-        try:
-            indices = next(self._sampler)
-        except StopIteration:
-            self._run = Run.FINISHED
+        indices = next(self._sampler, _END)
+        if indices is _END:
+            self._run = _FINISHED
             left_at = self._now()
             self._rows.extend((came_at, left_at, left_at - began_at, 0.0, 0.0, 0.0, END))
             if left_at >= self._fold_at or len(self._rows) >= MOST:
                 self._fold(left_at)
-            raise
+            raise StopIteration
         post.indices = indices
         fetcher = self._fetcher
         self._drawn += 1
@@ -221,7 +233,7 @@ class InlineDriver:
                 batch = self._finish(batch)
         except StreamOver:
             self.traps.notice(0, fetcher.ending)
-            self._run = Run.FINISHED
+            self._run = _FINISHED
             over = True
             self._drawn -= 1
             raise StopIteration from None
@@ -260,7 +272,7 @@ class InlineDriver:
 
     def _fold(self, now: float) -> None:
         self._fold_at = now + FOLD_S
-        if self._run is Run.RUNNING:  # its epochs last long enough for a closer look
+        if self._run is _RUNNING:  # its epochs last long enough for a closer look
             self._post.rouse()
         self._sum_up()
         if self._post.looks.any_places:
@@ -288,8 +300,7 @@ class InlineDriver:
             self._begun.append(0)
         came, left, sampler, fetch, io, collate, samples = (rows[at::ROW] for at in range(ROW))
         ends = samples.count(END)
-        for _ in range(ends):
-            self.turnstile.over()
+        self.turnstile.over(ends)
         self._tell(sum(sampler), sum(fetch), sum(io), sum(collate), sum(samples) - ends * END)
         self.turnstile.add(came, left, [at // ROW for at in begun])
         self.accounts.work.parcels += len(came) - ends
@@ -358,9 +369,9 @@ class InlineDriver:
     def close(self) -> None:
         """End the iterator. May be called again. If it is kept for others, what the last calls took
         is summed when it is asked for, or when there is enough of it."""
-        if self._run is not Run.CLOSED and not self.is_kept:
+        if self.home is None and self._run is not _CLOSED:
             self._fold(self._now())
-        self._run = Run.CLOSED
+        self._run = _CLOSED
         self._sampler = _NOTHING
         self._post.leave()
 

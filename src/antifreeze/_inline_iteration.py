@@ -24,14 +24,13 @@ from torch.utils.data.graph_settings import apply_sharding
 from . import _platform
 from ._bystander import makes_generator, making_iterator
 from ._core.traps import Traps
-from ._inline import InlineDriver
+from ._inline import PROCESS, InlineDriver
 from .errors import LoaderClosed
 from .iteration import (
     UNGUARDED,
     LoaderIterator,
     _close_all_at_exit,
     _drivers,
-    _iterators,
     _samples_a_batch,
     logger,
 )
@@ -62,17 +61,16 @@ class InlineIterator(LoaderIterator):
         sampler_s = now() - began_at
         self._finished = False
         self._loader = weakref.ref(loader)
-        self._book = loader._book
-        self._book.begin_epoch()
-        self.entry = loader._entry
+        known = loader.__dict__
+        book = self._book = known.get("_fault_book") or loader._book
+        book.begin_epoch()
+        self.entry = known.get("_counted") or loader._entry
         driver = self._driver = self._kept_driver(loader) or self._new_driver(loader)
         self._traps = driver.traps
-        self._batch_samples = _samples_a_batch(loader)
+        size = loader.batch_size
+        self._batch_samples = size if type(size) is int else _samples_a_batch(loader)
         driver.serve(self)
-        _iterators.add(self)
-        seed = int(self._base_seed)
-        sampler_s += driver.begin_epoch(self._sampler_iter, seed, self._shared_seed)
-        driver.turnstile.began(now() - began_at, sampler_s)
+        driver.begin_epoch(self._sampler_iter, int(self._base_seed), began_at, sampler_s)
 
     def _kept_driver(self, loader: DataLoader[Any]) -> InlineDriver | None:
         """Return a driver that an earlier loop has left and that fits this one, made ready."""
@@ -84,7 +82,8 @@ class InlineIterator(LoaderIterator):
                 break
             if self._fits(driver, loader):
                 try:
-                    self._shard(pipe=driver.is_pipe)
+                    if driver.is_pipe:
+                        self._shard()
                     driver.renew()
                 except BaseException:  # a stream that cannot begin
                     driver.retire()
@@ -102,7 +101,7 @@ class InlineIterator(LoaderIterator):
             and job.drop_last == self._drop_last
             and job.quarantine is loader._quarantined
             and driver.on_error == loader.on_error
-            and driver.process == os.getpid()
+            and driver.process == PROCESS[0]
             and driver.book is self._book
             and driver.accounts is self.entry.accounts
             and not self._pin_memory
@@ -112,7 +111,8 @@ class InlineIterator(LoaderIterator):
         entry = self.entry
         entry.profile = loader._profile()
         enter(entry)
-        self._shard(pipe=isinstance(self._dataset, IterDataPipe | MapDataPipe))
+        if isinstance(self._dataset, IterDataPipe | MapDataPipe):
+            self._shard()
         pinner = self._pinner()
         driver = InlineDriver(
             self._job(loader),
@@ -132,10 +132,9 @@ class InlineIterator(LoaderIterator):
             driver.last_will.atexit = False
         return driver
 
-    def _shard(self, *, pipe: bool) -> None:
-        if pipe:
-            dataset: Any = self._dataset
-            apply_sharding(dataset, self._world_size, self._rank)
+    def _shard(self) -> None:
+        dataset: Any = self._dataset
+        apply_sharding(dataset, self._world_size, self._rank)
 
     def _next_data(self) -> Any:
         if self._finished:
@@ -169,7 +168,8 @@ class InlineIterator(LoaderIterator):
             logger.warning("%s", line)
         self._finished = True
         self._driver.close()
-        self._warn_of_traps()
+        if self._traps.due or self._traps.in_passing:
+            self._warn_of_traps()
 
     def _shutdown_workers(self) -> None:
         self._driver.close()

@@ -17,7 +17,16 @@ runs_script_again = False
 serves_a_loader = False
 
 
+_ENCODED = os.fsencode(SWITCH)
+_Environ = os._Environ
+
+
 def switched_off() -> bool:
+    try:  # where it is not set, to have the name encoded takes longer than all else
+        if type(environ := os.environ) is _Environ and _ENCODED not in environ._data:  # type: ignore[attr-defined]
+            return False
+    except (AttributeError, TypeError):  # no longer what it is in CPython
+        pass
     value = os.environ.get(SWITCH)
     return value is not None and value.strip().lower() in {"off", "0", "no", "false"}
 

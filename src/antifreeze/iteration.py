@@ -89,13 +89,16 @@ UNGUARDED = (
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 
+_profiled = torch._C._autograd._profiler_enabled
+
+
 class _Owner:
     """Held by all handles on one iterator: its end is the iterator's."""
 
     __slots__ = ("__weakref__",)
 
 
-_iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # those somebody still holds
+_iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # with workers, that are still held
 _drivers: weakref.WeakSet[Driver | InlineDriver] = (
     weakref.WeakSet()
 )  # open ones, for the end of the program
@@ -159,7 +162,7 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def __next__(self) -> Any:
         try:
-            if torch._C._autograd._profiler_enabled():  # 10 us a batch that only a profiler needs
+            if _profiled():  # 10 us a batch that only a profiler needs
                 with torch.autograd.profiler.record_function(self._profile_name):
                     return self._next_data()
             return self._next_data()
@@ -369,7 +372,10 @@ def at_work() -> list[LoaderIterator]:
 def _held() -> list[LoaderIterator]:
     for _ in range(TRIES):
         try:
-            return list({id(each._driver): each for each in list(_iterators)}.values())
+            held = list(_iterators)
+            inline = [each.iterator for each in _drivers if not isinstance(each, Driver)]
+            held += [each for each in inline if each is not None]
+            return list({id(each._driver): each for each in held}.values())
         except RuntimeError:  # another thread has made or dropped one meanwhile
             continue
     return []

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .stats import Entry, Explanation
 
 T = TypeVar("T", covariant=True)
+_CLOCK = MonotonicClock()
 
 _PARAMETERS = frozenset(inspect.signature(TorchLoader.__init__).parameters) - {"self"}
 
@@ -264,13 +265,12 @@ class DataLoader(TorchLoader[T]):
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if _platform.switched_off() or not _supported():
             return super()._get_iterator()
-        if "_quarantined" not in vars(self):  # made by a subclass that goes past our `__init__`
+        if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
             self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
             _defaults.fit(self, present_defaults())
-        if self.num_workers > 0:
-            self.check_worker_number_rationality()
         if self.num_workers == 0:
             return _inline_iterator()(self)
+        self.check_worker_number_rationality()
         from .errors import explain_start
         from .iteration import LoaderIterator
 
@@ -298,7 +298,7 @@ class DataLoader(TorchLoader[T]):
         )
 
     def _clock(self) -> Clock:
-        return MonotonicClock()
+        return _CLOCK
 
     def _backend(self, job: Job) -> Backend:
         """Choose who the workers are. A seam: simulations put their own backend here."""

@@ -390,16 +390,23 @@ class Turnstile:
     def began(self, seconds: float, sampler_s: float = 0.0) -> None:
         """Count what `iter` took, the sampler's part of it included: the loop waited for it."""
         with self._accounts.guard:
-            self._wait(seconds)
-            self._accounts.epochs += 1
-            self._accounts.wait.sampler += sampler_s
-            self._accounts.wait.startup += seconds - sampler_s
+            self.note_begun(seconds, sampler_s)
 
-    def over(self) -> None:
-        """Know that the call of `next` that is counted next brings the end of the epoch."""
+    def note_begun(self, seconds: float, sampler_s: float) -> None:
+        """Count the same, by who holds the guard."""
+        accounts, split = self._accounts, self._accounts.wait
+        accounts.waited_s += seconds
+        accounts.seat_s += seconds * self._seats
+        accounts.epochs += 1
+        split.sampler += sampler_s
+        split.startup += seconds - sampler_s
+
+    def over(self, epochs: int = 1) -> None:
+        """Know that the call of `next` that is counted next brings the end of the epoch; or that so
+        many of them do."""
         with self._accounts.guard:
-            self._overs += 1
-            self._accounts.epochs_ended += 1
+            self._overs += epochs
+            self._accounts.epochs_ended += epochs
 
     def ended(self, seconds: float) -> None:
         """Count what it took to end an epoch, beyond the last answer."""

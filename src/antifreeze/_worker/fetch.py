@@ -6,7 +6,6 @@ The same code runs in a worker and, with no workers, in the main process.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count
 from types import GeneratorType
 from typing import Any, Protocol
 
@@ -298,7 +297,7 @@ class Fetcher(StreamPart):
         called."""
         words, at = self._steps
         words[at] = OURS
-        numbered = zip(count(SAMPLE), inner)
+        numbered = enumerate(inner, SAMPLE)
         try:
             if self._watch is not None:
                 return [self._timed(dataset, words[at], index) for words[at], index in numbered]

@@ -14,6 +14,7 @@ before every sample costs more than many a sample does, so:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from enum import Enum
@@ -21,9 +22,12 @@ from typing import Any
 
 from .._core.messages import record
 from .generator_search import generators_in
+from .generator_shape import Form
 from .generators import LOW_64, Generator, as_bytes, global_generators, own_generators
 
 QUIET_AFTER = 64  # samples without a draw; a late first one only costs its batch a second load
+FORM_COSTS = 8  # epochs, to note what all is like; in vain if that changes all the time
+MOST_FORMS = 32 * FORM_COSTS
 FIRST = 0  # the place of a batch's first sample
 COLLATING = -1  # the place of the collate function
 
@@ -34,6 +38,9 @@ class Use(Enum):
     WATCHED = "watched"
     DRAWN = "drawn"
     QUIET = "quiet"
+
+
+_QUIET = Use.QUIET
 
 
 @record
@@ -63,6 +70,7 @@ class Randomness:
         put into it: where there is none for a generator, its path is all that counts.
         """
         self._globals, self._found = global_generators(), generators_in(roots)
+        self._presences = [generator.is_present for _, generator in self._globals]
         self._streams = [
             Stream(name, generator, _hash(name.encode())) for name, generator in self._globals
         ]
@@ -76,12 +84,16 @@ class Randomness:
         self._quiet: list[Stream] = []  # the others
         self._marks: list[Callable[[], object]] = []  # of those
         self._unmoved: list[object] = []  # what these say as long as nobody draws
-        self._epoch = self._batch = 0
+        self._form: Form | None = None  # of the roots, when they were searched last
+        self._forms = 0  # what was spent on it
+        self._opened = 0, 0  # seed and epoch
+        self._epoch: int | None = None  # what follows from these, when it is needed
+        self._batch = 0
         self.sows = True  # there is something to seed
 
     def open(self, seed: int, epoch: int) -> None:
         """Begin an epoch, counted from 0 for as long as the seed stays."""
-        self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
+        self._opened, self._epoch = (seed, epoch), None
 
     def renew(self, *roots: Any) -> bool:
         """Prepare for another epoch. Return False if that takes a new `Randomness`: the generators
@@ -90,23 +102,40 @@ class Randomness:
         What is known of their use is kept, since it decides nothing about data: a generator that
         was watched for an epoch, and not drawn from, is quiet from now on.
         """
-        if [*map(id, generators_in(roots))] != [*map(id, self._found)]:
-            return False
-        if not all(generator.is_present() for _, generator in self._globals):
-            return False
+        if self._form is not None and self._form.holds(roots):
+            self._forms -= 1
+        else:
+            if [*map(id, generators_in(roots))] != [*map(id, self._found)]:
+                return False
+            self._note_form(roots)
+        for is_present in self._presences:
+            if not is_present():
+                return False
         for stream in self._own:
             stream.salt = _salt(stream.name, stream.generator, None)
-        for stream in self._streams:
+        for stream in self._sown:  # `_turn` makes another list
             if stream.use is Use.WATCHED and stream.sown and not stream.keeps:
                 self._turn(stream, Use.QUIET)
                 self._unmoved = []  # the caller may have drawn since its state was saved
         return True
 
+    def _note_form(self, roots: tuple[Any, ...]) -> None:
+        """Note what the objects are like in which the generators were found just now."""
+        self._form = None
+        if self._forms < MOST_FORMS:
+            self._forms = max(0, self._forms) + FORM_COSTS
+            with contextlib.suppress(Exception):  # it has none
+                self._form = Form(roots)
+
     def rests(self) -> bool:
         """Say, before a batch, that there is nothing to do for it but to see afterwards that all is
         `untouched`."""
-        if not self._sown and self._lent and not self.untouched():
-            self._borrow()  # the caller has drawn, meanwhile
+        if self._sown:
+            return False
+        if self._lent:
+            marks = [mark() for mark in self._marks]
+            if marks != self._unmoved:  # the caller has drawn, meanwhile
+                self._borrow(marks)
         return not self._sown
 
     def untouched(self) -> bool:
@@ -116,8 +145,11 @@ class Randomness:
     def begin(self, position: int) -> None:
         """Begin a batch."""
         if self._lent:
-            self._borrow()
+            self._borrow([stream.generator.mark() for stream in self._streams])
         if self._sown:
+            if self._epoch is None:
+                seed, epoch = self._opened
+                self._epoch = _mix(_mix(seed & LOW_64) + epoch * _STEP & LOW_64)
             self._batch = _mix(self._epoch + position * _STEP & LOW_64)
 
     def sow(self, place: int) -> None:
@@ -164,6 +196,8 @@ class Randomness:
     def _turn(self, stream: Stream, use: Use) -> None:
         """Note a new use. (Makes new lists: somebody may be going through the old ones.)"""
         stream.use = use
+        if use is not Use.QUIET:
+            stream.lent_mark = None  # to be saved in full: it may be given back after every batch
         stream.mark = stream.generator.mark()
         self._sown = [each for each in self._streams if each.use is not Use.QUIET]
         self._quiet = [each for each in self._streams if each.use is Use.QUIET]
@@ -171,17 +205,19 @@ class Randomness:
         self._marks = [each.generator.mark for each in self._quiet]
         self._unmoved = [each.mark for each in self._quiet]
 
-    def _borrow(self) -> None:
-        for stream in self._streams:
-            mark = stream.generator.mark()
+    def _borrow(self, marks: list[object]) -> None:
+        """Save the states of those that have moved. `marks` are those of all streams."""
+        for stream, mark in zip(self._streams, marks, strict=True):
             # A state that keeps a number can be drawn from without a change of its mark.
             if mark != stream.lent_mark or stream.keeps:
-                stream.lent, stream.lent_mark = stream.generator.save(), mark
-                stream.keeps = stream.generator.keeps(stream.lent)
-            if stream.keeps and stream.use is Use.QUIET:
-                self._turn(stream, Use.WATCHED)
+                generator, quiet = stream.generator, stream.use is _QUIET
+                lent = stream.lent = generator.lend() if quiet else generator.save()
+                stream.lent_mark, stream.keeps = mark, generator.keeps(lent)
+                if stream.keeps and quiet:
+                    self._turn(stream, Use.WATCHED)
             stream.mark = mark
-        self._unmoved = [each.mark for each in self._quiet]
+        all_quiet = len(self._quiet) == len(marks)
+        self._unmoved = marks if all_quiet else [each.mark for each in self._quiet]
 
     def _give_back(self) -> None:
         for stream in self._streams:
