@@ -62,7 +62,10 @@ def test_of_the_first_fetch_nobody_knows_whether_it_waits_until_somebody_looks()
     looked(s, 3.0, SAMPLE, 1, Activity(cpu_s=1.0, runs=False))
     assert split(s, 4.0) == {"fetch_io": 4.0}
     looked(s, 5.0, SAMPLE, 1, Activity(cpu_s=3.0, runs=True))
-    assert split(s, 6.0) == {"fetch_cpu": 6.0}
+    assert split(s, 6.0) == {"fetch_io": 3.0, "fetch_cpu": 3.0}  # one look, and another
+    looked(s, 7.0, SAMPLE, 1, Activity(cpu_s=5.0, runs=True))
+    looked(s, 8.0, SAMPLE, 1, Activity(cpu_s=6.0, runs=True))
+    assert split(s, 8.0) == {"fetch_io": 2.0, "fetch_cpu": 6.0}
 
 
 @pytest.mark.parametrize(("step", "cause"), [(COLLATE, "collate"), (PACK, "transport")])

@@ -126,18 +126,21 @@ def test_an_lmdb_environment_is_named_whatever_its_class_says_of_itself(lmdb_pat
     assert "dataset.env = antifreeze.per_worker(open_it)" in text
 
 
-def test_an_lmdb_environment_that_locks_gives_right_rows_or_an_error(lmdb_path: str) -> None:
+def test_an_lmdb_environment_that_locks_and_is_not_opened_anew_gives_right_rows_or_an_error(
+    lmdb_path: str,
+) -> None:
     import lmdb
 
     with lmdb.open(lmdb_path, readonly=True) as env:
-        dataset = Rows(lambda rows, index: of_env(rows.env, index), env=env)
+        # Where it cannot be set, it stays (see test_lmdb_environments).
+        dataset = Rows(lambda rows, index: of_env(rows.env[0], index), env=(env,))
         loader: DataLoader[Any] = DataLoader(
             dataset,  # type: ignore[arg-type]
             4,
             num_workers=2,
             multiprocessing_context="fork",
         )
-        with pytest.warns(UserWarning, match=r"dataset\.env is an LMDB environment"):
+        with pytest.warns(UserWarning, match=r"dataset\.env holds an LMDB environment"):
             iterator = iter(loader)
         got = []
         try:

@@ -31,6 +31,7 @@ POLLED = 8  # descriptors of one `poll`, named
 # To see whether a thread of our own runs: while we look it may wait for the interpreter's lock, as
 # for any other. This long it can have that; who uses a tenth of it runs.
 LET_RUN_S = 0.02
+LOOKS = 5  # at a thread that seems to run
 PRIVATE = 128  # in the operation of a futex: only this process can release it
 
 # System calls by number, as far as people wait in them.
@@ -211,8 +212,19 @@ def runs(pid: int) -> bool:
 
 
 def thread_runs(task: int) -> bool:
-    """Say whether a thread of this process runs, or would if it got a processor."""
-    return _state(f"{os.getpid()}/task/{task}") == "R"
+    """Whether a thread of this process runs, or would if it got a processor.
+
+    One that seems to is looked at for a tenth of a second: on a busy machine, one that sleeps and
+    is about to wake stands in the queue for a processor as well.
+    """
+    name = f"{os.getpid()}/task/{task}"
+    if _state(name) != "R":
+        return False
+    ran = 0
+    for _ in range(LOOKS):
+        pause(LET_RUN_S)
+        ran += _state(name) == "R"
+    return 2 * ran > LOOKS
 
 
 def _read(path: str) -> str:

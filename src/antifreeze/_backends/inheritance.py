@@ -25,7 +25,8 @@ from torch.utils.data import Dataset
 
 from .._core.messages import frozen
 from .._remarks import remark
-from .._worker.files import Held
+from .._worker.environments import to_reopen
+from .._worker.files import NOTHING, Held
 from .._worker.insides import has_own, things_in
 from .._worker.spec import Job
 
@@ -63,10 +64,13 @@ class _Found:
     verb: str = "open"  # what each worker can do for itself
 
 
-def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False) -> None:
+def warn_of_connections(dataset: Any, held: Held = NOTHING, *, sent: bool = False) -> None:
     """Warn of sockets and database handles in a dataset that workers are about to inherit, or to be
-    sent; once for each attribute of it that holds some."""
+    sent; once for each attribute of it that holds some. Not of those that each worker is going to
+    open anew."""
     seen: set[object] = set()
+    taken = bool(held.taken)
+    reopened = {id(each.inherited) for each in held.environments}
     datasets: set[str] = set()
     choosy: tuple[str, ...] = ("dataset",) if sent and _chooses(type(dataset)) else ()
     for path, thing in _things(dataset, datasets):
@@ -74,7 +78,7 @@ def warn_of_connections(dataset: Any, *, taken: bool = False, sent: bool = False
             continue
         if sent and _chooses(type(thing)):
             choosy = (*choosy, f"{path}.", f"{path}[")
-        found = _found(thing, taken=taken)
+        found = None if id(thing) in reopened else _found(thing, taken=taken)
         if found is None or found.key in seen or (sent and isinstance(thing, threading.Thread)):
             continue
         holder = _holder(path, datasets)
@@ -125,9 +129,10 @@ def held_by(job: Job) -> Held:
             taken.setdefault(conversation, _holder(path, datasets))
             if ssl is not None and issubclass(type(thing), ssl.SSLSocket):
                 encrypted.add(conversation)
+    environments = to_reopen(job.dataset)
     if locked:
-        return Held(tuple(files))
-    return Held(tuple(files), tuple(taken.items()), frozenset(encrypted))
+        return Held(tuple(files), environments=environments)
+    return Held(tuple(files), tuple(taken.items()), frozenset(encrypted), environments)
 
 
 def _things(dataset: Any, datasets: set[str]) -> Iterator[tuple[str, Any]]:

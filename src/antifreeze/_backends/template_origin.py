@@ -213,8 +213,7 @@ class Templates:
         if mother is not None:
             return Template.fork(mother)
         if not self.forks:
-            taken = bool(held_by(self._job).taken)
-            warn_of_connections(self._job.dataset, taken=taken, sent=True)
+            warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
                 return Template.bring(self._job, self._status, self._lineage)
@@ -258,7 +257,7 @@ def _before_fork(job: Job, status: StatusBoard) -> Mother:
     know."""
     assert not multiprocessing.current_process().daemon, DAEMONIC
     held = held_by(job)
-    warn_of_connections(job.dataset, taken=bool(held.taken))
+    warn_of_connections(job.dataset, held)
     global_generators()  # what is learnt of them here need not be learnt by every worker
     pools.lay_down()
     return Mother(

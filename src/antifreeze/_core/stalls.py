@@ -130,7 +130,8 @@ class CallSnapshot:
     since: float  # of the clock that the supervisor is told
     moves: bool  # it was seen to
     reports: int
-    runs: bool | None = None  # its thread did, or it computed; None: nobody has looked closely
+    # The share of looks at which its thread ran, or had computed; None: nobody has looked closely.
+    runs: float | None = None
 
 
 @message
@@ -162,10 +163,14 @@ class _Call:
     spins: bool = False
     reports: int = 0
     resumed: bool = False
+    looks: int = 0  # so far, and at how many of them it ran
+    ran: int = 0
 
     @property
-    def runs(self) -> bool | None:
-        return None if self.activity is None else self.spins or self.activity.runs
+    def runs(self) -> float | None:
+        # Not the last look alone: on a busy machine, one that sleeps and is about to wake stands in
+        # the queue for a processor as well, now and then.
+        return self.ran / self.looks if self.looks else None
 
 
 class Stalls:
@@ -305,6 +310,11 @@ class Stalls:
         return True
 
     def _compare(self, call: _Call, activity: Activity, now: float, passed_s: float) -> None:
+        self._note_changes(call, activity, now, passed_s)
+        call.looks += 1
+        call.ran += call.spins or activity.runs
+
+    def _note_changes(self, call: _Call, activity: Activity, now: float, passed_s: float) -> None:
         before, call.activity = call.activity, activity
         if before is None:
             call.moved_at = call.turned_at = call.locked_at = call.first_at = now

@@ -14,6 +14,7 @@ import os
 import stat
 
 from .._core.messages import frozen
+from .environments import Reopening
 
 _ACCESS = os.O_ACCMODE | os.O_PATH
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DIRECT | os.O_SYNC | os.O_NOATIME
@@ -25,11 +26,12 @@ _TOLD = 4096  # bytes of what the kernel tells of a descriptor; a lock takes 60
 
 @frozen
 class Held:
-    """What a dataset holds of descriptors that a worker is to deal with."""
+    """What a dataset holds of open files that a worker is to deal with."""
 
     files: tuple[int, ...] = ()  # open for reading and writing
     taken: tuple[tuple[int, str], ...] = ()  # conversations, with their names
     encrypted: frozenset[int] = frozenset()  # those of them that are read by the module ssl
+    environments: tuple[Reopening, ...] = ()  # of LMDB, that each worker opens anew
 
 
 NOTHING = Held()

@@ -77,7 +77,7 @@ def things_in(
     for _ in range(DEPTH):
         following = []
         for path, thing in level:
-            found = _inside(path, thing)
+            found = inside(path, thing)
             if classes:
                 found = itertools.chain(found, _in_classes(type(thing), known))
             for where, inner in found:
@@ -95,7 +95,8 @@ def things_in(
         level = following
 
 
-def _inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
+def inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what is in one object itself."""
     # Never by a method that a class may have made its own, nor by `isinstance`, which may ask the
     # object: to look must not load anything.
     kind: Any = type(thing)

@@ -17,6 +17,7 @@ from .._transport.framing import Kind
 from . import guard
 from .channel import Channel, MainGone
 from .collate import collate_into
+from .environments import reopen
 from .files import own_offsets, positions, take_away
 from .loop import serve
 from .observing import Info
@@ -49,6 +50,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
             witness = Witness(spec.status, spec.trace, (sealed or spec.job).look_s)
         if sealed is not None:
             spec = _opened(spec, sealed, channel)
+        reopen(spec.held.environments, spec.job.dataset)
         _settle(spec)
         arena = Arena()
         collate_into(arena)

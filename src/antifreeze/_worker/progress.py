@@ -40,6 +40,7 @@ class Witness:
         self._worker = threading.get_ident()
         self._wake, self._never = threading.Event(), threading.Event()  # to sleep on
         self._rests = False  # until it is woken: the worker has nothing to do
+        self._roused_at = 0.0
         self._written = b""  # the last stack
         self.looks = Looks()
         self._told_at = monotonic()
@@ -58,6 +59,7 @@ class Witness:
     def rouse(self) -> None:
         """Know that the worker has something to do."""
         if self._rests:
+            self._roused_at = monotonic()
             self._wake.set()
 
     def _watch(self) -> None:
@@ -68,11 +70,16 @@ class Witness:
         while True:  # bounded by the life of the worker
             self._rests = True  # first: who has written down what it does then sees it
             self._rests = not any(self._status.call)
+            pause_s = min(LOOK_S, self._look_s)
             if self._rests:
-                self._wake.wait(self._look_s)
+                roused = self._wake.wait(self._look_s)
                 self._wake.clear()
                 self._rests = False
-            self._never.wait(min(LOOK_S, self._look_s))
+                # It may have come to this only now, where the first sample keeps the interpreter's
+                # lock: then the look is due, or the sample is over before there is any.
+                pause_s -= monotonic() - self._roused_at if roused else 0.0
+            if pause_s > 0.0:
+                self._never.wait(pause_s)
             call = self._status.call
             self.looks.note(*call)
             turn = (turn + 1) % LINE_EVERY

@@ -6,6 +6,7 @@ import errno
 import sys
 from collections.abc import Iterator
 
+from .environments import is_reopened
 from .files import Held
 
 # What reading and writing give where a conversation was (see `files.take_away`).
@@ -56,6 +57,14 @@ def _of_lmdb(error: BaseException) -> tuple[str, ...]:
         for each in _chain(error)
     ):
         return ()
+    if is_reopened():
+        return (
+            "antifreeze: this worker reads by an LMDB environment of its own, in the place of one"
+            " that was opened before the fork. If it is that one whose table of readers is full,"
+            " open it with a larger max_readers: each transaction that is open, in any process,"
+            " takes one. One that it has from a global variable, or from a function, is still the"
+            " main process's: have each worker open its own, antifreeze.per_worker(open_it)",
+        )
     return (
         "antifreeze: an LMDB environment that locks cannot be used on both sides of a fork: what a"
         " forked worker reads takes a slot of its table of readers in the name of the main process,"
