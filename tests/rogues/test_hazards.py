@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import gc
 import logging
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -253,6 +254,19 @@ def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:
     finally:
         done.set()
         beside.join()
+
+
+def test_the_thread_of_a_queue_of_multiprocessing_is_no_hazard() -> None:
+    queue: multiprocessing.Queue[int] = multiprocessing.Queue()
+    queue.put(1)
+    try:
+        assert any(thread.name == "QueueFeederThread" for thread in threading.enumerate())
+        assert choice_now().is_plain, choice_now()
+        assert len(list(DataLoader(list(range(8)), num_workers=2))) == 8
+    finally:
+        assert queue.get(timeout=30) == 1
+        queue.close()
+        queue.join_thread()
 
 
 def test_a_thread_of_a_native_library_is_named() -> None:

@@ -17,6 +17,9 @@ from . import pools
 OURS = "antifreeze-"  # all our threads begin so
 # Idle but for a moment every few seconds, and their locks are of no use in a worker.
 _HARMLESS_KINDS = frozenset({"TMonitor"})  # of tqdm
+# Sends what was put in a queue of multiprocessing, which makes its locks anew in a child. Torch's
+# own loader leaves one behind for a moment, each time.
+_FEEDER = "QueueFeederThread"
 _HARMLESS_NAMES = (
     THREAD_NAME.decode(),  # of ours, about to end: Python has forgotten it
     "pt_autograd",  # waits for the next backward pass; a worker cannot have one, and says so
@@ -107,6 +110,7 @@ def _is_harmless(thread: threading.Thread) -> bool:
         thread in (threading.main_thread(), threading.current_thread(), _sharer())
         or thread.name.startswith(OURS)
         or type(thread).__name__ in _HARMLESS_KINDS
+        or (thread.name == _FEEDER and type(thread) is threading.Thread)
     )
 
 
