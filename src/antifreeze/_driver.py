@@ -468,6 +468,7 @@ class Driver:
             brief = self._brief
             if self._supervisor.plan.source is Source.STREAMS:
                 brief = self._streams.brief(brief, command)
+                self._herald.tell_lost(command.seat, self._streams.lost.pop(command.seat, ()))
             self._backend.start(command.seat, command.life, brief)
         except BaseException as error:
             if command.life == 1 or not isinstance(error, Exception):

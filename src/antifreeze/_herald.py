@@ -118,6 +118,18 @@ class Herald:
             waits,
         )
 
+    def tell_lost(self, seat: int, changed: tuple[str, ...]) -> None:
+        """Warn that a worker begins an epoch without what its predecessor had in its memory."""
+        if changed:
+            logger.warning(
+                "%s: worker %s was replaced between two epochs, and its dataset is as it was at"
+                " first: %s had changed in the worker that was lost. If the next samples depend"
+                " on that, return it from state_dict() and take it in load_state_dict().",
+                speaks(),
+                seat,
+                ", ".join(changed),
+            )
+
     def tell_lock(self, command: do.ReleaseLock, name: str) -> None:
         """Say that a lock was released whose holder is gone."""
         if not name:

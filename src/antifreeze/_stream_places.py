@@ -53,6 +53,7 @@ class StreamPlaces:
         self._epochs: dict[int, deque[_Epoch]] = {}  # by seat; the latest last
         # By seat, and by epoch: what it began, or will begin, with.
         self._carried: dict[int, dict[int, StreamCarry]] = {}
+        self.lost: dict[int, tuple[str, ...]] = {}  # by seat: what one that begins now does without
 
     def note(self, seat: int, seen: StreamState | StreamCarry | StreamPrint) -> bool:
         """Take what a worker told. Return whether it is news that its stream can be taken up again,
@@ -141,4 +142,6 @@ class StreamPlaces:
         carried = kept[max(told)]
         if moves and carried.moved and not carried.over:
             return replace(brief, unknown=True)
+        if carried.changed:
+            self.lost[command.seat] = carried.changed
         return replace(brief, carried=carried.state, carried_over=carried.over)

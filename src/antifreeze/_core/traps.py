@@ -62,6 +62,8 @@ class StreamCarry:
     batches: int = 0  # that it had been asked for in the epoch before
     over: bool = False  # it had met the end of that epoch
     moved: bool = False  # its dataset's state is another than at the beginning of that epoch
+    # What has changed in its dataset, which has no state: "dataset.epoch (0, now 1)".
+    changed: tuple[str, ...] = ()
 
 
 @frozen

@@ -193,7 +193,7 @@ class Desk:
             raise self._lost
         for leg in brief.left:
             fetcher = Fetcher(job, None, None, self._steps, leg)
-            self._catch_up(fetcher)
+            self._catch_up(fetcher, leaving=True)
             fetcher.end()
         if brief.carried:
             carry_on(job, brief.carried, over=brief.carried_over)
@@ -201,10 +201,10 @@ class Desk:
             self._outbox.tell(bookmark.before(brief.epoch))
         bookmark.begin()
 
-    def _catch_up(self, fetcher: Fetcher) -> None:
+    def _catch_up(self, fetcher: Fetcher, *, leaving: bool = False) -> None:
         fetcher.unlike = self._after_load
         try:
-            fetcher.catch_up()
+            fetcher.catch_up(leaving=leaving)
         except WorkerFailed as error:
             self._lost = error
             raise

@@ -25,7 +25,7 @@ import torch
 from .._clock import monotonic
 from .._core.traps import StreamCarry, StreamPrint, StreamState
 from .generators import Generator, global_generators, own_generators
-from .observing import print_of_batch
+from .observing import Attributes, print_of_batch
 from .spec import Job, Resume
 
 SHARE = 0.05  # of a worker's time that its states may take
@@ -119,6 +119,7 @@ class Bookmark:
 
     def __init__(self, job: Job) -> None:
         self._job, self._dataset, self._stays = job, job.dataset, job.stays
+        self._were = Attributes(job.dataset)
         self._stream: Any = None
         self._watched = False  # the iterator, or the dataset, has a state that is of use
         self._useless = False  # its state does not say where the stream is
@@ -144,7 +145,9 @@ class Bookmark:
         state = self._pickled(self._dataset)
         self._carried = Place.pack(state, None, self._generators)
         moved = state != self._began_with
-        return StreamCarry(epoch, self._carried, self._batches, self._over, moved)
+        grown = self._were.grown(self._dataset) if state is None else None
+        changed = () if grown is None else grown.attributes
+        return StreamCarry(epoch, self._carried, self._batches, self._over, moved, changed)
 
     def begin(self) -> None:
         """Note what an epoch begins with, before `iter` is called."""

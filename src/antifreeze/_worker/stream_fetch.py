@@ -126,9 +126,12 @@ class StreamPart:
         if resume is not None and resume.state and self.number == resume.batches + 1:
             self.after_load = print_of_batch(batch)
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, leaving: bool = False) -> None:
         """Bring the stream to where another life was: take again what that has given, which must be
-        the same, and collate it, which may draw. Raises WorkerFailed, or what the stream does."""
+        the same, and collate it, which may draw. Raises WorkerFailed, or what the stream does.
+
+        `leaving`: that life was asked for more, which nobody has received; it may have met the end.
+        """
         resume = self._resume
         if resume is None:
             return
@@ -140,6 +143,8 @@ class StreamPart:
             while self.number < resume.past:
                 self.number += 1
                 if not self._again(self._stream, wanted, known.get(self.number)):
+                    if leaving and self.over and not any(each >= self.number for each in known):
+                        break
                     raise WorkerFailed(NOT_THERE)
             ends_now = resume.over and not self.over
             if ends_now:
