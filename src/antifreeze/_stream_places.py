@@ -19,6 +19,7 @@ from ._core.traps import StreamCarry, StreamPrint, StreamState
 from ._worker.spec import EpochBrief, Resume
 
 STATES = 3  # the last one may be the end, and nothing may be known after the one before it
+MOST_PRINTS = 1024  # of one epoch: of streams without a state nobody knows which are needed
 MOST_EPOCHS = 8  # that are kept: very short ones have not two states each
 
 
@@ -62,8 +63,12 @@ class StreamPlaces:
             self._carry(seat, seen)
             return False
         epoch = self._epoch(seat, seen.epoch)
+        if epoch is None:  # of long ago
+            return False
         if isinstance(seen, StreamPrint):
             epoch.prints[seen.batch] = seen.printed
+            if len(epoch.prints) > MOST_PRINTS:
+                del epoch.prints[next(batch for batch in epoch.prints if batch != 1)]
             return False
         epoch.tells = True
         if not (seen.state or seen.over or seen.useless):  # it has begun
@@ -78,11 +83,11 @@ class StreamPlaces:
             }
         return was != epoch.useless
 
-    def _epoch(self, seat: int, number: int) -> _Epoch:
+    def _epoch(self, seat: int, number: int) -> _Epoch | None:
         epochs = self._epochs.setdefault(seat, deque(maxlen=MOST_EPOCHS))
         if not epochs or epochs[-1].number < number:
             epochs.append(_Epoch(number, deque(maxlen=STATES), {}))
-        return next((each for each in epochs if each.number == number), epochs[-1])
+        return next((each for each in epochs if each.number == number), None)
 
     def _carry(self, seat: int, seen: StreamCarry) -> None:
         kept = self._carried.setdefault(seat, {})

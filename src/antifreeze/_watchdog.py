@@ -45,8 +45,7 @@ class Watchdog:
         self._thread = threading.Thread(
             target=_run, args=(weakref.ref(watched), watch), name="antifreeze-watchdog", daemon=True
         )
-        self._lock = threading.RLock()
-        self._closed = False
+        self._due = [self._thread]  # emptied by whoever starts it, or closes this
 
     def start(self) -> None:
         """Have the thread start in a moment, unless that is over by then. Without one, where the
@@ -54,14 +53,14 @@ class Watchdog:
         errands.later(self._start, AFTER_S)
 
     def _start(self) -> None:
-        with self._lock:
-            if not self._closed:
-                threads.start(self._thread)
+        # No lock: one that a signal handler left behind would hold up all errands. A thread that
+        # starts after all sees that there is nothing to watch.
+        while self._due:
+            threads.start(self._due.pop())
 
     def close(self) -> None:
         """End the thread, if it has started; bounded. May be called in it."""
-        with self._lock:
-            self._closed = True
+        self._due.clear()
         self._watch.end()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)

@@ -34,6 +34,12 @@ class Numbers:
         return index + self.plus
 
 
+@pytest.fixture(autouse=True)
+def all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork all first workers here, however long that takes."""
+    monkeypatch.setattr(first_crew, "FORKING_S", 60.0)
+
+
 def begun(workers: int = 2, **options: Any) -> Any:
     dataset: Any = options.pop("dataset", None) or Numbers(nap_s=0.002)
     return iter(DataLoader(dataset, 4, num_workers=workers, **options))
@@ -126,7 +132,18 @@ def handled() -> Any:
     return signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
 
-@pytest.mark.parametrize("take", [ignored, handled])
+def handled_by_a_closure() -> Any:
+    def handler(number: int, frame: Any) -> None:
+        if number < 0:
+            later  # noqa: B018 - a name that has no value yet
+
+    before = signal.signal(signal.SIGCHLD, handler)
+    if before is None:
+        later = 1
+    return before
+
+
+@pytest.mark.parametrize("take", [ignored, handled, handled_by_a_closure])
 def test_where_the_program_takes_the_ends_of_children_there_are_none(
     take: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,7 +21,7 @@ import signal
 import socket
 from multiprocessing.process import BaseProcess
 
-from .._clock import monotonic
+from .._clock import monotonic, process_time
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
@@ -42,8 +42,8 @@ from .origins import (
 from .template_process import Mother, live_one
 
 _FORK = multiprocessing.get_context("fork")
-# Another life is forked here unless so much was spent on it: two where a fork takes 3 to 8 ms, one
-# where the process is large.
+# Of processor time. Another life is forked here unless so much was spent on those before it: four
+# where a fork takes 3 ms, one where the process is large.
 FORKING_S = 0.012
 _OF_TORCH = "torch."  # whose handler of SIGCHLD takes nobody's exit status
 
@@ -76,7 +76,8 @@ class FirstCrew:
         status: StatusBoard,
     ) -> Born:
         """Fork a life. Raises OSError."""
-        began_at = monotonic()
+        _reap_late()
+        began_s = process_time()
         its_trace = os.dup(trace.number)  # that one is closed in every child
         spec = wanted.spec(
             mother.job,
@@ -95,17 +96,19 @@ class FirstCrew:
                 patiently(process.start)
             assert process.pid is not None
             pidfds = Descriptor(os.pidfd_open(process.pid)), Descriptor(os.pidfd_open(process.pid))
-        except BaseException:
+        except BaseException as error:
             if process.pid is not None:
                 process.kill()
                 process.join(REAP_S)
+            if isinstance(error, BlockingIOError):
+                self._spent_s = FORKING_S  # the machine gives no more
             raise
         finally:
             os.close(its_trace)
+            self._spent_s += process_time() - began_s
         told, own = pidfds
         self._lives[own.number] = wanted, process, own
         self._ended.register(own.number, select.EPOLLIN)
-        self._spent_s += monotonic() - began_at
         return Born(wanted.seat, wanted.life, process.pid, told)
 
     def reap(self) -> list[Exited]:
@@ -133,7 +136,9 @@ class FirstCrew:
         while self._lives and (left_s := give_up - monotonic()) > 0:
             for number, _ in self._ended.poll(left_s):
                 self._reap(number)
+        _late.extend(process.pid for _, process, _ in self._lives.values() if process.pid)
         self.close()
+        _reap_late()
 
     def close(self) -> None:
         """Let go of them; in a child of the user's, too."""
@@ -145,6 +150,21 @@ class FirstCrew:
 
     def __repr__(self) -> str:
         return f"<FirstCrew of {len(self._lives)}>"
+
+
+_late: list[int] = []  # pids of children whose end nobody has waited for; zombies keep their number
+
+
+def _reap_late() -> None:
+    """Take the exit status of lives that ended after all."""
+    for pid in _late[:]:
+        try:
+            ended = os.waitpid(pid, os.WNOHANG) != (0, 0)
+        except ChildProcessError:  # somebody else took it
+            ended = True
+        if ended:
+            with contextlib.suppress(ValueError):  # another thread did the same
+                _late.remove(pid)
 
 
 def _live(spec: WorkerSpec, channel: socket.socket) -> None:
@@ -159,8 +179,13 @@ def _knows_endings() -> bool:
     """Whether nobody but us takes the exit status of this process's children, as far as is seen:
     a handler of the program's for their ends may well wait for any of them."""
     handler = signal.getsignal(signal.SIGCHLD)
-    if callable(handler):  # torch's calls the one that was there before it, if there was one
-        before = [cell.cell_contents for cell in getattr(handler, "__closure__", None) or ()]
-        of_torch = str(getattr(handler, "__module__", "")).startswith(_OF_TORCH)
-        return of_torch and not any(map(callable, before))
-    return handler is signal.SIG_DFL
+    if not callable(handler):
+        return handler is signal.SIG_DFL
+    if not str(getattr(handler, "__module__", "")).startswith(_OF_TORCH):
+        return False
+    # Torch's calls the one that was there before it, if there was one.
+    before = [cell.cell_contents for cell in getattr(handler, "__closure__", None) or ()]
+    return not any(map(callable, before))
+
+
+os.register_at_fork(after_in_child=_late.clear)

@@ -111,7 +111,7 @@ class Exited:
 
 @message
 class Orphaned:
-    """The parent of all lives is gone itself, and takes them with it. No word of them follows."""
+    """The parent of lives is gone itself, and takes them with it. No word of them follows."""
 
     words: str
     told: bool = False  # the user knows why

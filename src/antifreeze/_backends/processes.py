@@ -472,7 +472,8 @@ class ProcessBackend:
 
     def _orphan(self, ending: Ending, spared: frozenset[tuple[int, int]]) -> None:
         """Take note that the parent of all present lives but some is gone: they are, or will be."""
-        self._one_got_going = self._one_delivered = False
+        if not spared:
+            self._one_got_going = self._one_delivered = False
         for line in list(self._lines.values()):
             if line.ending is not None or (line.seat, line.life) in spared:
                 continue

@@ -93,6 +93,7 @@ class Templates:
         self._stillborn = 0
         self._crew = FirstCrew()
         self._waiting.add(self._crew.descriptor)
+        self._no_process = ""  # why the machine gives none, to the first lives
         self._first = job.num_workers  # lives that are still to be asked for the first time
 
     @property
@@ -116,14 +117,18 @@ class Templates:
         here = first and self._present is None and self.forks and self._crew.takes_another()
         if here and self._fork_here(wanted, channel, trace):
             return
+        if not first:
+            self._no_process = ""
         try:
-            self._template().send(wanted, channel, trace)
+            if not self._no_process:
+                self._template().send(wanted, channel, trace)
         except OriginGone:
             self._bury()
             raise
         except BlockingIOError as error:  # it could not be made; others, if there are some, go on
-            words = f"{error.strerror} (errno {error.errno})"
-            self._news.append(Refused(wanted.seat, wanted.life, words))
+            self._no_process = f"{error.strerror} (errno {error.errno})"
+        if self._no_process:
+            self._news.append(Refused(wanted.seat, wanted.life, self._no_process))
 
     def _fork_here(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> bool:
         """Fork one of the first lives, and after the last of them the template: now, since it must
@@ -183,13 +188,16 @@ class Templates:
             self.forsake()
 
     def doubt(self) -> None:
-        if self._lineage.turn():
-            if self._present is not None:
-                self._present.given_up = True
+        if not self._lineage.turn():
+            return
+        if self._present is None:  # those that were forked here are to be made anew as well
+            self._news.append(Orphaned("no worker got going", True))
+        else:
+            self._present.given_up = True
             self.forsake()
 
     def ended(self, seat: int, life: int) -> None:
-        """Nothing to do: the template sees it as well."""
+        """Nothing to do: its parent sees it as well, and `hear` tells how it ended."""
 
     def close(self) -> None:
         template, self._present = self._present, None

@@ -52,11 +52,9 @@ class Reopening:
 
 def to_reopen(dataset: Any) -> tuple[Reopening, ...]:
     """Return the environments in a dataset that forked workers can open anew. Never raises."""
-    module = _known_module()
-    if module is None:
-        return ()
     try:
-        return tuple(_judged(dataset, module))
+        module = _known_module()
+        return () if module is None else tuple(_judged(dataset, module))
     except Exception:  # of LMDB: closed, or broken already
         return ()
 
@@ -79,7 +77,11 @@ def _known_module() -> Any:
     """Return the module, if it is used, and one of those whose ways are known."""
     module = sys.modules.get("lmdb.cpython")
     package = sys.modules.get("lmdb")
-    if module is None or vars(package).get("Environment") is not module.Environment:
+    if (
+        module is None
+        or package is None
+        or vars(package).get("Environment") is not module.Environment
+    ):
         return None
     # From 2 on it refuses to open a file twice; in 2, by a set that only its own code can see.
     major = str(vars(package).get("__version__", "")).partition(".")[0]

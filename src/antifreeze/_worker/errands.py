@@ -42,7 +42,7 @@ class _Errands:
         try:
             self._new.put((monotonic() + delay_s, noted))
             thread = self._runs
-            if thread is None or thread.ident is None:  # the latter: it was interrupted
+            if thread is None or not thread.is_alive():  # interrupted before its start, or worse
                 thread = self._runs = threading.Thread(target=self._run, name=NAME, daemon=True)
                 threads.start(thread)
             taken = thread.ident is not None

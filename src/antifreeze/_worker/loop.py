@@ -122,8 +122,8 @@ class Desk:
         self._bookmark: Bookmark | None = None  # in a stream
         if spec.job.streams:
             self._bookmark = Bookmark(spec.job)
-        self._lost: WorkerFailed | None = None  # its stream did not lead back to where it was
-        self._after_load: int | None = None  # see `Fetcher.unlike`
+        self._lost = ""  # why its stream cannot go on, in this epoch or in later ones
+        self._after_load: list[int] = []  # see `Fetcher.unlike`
         self._drawn_from: States = []  # generators of a stream's own
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
@@ -186,11 +186,10 @@ class Desk:
         """Bring the dataset to the beginning of an epoch: as another worker, which this one
         replaces, would have left the one before."""
         job = self._spec.job
-        if self._lost is not None:
-            raise self._lost
         if brief.unknown:
-            self._lost = WorkerFailed(NOT_KNOWN)
-            raise self._lost
+            self._lost = NOT_KNOWN
+        if self._lost:
+            raise WorkerFailed(self._lost)
         for leg in brief.left:
             fetcher = Fetcher(job, None, None, self._steps, leg)
             self._catch_up(fetcher, leaving=True)
@@ -202,14 +201,12 @@ class Desk:
         bookmark.begin()
 
     def _catch_up(self, fetcher: Fetcher, *, leaving: bool = False) -> None:
-        fetcher.unlike = self._after_load
+        fetcher.unlike, self._after_load = self._after_load, fetcher.after_load
         try:
             fetcher.catch_up(leaving=leaving)
         except WorkerFailed as error:
-            self._lost = error
+            self._lost = str(error)
             raise
-        if fetcher.after_load is not None:
-            self._after_load = fetcher.after_load
 
     def _at(self, step: int) -> None:
         words, at = self._steps
@@ -262,8 +259,9 @@ class Desk:
         if fetcher.failures:
             self._tell_failed(fetcher, task)
         if self._bookmark is not None:
+            began = monotonic()
             self._outbox.tell(self._bookmark.printed(fetcher.number, fetcher.printed))
-            self._after_load = fetcher.after_load or self._after_load
+            self._bookmark.spend_on_prints(monotonic() - began)
         try:
             sent = self._hand_over(task, batch, fetcher, begun_at)
             if self._bookmark is not None and self._bookmark.watches(over=fetcher.over):

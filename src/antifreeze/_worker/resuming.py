@@ -195,8 +195,12 @@ class Bookmark:
         """Return the fingerprint of a batch; note how long it took."""
         began = monotonic()
         printed = print_of_batch(batch)
-        self._printing_s += monotonic() - began
+        self.spend_on_prints(monotonic() - began)
         return printed
+
+    def spend_on_prints(self, seconds: float) -> None:
+        """Note how long it took to make a fingerprint, or to send it."""
+        self._printing_s += seconds
 
     def printed(self, number: int, printed: int | None) -> StreamPrint | None:
         """Return the fingerprint of a batch, which is about to be sent."""

@@ -28,10 +28,12 @@ NOT_THERE = (
 
 
 STAYS_THERE = (
-    "a worker was replaced in an earlier epoch, and this one begins where that was taken up again:"
-    " the dataset keeps the state that was loaded. This worker's stream ends here, so that nothing"
-    " is missing without a word. Let load_state_dict() count for the next iter() only"
+    "a worker was replaced, and this epoch starts with the batches at which the one before was"
+    " resumed: the dataset keeps the state that was loaded, and applies it at every iter(). This"
+    " worker's stream ends here, so that no epoch is cut short silently. Let load_state_dict()"
+    " apply to the next iter() only"
 )
+COMPARED = 2  # batches after a state: one may be the same by chance, as of a shuffled dataset
 
 
 class StreamOver(Exception):
@@ -63,8 +65,9 @@ class StreamPart:
         self.printed: int | None = None  # a fingerprint of the last batch, if that was wanted
         self.number = 0  # of the last batch, counted from 1
         self._resume: Resume | None = None  # what another life has given of the stream
-        self.after_load: int | None = None  # a fingerprint of the first batch after a loaded state
-        self.unlike: int | None = None  # the same, of an epoch before: this one begins otherwise
+        self.after_load: list[int] = []  # fingerprints of the first batches after a state
+        self.unlike: list[int] = []  # the same, of the epoch before, where this one does not begin
+        self._alike = True  # so far it does not
 
     def _begin_stream(self, job: Job, resume: Resume | None) -> None:
         if resume is not None and resume.over and not job.stays:
@@ -113,18 +116,25 @@ class StreamPart:
     def _look_at_batch(self, batch: Any) -> None:
         """Take the fingerprint of a batch of the stream, if somebody may want it."""
         self.printed = None
-        first = self._resume is None and self.number == 1
-        compared = self.unlike is not None and first
+        compared = self._resume is None and self._alike and self.number <= len(self.unlike)
         if self.bookmark is not None and self.bookmark.wants_print:
             self.printed = self.bookmark.print_of(batch)
-        elif compared:
+        elif compared or self._follows_state():
             self.printed = print_of_batch(batch)
-        if compared and self.printed == self.unlike:
-            self.over = True
-            raise WorkerFailed(STAYS_THERE)
+        if compared:
+            self._alike = self.printed == self.unlike[self.number - 1]
+            if self._alike and self.number == len(self.unlike):
+                self.over = True
+                raise WorkerFailed(STAYS_THERE)
+        if self.printed is not None and self._follows_state():
+            self.after_load.append(self.printed)
+
+    def _follows_state(self) -> bool:
+        """Whether the present batch is one of the first after a state that was loaded."""
         resume = self._resume
-        if resume is not None and resume.state and self.number == resume.batches + 1:
-            self.after_load = print_of_batch(batch)
+        if resume is None or not resume.state:
+            return False
+        return self.number == resume.batches + len(self.after_load) + 1 <= resume.batches + COMPARED
 
     def catch_up(self, *, leaving: bool = False) -> None:
         """Bring the stream to where another life was: take again what that has given, which must be
@@ -157,8 +167,8 @@ class StreamPart:
         finally:
             self._steps = steps
             self.failures.clear()
-        if known.get(1) == self.after_load:  # the batches are all alike, perhaps
-            self.after_load = None
+        if self.after_load[:1] == [known.get(1)]:  # the batches are all alike, perhaps
+            self.after_load.clear()
 
     def _again(self, stream: Iterator[Any], wanted: int, known: int | None) -> bool:
         """Take a batch once more. Return whether it can be the one that it was."""
@@ -171,9 +181,11 @@ class StreamPart:
             batch = self._job.collate_fn(samples if self._job.auto_collation else samples[0])
         except Exception:  # it was raised then, too
             return known is None
-        if self.after_load is None and self._resume is not None and self._resume.state:
-            self.after_load = print_of_batch(batch)
-        return known is None or print_of_batch(batch) == known
+        follows = self._follows_state()
+        printed = print_of_batch(batch) if follows or known is not None else None
+        if follows and printed is not None:
+            self.after_load.append(printed)
+        return known is None or printed == known
 
     def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:
         samples: list[Any] = []
