@@ -189,11 +189,17 @@ def test_the_program_ends_although_workers_hold_the_gil_for_ever(tmp_path: Path)
         assert time.monotonic() - before < 30
 
 
-def test_a_worker_that_closes_every_descriptor_is_replaced(tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize("forked", ["60", "0"])  # by the main process, or by the template
+@pytest.mark.parametrize("index", [6, 7])  # of the first worker, or of the second
+def test_a_worker_that_closes_every_descriptor_is_replaced(
+    tmp_path: Path, index: int, forked: str
+) -> None:
+    code = f"""
+        from antifreeze._backends import first_crew
+        first_crew.FORKING_S = {forked}
         class ClosesAll(Numbers):
             def __getitem__(self, index):
-                if index == 7 and not os.path.exists(sys.argv[0] + ".done"):
+                if index == {index} and not os.path.exists(sys.argv[0] + ".done"):
                     open(sys.argv[0] + ".done", "w").close()
                     os.closerange(3, 4096)
                     time.sleep(60)

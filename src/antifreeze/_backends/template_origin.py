@@ -119,6 +119,7 @@ class Templates:
             return
         if not first:
             self._no_process = ""
+        keep_from_children(channel)  # a template that is forked now is sent its own
         try:
             if not self._no_process:
                 self._template().send(wanted, channel, trace)
@@ -131,8 +132,7 @@ class Templates:
             self._news.append(Refused(wanted.seat, wanted.life, self._no_process))
 
     def _fork_here(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> bool:
-        """Fork one of the first lives, and after the last of them the template: now, since it must
-        be what they are. Return False if the machine gives no process."""
+        """Fork one of the first lives. Return False if the machine gives no process."""
         if self._mother is None:
             self._mother = _before_fork(self._job, self._status)
         try:
@@ -140,15 +140,15 @@ class Templates:
         except BlockingIOError:
             return False
         self._news.append(born)
-        if not self._first:
-            with contextlib.suppress(
-                BlockingIOError
-            ):  # it is made when it is needed, if it can be then
-                self._template()
         return True
 
     def hear(self) -> Sequence[News]:
         self._news.extend(self._crew.reap())
+        if self._mother is not None and not self._first:
+            # After the last of the first lives, since it must be what they are; and not before
+            # their ends of the channels are closed here, which it would hold open.
+            with contextlib.suppress(BlockingIOError):  # it is made when it is needed, if it can be
+                self._template()
         template = self._present
         if template is not None:
             gone = template.is_gone()  # first: what it said before is read below
