@@ -32,7 +32,6 @@ class _Epoch:
     prints: dict[int, int]  # of batches, by number
     tells: bool = False  # it has a state
     useless: bool = False  # its states do not say where it is
-    left_after: int | None = None  # batches that it was asked for, when the next one began
 
     def resume(self, past: int) -> Resume:
         """Return how to go on with it, and with what: what is known to have come is not to come
@@ -54,6 +53,7 @@ class StreamPlaces:
         self._epochs: dict[int, deque[_Epoch]] = {}  # by seat; the latest last
         # By seat, and by epoch: what it began, or will begin, with.
         self._carried: dict[int, dict[int, StreamCarry]] = {}
+        self._astray: set[int] = set()  # seats of which nobody knows any more where they should be
         self.lost: dict[int, tuple[str, ...]] = {}  # by seat: what one that begins now does without
 
     def note(self, seat: int, seen: StreamState | StreamCarry | StreamPrint) -> bool:
@@ -63,6 +63,8 @@ class StreamPlaces:
             self._carry(seat, seen)
             return False
         epoch = self._epoch(seat, seen.epoch)
+        if isinstance(seen, StreamState) and seen.lost:
+            self._astray.add(seat)
         if epoch is None:  # of long ago
             return False
         if isinstance(seen, StreamPrint):
@@ -94,12 +96,11 @@ class StreamPlaces:
         kept[seen.epoch] = seen
         for other in [each for each in kept if each < seen.epoch - 1]:
             del kept[other]
-        for each in self._epochs.get(seat, ()):
-            if each.number == seen.epoch - 1:
-                each.left_after = seen.batches
 
     def brief(self, brief: EpochBrief, command: StartLife) -> EpochBrief:
         """Return where a worker begins: where the one before it was, in the same stream."""
+        if command.seat in self._astray:
+            return replace(brief, unknown=True)
         epochs = {each.number: each for each in self._epochs.get(command.seat, ())}
         here = epochs.pop(brief.epoch, None)
         if here is not None and not here.useless:
@@ -116,23 +117,20 @@ class StreamPlaces:
         self, brief: EpochBrief, command: StartLife, epochs: dict[int, _Epoch]
     ) -> EpochBrief:
         """Return what the worker begins its epoch with, if that is not the first one."""
-        latest = epochs.get(brief.epoch - 1)
-        if latest is None or latest.useless or not latest.tells:
-            moves = latest is not None and latest.tells
-            return self._begin_with_carried(brief, command, moves=moves)
+        useless = any(each.useless for each in epochs.values())
+        tells = any(each.tells for each in epochs.values())
+        carried = self._carried.get(command.seat, {})
+        if useless or (carried and not tells):
+            return self._begin_with_carried(brief, command, moves=tells)
         legs: list[Resume] = []
-        number, asked = brief.epoch - 1, command.before
-        while number >= 0:
-            epoch = epochs.get(number)
-            if epoch is None or epoch.useless:
+        for number in reversed(range(brief.epoch)):
+            if len(legs) >= len(command.before):
                 return replace(brief, unknown=True)
-            leg = epoch.resume(asked)
-            legs.append(leg)
-            if leg.state:
+            asked = command.before[len(legs)]
+            epoch = epochs.get(number)  # None: no worker has come to tell anything of it
+            legs.append(Resume(asked) if epoch is None else epoch.resume(asked))
+            if legs[-1].state:
                 break
-            number -= 1
-            if number in epochs:
-                asked = epochs[number].left_after or 0
         return replace(brief, left=tuple(reversed(legs)))
 
     def _begin_with_carried(

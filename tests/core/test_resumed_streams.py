@@ -113,7 +113,7 @@ def test_a_new_epoch_begins_at_the_beginning() -> None:
     done = s.perform(ev.EpochAsked(1, 7))
     assert do.BeginEpoch(0, 1, 1) in done
     # Who replaces it must first leave the epoch before as it would have: after two batches.
-    assert do.StartLife(1, 2, 1, past=0, before=2) in _dies(s, 1)
+    assert do.StartLife(1, 2, 1, past=0, before=(2,)) in _dies(s, 1)
 
 
 def test_a_stream_of_which_nothing_is_taken_yet_is_begun_anew_without_a_state() -> None:
@@ -123,7 +123,7 @@ def test_a_stream_of_which_nothing_is_taken_yet_is_begun_anew_without_a_state() 
     s.refill(100)
     s.perform(ev.EpochAsked(1, 7))
     done = _dies(s, 0)  # before it has begun the new one
-    assert do.StartLife(0, 2, 1, past=0, before=3) in done
+    assert do.StartLife(0, 2, 1, past=0, before=(3,)) in done
     assert not any(each.kind is FaultKind.STREAM_LOST for each in s.sup.faults.latest)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.commands import Deliver, RaiseFault
+from antifreeze._core.commands import Deliver, RaiseFault, StartLife
 from antifreeze._core.events import (
     EpochBegun,
     LifeEnded,
@@ -938,7 +938,8 @@ def test_a_life_still_starting_when_the_epoch_ends_is_not_missed_afterwards() ->
     s.at(10.0).tell(RING, kill(0))
     s.tell(ASK, FINISH)
     s.refill(1)
-    s.tell(epoch_asked(1), start(0, life=2, epoch=1), send(0, ticket(1, 0, epoch=1), life=2))
+    begins = StartLife(0, 2, 1, before=(0,))  # nothing was asked of it in the epoch before
+    s.tell(epoch_asked(1), begins, send(0, ticket(1, 0, epoch=1), life=2))
 
 
 def test_a_seat_whose_life_was_leaving_when_the_epoch_began_gets_a_new_one() -> None:

@@ -41,7 +41,7 @@ FOREIGN = frozenset(
         *("frozen_default", "maxlen", "maxsize", "mmap_mode", "non_blocking", "out", "stdout"),
         *("random_state", "requires_grad", "stderr", "strategy", "tracker_fd"),
         *("use_multi_epochs_loader", "use_stateful_dataloader", "limit", "capture_output"),
-        *("lock", "mode", "retrans", "size", "stdin", "timeo", "uri"),
+        *("lock", "mode", "readonly", "retrans", "size", "stdin", "timeo", "uri"),
     }
 )
 ATTRIBUTE = re.compile(r"(?<![\w./-])antifreeze\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?!\.?\w*\.)")

@@ -48,6 +48,7 @@ class Sticky(Once):
     def __iter__(self) -> Iterator[int]:
         for at in range(self.start, ROWS):
             self.at = at + 1
+            time.sleep(0.005)  # so that a state after each batch costs little beside it
             yield at
 
 

@@ -33,7 +33,8 @@ class StartLife:
     life: int
     epoch: int
     past: int = 0  # batches of its stream that it is not to bring again
-    before: int = 0  # batches that its seat was asked for in the epoch before
+    # Batches that its seat was asked for in the epochs before, the latest first.
+    before: tuple[int, ...] = ()
 
 
 @message

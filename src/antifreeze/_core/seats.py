@@ -88,6 +88,7 @@ SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
 }
 
 NEVER = -1  # epochs are counted from 0
+EPOCHS_KNOWN = 8  # of which a seat knows what it was asked for
 MAY_LOAD = frozenset({SeatState.OPEN, SeatState.RESTING})
 EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
 AT_WORK = EMPLOYED | {LifeState.RETIRING}  # are counted on for the tickets they hold
@@ -155,17 +156,18 @@ class Seat:
     lives: int = 0  # ever started
     undelivered: int = 0  # tickets given to this seat that the loop has not received
     past: int = 0  # batches that have arrived from it in this epoch
-    before: int = 0  # batches of its stream that it was asked for in the epoch before
+    before: tuple[int, ...] = ()  # batches of its stream it was asked for in epochs before
     ends: list[Ticket] = field(default_factory=list)  # at which its stream was over, in turn
     can_resume: bool | None = None  # its stream, as it said last; None: it has not
     failed_starts: int = 0  # in a row
     barren: int = 0  # lives in a row that brought nothing
     gap: Gap = Gap.NONE  # why its present life is not its first in this epoch
 
-    @property
-    def asked(self) -> int:
-        """How many batches of its stream it has brought in this epoch, or is to bring."""
-        return self.past + (0 if self.life is None else len(self.life.held))
+    def leave_epoch(self, pending: int) -> None:
+        """Note how many batches of its stream it has brought in this epoch, or was to bring; so
+        many of these wait for a life."""
+        held = 0 if self.life is None else len(self.life.held)
+        self.before = (self.past + held + pending, *self.before)[:EPOCHS_KNOWN]
 
     @property
     def takes_tickets(self) -> bool:

@@ -241,8 +241,8 @@ class Supervisor:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
         for seat in self._seats.all:
             seat.undelivered = 0
-            if self.plan.source is Source.STREAMS:
-                seat.before = seat.asked + len(self._ledger.take_pending_of(seat.number))
+            if self.plan.source is Source.STREAMS and self._run is not Run.IDLE:
+                seat.leave_epoch(len(self._ledger.take_pending_of(seat.number)))
             if seat.life is not None:
                 seat.life.orphan_tickets()
         out.extend(do.DropParcel(number) for number in self._ledger.forget())
@@ -350,9 +350,8 @@ class Supervisor:
             self.faults.note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
 
     def _drop_late(self, number: int, out: Out) -> None:
-        """Throw away a parcel that counts for nothing."""
-        if number not in self._ledger.arrived:  # else it came twice; the first one counts
-            out.append(do.DropParcel(number))
+        """Throw away a parcel that counts for nothing; unless it came twice: the first counts."""
+        out += [] if number in self._ledger.arrived else [do.DropParcel(number)]
 
     def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
         self._ledger.take_back(event.leases)

@@ -41,6 +41,7 @@ class StreamState:
     state: bytes  # none: it is at its beginning
     over: bool = False  # it has met its end
     useless: bool = False  # its state does not say where it is
+    lost: bool = False  # nobody knows any more where it should be
     asked: int = 0  # samples that it was asked for
 
 

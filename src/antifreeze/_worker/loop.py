@@ -15,7 +15,7 @@ from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
-from .._core.traps import Suspects
+from .._core.traps import StreamState, Suspects
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
@@ -43,7 +43,7 @@ from .randomness import Randomness, salts_in
 from .reasons import name_taken, reasons
 from .resuming import Bookmark, carry_on
 from .spec import EpochBrief, WorkerSpec
-from .stream_fetch import StreamOver
+from .stream_fetch import Seen, StreamOver
 
 NOT_KNOWN = (
     "a worker was replaced between two epochs, and nobody knows what its dataset would have begun"
@@ -123,7 +123,7 @@ class Desk:
         if spec.job.streams:
             self._bookmark = Bookmark(spec.job)
         self._lost = ""  # why its stream cannot go on, in this epoch or in later ones
-        self._after_load: list[int] = []  # see `Fetcher.unlike`
+        self._after_load: list[Seen] = []  # see `Fetcher.unlike`
         self._drawn_from: States = []  # generators of a stream's own
 
     def open(self, brief: EpochBrief, *, first: bool) -> None:
@@ -180,6 +180,8 @@ class Desk:
             ):
                 add_note(error, note)
             self._broken = error
+            if self._lost:  # whoever replaces this worker must not begin a later epoch by guess
+                self._outbox.tell(StreamState(brief.epoch, 0, b"", useless=True, lost=True))
         self._at(OURS)
 
     def _leave_behind(self, bookmark: Bookmark, brief: EpochBrief, *, first: bool) -> None:
@@ -202,6 +204,8 @@ class Desk:
 
     def _catch_up(self, fetcher: Fetcher, *, leaving: bool = False) -> None:
         fetcher.unlike, self._after_load = self._after_load, fetcher.after_load
+        if self._bookmark is not None:
+            fetcher.peek = self._bookmark.peek
         try:
             fetcher.catch_up(leaving=leaving)
         except WorkerFailed as error:

@@ -66,6 +66,13 @@ class Place:
         if self._dataset is not None:
             dataset.load_state_dict(pickle.loads(self._dataset))
 
+    def holds(self, stream: Any) -> bool:
+        """Whether an iterator has the state that is meant."""
+        try:
+            return bool(pickle.dumps(stream.state_dict(), protocol=5) == self._stream)
+        except Exception:  # of the user's making
+            return False
+
     def load_stream(self, stream: Any) -> None:
         if self._stream is not None:
             stream.load_state_dict(pickle.loads(self._stream))
@@ -88,7 +95,9 @@ def begin_stream(job: Job, resume: Resume | None) -> Iterator[Any]:
         place.load_dataset(job.dataset)
     stream: Iterator[Any] = iter(job.dataset)
     if place is not None:
-        place.load_stream(stream)
+        # A dataset that is its own iterator has its state, unless `iter` has taken it back.
+        if stream is not job.dataset or not place.holds(stream):
+            place.load_stream(stream)
         place.restore_generators(job)
     return stream
 
@@ -267,6 +276,10 @@ class Bookmark:
         before, self._last = self._last, self._take()
         if self._last == before:
             self._last = None
+
+    def peek(self, stream: Any) -> tuple[bytes | None, bytes | None]:
+        """Return the states of the dataset and of an iterator, as they are now."""
+        return self._pickled(self._dataset), self._pickled(stream)
 
     def _take(self) -> tuple[bytes | None, bytes | None] | None:
         """Return the states of the dataset and of the iterator; None if they are of no use."""

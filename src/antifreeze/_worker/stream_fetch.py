@@ -3,7 +3,7 @@ another worker was in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
@@ -33,6 +33,7 @@ STAYS_THERE = (
     " worker's stream ends here, so that no epoch is cut short silently. Let load_state_dict()"
     " apply to the next iter() only"
 )
+Seen = tuple[int | None, object]
 COMPARED = 2  # batches after a state: one may be the same by chance, as of a shuffled dataset
 
 
@@ -65,9 +66,11 @@ class StreamPart:
         self.printed: int | None = None  # a fingerprint of the last batch, if that was wanted
         self.number = 0  # of the last batch, counted from 1
         self._resume: Resume | None = None  # what another life has given of the stream
-        self.after_load: list[int] = []  # fingerprints of the first batches after a state
-        self.unlike: list[int] = []  # the same, of the epoch before, where this one does not begin
+        # Of the first batches after a state: fingerprints, and the states after them.
+        self.after_load: list[Seen] = []
+        self.unlike: list[Seen] = []  # the same, of the epoch before, where this one does not begin
         self._alike = True  # so far it does not
+        self.peek: Callable[[Any], object] = lambda stream: None  # returns the state, as it is now
 
     def _begin_stream(self, job: Job, resume: Resume | None) -> None:
         if resume is not None and resume.over and not job.stays:
@@ -119,15 +122,20 @@ class StreamPart:
         compared = self._resume is None and self._alike and self.number <= len(self.unlike)
         if self.bookmark is not None and self.bookmark.wants_print:
             self.printed = self.bookmark.print_of(batch)
-        elif compared or self._follows_state():
-            self.printed = print_of_batch(batch)
         if compared:
-            self._alike = self.printed == self.unlike[self.number - 1]
+            now, then = self._seen(batch), self.unlike[self.number - 1]
+            self._alike = any(
+                each is not None and each == other for each, other in zip(now, then, strict=True)
+            )
             if self._alike and self.number == len(self.unlike):
                 self.over = True
                 raise WorkerFailed(STAYS_THERE)
-        if self.printed is not None and self._follows_state():
-            self.after_load.append(self.printed)
+        if self._follows_state():
+            self.after_load.append(self._seen(batch))
+
+    def _seen(self, batch: Any) -> Seen:
+        state = self.peek(self._stream)
+        return print_of_batch(batch), None if state == (None, None) else state
 
     def _follows_state(self) -> bool:
         """Whether the present batch is one of the first after a state that was loaded."""
@@ -167,8 +175,8 @@ class StreamPart:
         finally:
             self._steps = steps
             self.failures.clear()
-        if self.after_load[:1] == [known.get(1)]:  # the batches are all alike, perhaps
-            self.after_load.clear()
+        if self.after_load and self.after_load[0][0] == known.get(1, 0):
+            self.after_load.clear()  # the batches are all alike, perhaps
 
     def _again(self, stream: Iterator[Any], wanted: int, known: int | None) -> bool:
         """Take a batch once more. Return whether it can be the one that it was."""
@@ -181,11 +189,9 @@ class StreamPart:
             batch = self._job.collate_fn(samples if self._job.auto_collation else samples[0])
         except Exception:  # it was raised then, too
             return known is None
-        follows = self._follows_state()
-        printed = print_of_batch(batch) if follows or known is not None else None
-        if follows and printed is not None:
-            self.after_load.append(printed)
-        return known is None or printed == known
+        if self._follows_state():
+            self.after_load.append(self._seen(batch))
+        return known is None or print_of_batch(batch) == known
 
     def _take(self, stream: Iterator[Any], wanted: int) -> list[Any]:
         samples: list[Any] = []
