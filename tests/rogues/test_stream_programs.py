@@ -176,7 +176,23 @@ class Buffered(StatefulGenerator):
         self.buffer = list(state["buffer"])
 
 
-STATEFUL = (StatefulGenerator, StatefulSelf, SlowState, StatefulIterator)
+class SelfOnce(StatefulSelf):
+    """Is its own iterator, and begins at the beginning unless a state was just loaded."""
+
+    loaded = False
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        if not self.loaded:
+            self.at = 0
+        self.loaded = False
+        return self
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.loaded = True
+
+
+STATEFUL = (StatefulGenerator, StatefulSelf, SelfOnce, SlowState, StatefulIterator)
 KINDS = {kind.__name__: kind for kind in (Stateless, *STATEFUL, Once, OnceAnEpoch, Buffered)}
 
 
@@ -259,7 +275,7 @@ def programs(count: int, seed: int = 1) -> Iterator[Program]:
         batch = chance.choice([None, 1, 3, 4])
         persistent = chance.random() < 0.6
         epochs = chance.choice([1, 2, 3]) if persistent else chance.choice([1, 2])
-        received = [chance.choice([99, 99, 99, 2, 5]) for _ in range(epochs)]
+        received = [chance.choice([99, 99, 99, 2, 5, 0]) for _ in range(epochs)]
         kills = []
         for _ in range(chance.randint(1, 3)):
             epoch = chance.randrange(epochs)

@@ -146,7 +146,10 @@ class _Nest:
 
     def _take_message(self) -> bool:
         """Do what the main process asks for. Say whether to go on."""
-        data, riders, _, _ = self._control.recvmsg(MESSAGE, 64, socket.MSG_CMSG_CLOEXEC)
+        try:
+            data, riders, _, _ = self._control.recvmsg(MESSAGE, 64, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:  # the main process was killed with something unread
+            return False
         if not data:
             return False
         came = received(riders)
