@@ -41,7 +41,8 @@ def wait_until(condition: Any) -> bool:
 
 
 def watchdogs() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name == "antifreeze-watchdog"]
+    named = [t for t in threading.enumerate() if t.name == "antifreeze-watchdog"]
+    return [t for t in named if t.native_id is not None]  # else it is about to start
 
 
 def test_a_death_is_noticed_while_the_loop_is_away(caplog: pytest.LogCaptureFixture) -> None:
