@@ -1,4 +1,4 @@
-"""Make text that somebody else wrote safe to show: file names, source lines, command lines, answers.
+"""Make text of others safe to show: file names, source lines, command lines, answers.
 
 1. No control character, bidirectional override or lone surrogate reaches a terminal or a log. Each
    is shown as Python writes it (`\\x1b`), so that nothing is lost and nothing is hidden.
