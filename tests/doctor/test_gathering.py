@@ -151,7 +151,6 @@ def test_a_folder_that_never_answers_is_not_waited_for(monkeypatch: pytest.Monke
             answer.wait(30)
         return real(path, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(machine, "FOLDER_S", 0.2)
     monkeypatch.setattr(machine.os, "stat", stat)
     with running(env={**os.environ, "TMPDIR": "/gone/server"}) as pid:
         seen = machine.machine(pid)

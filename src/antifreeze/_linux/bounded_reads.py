@@ -105,6 +105,27 @@ def in_time(work: Callable[[], T], otherwise: T, wait_s: float = READ_S) -> T:
     return value  # type: ignore[return-value]
 
 
+def answer_of(who: object, work: Callable[[], T], otherwise: T) -> T:
+    """Return what a call returns; `otherwise` if it takes too long, or did so lately for the same
+    `who`. Raises what the call raises."""
+    if _silent and monotonic() < _silent.get(who, 0.0):
+        return otherwise
+    late: list[bool] = [True]
+
+    def noted() -> T:
+        try:
+            return work()
+        finally:
+            late[0] = False
+
+    found = in_time(noted, otherwise)
+    if late[0]:
+        if len(_silent) >= MOST_SILENT:
+            _silent.clear()
+        _silent[who] = monotonic() + SILENT_S
+    return found
+
+
 def proc_text(pid: int | str, *name: str) -> str:
     """Return a file of a process's folder in /proc; nothing if there is none, or it may not be
     read. The names are ours: nothing of others is in them."""
@@ -134,7 +155,7 @@ def proc_memory(pid: int, size: int, address: int) -> bytes:
             os.close(memory)
 
     try:
-        return _asked_for(pid, work, b"")
+        return answer_of(pid, work, b"")
     except (OSError, ValueError, OverflowError):
         return b""
 
@@ -149,7 +170,7 @@ def proc_numbers(pid: int | str, *name: str, most: int = LISTED) -> list[int]:
             return sorted(itertools.islice((int(name) for name in names if name.isdigit()), most))
 
     try:
-        return _asked_for(pid, work, [])
+        return answer_of(pid, work, [])
     except OSError:
         return []
 
@@ -176,7 +197,7 @@ def file_bytes(path: str, most: int, pid: int = 0) -> bytes | None:
         return data if len(data) <= most else None
 
     try:
-        return _asked_for(("file", pid), work, None)
+        return answer_of(("file", pid), work, None)
     except (OSError, ValueError):
         return None
 
@@ -198,7 +219,7 @@ def file_part(path: str, at: int, size: int, pid: int = 0) -> bytes:
             os.close(file)
 
     try:
-        return _asked_for(("file", pid), work, b"")
+        return answer_of(("file", pid), work, b"")
     except (OSError, ValueError, OverflowError):
         return b""
 
@@ -220,29 +241,9 @@ def _path(pid: int | str, *name: str) -> str:
 
 def _asked(who: object, work: Callable[[], bytes]) -> bytes:
     try:
-        return _asked_for(who, work, b"")
+        return answer_of(who, work, b"")
     except (OSError, ValueError):
         return b""
-
-
-def _asked_for(who: object, work: Callable[[], T], otherwise: T) -> T:
-    """Ask somebody, unless they did not answer lately."""
-    if _silent and monotonic() < _silent.get(who, 0.0):
-        return otherwise
-    late: list[bool] = [True]
-
-    def noted() -> T:
-        try:
-            return work()
-        finally:
-            late[0] = False
-
-    found = in_time(noted, otherwise)
-    if late[0]:
-        if len(_silent) >= MOST_SILENT:
-            _silent.clear()
-        _silent[who] = monotonic() + SILENT_S
-    return found
 
 
 def _read(path: str, most: int) -> bytes:

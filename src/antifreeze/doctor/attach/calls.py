@@ -3,6 +3,7 @@ others on other processors: a case has those of x86-64, whatever machine it come
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 
@@ -97,7 +98,8 @@ _ON_ARM = {
     260: Call.WAIT4,
     437: Call.OPENAT2,
 }
-_WORDS = 9  # of the kernel's line: the number, six arguments, where stack and code are
+# The kernel's line: the number, six arguments, where stack and code are.
+_LINE = re.compile(r"\d{1,4}(?: 0x[0-9a-f]{1,16}){8}", re.ASCII)
 
 
 def parse(text: str, machine: str) -> tuple[int, ...]:
@@ -107,7 +109,7 @@ def parse(text: str, machine: str) -> tuple[int, ...]:
     and on processors whose numbers are not known: 73 is flock on one and ppoll on another.
     """
     parts = text.split()
-    if len(parts) != _WORDS or not parts[0].isdigit():
+    if not _LINE.fullmatch(" ".join(parts)):
         return ()
     number: int | None = int(parts[0])
     if machine != "x86_64":

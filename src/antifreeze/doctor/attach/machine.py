@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..._linux import procfs
-from ..._linux.bounded_reads import in_time, proc_text, system_text
+from ..._linux.bounded_reads import answer_of, proc_text, system_text
 from .environment import variable
 from .facts import Group, Machine
 
@@ -20,7 +20,6 @@ _UNLIMITED = 1 << 60  # what version 1 of control groups says for none
 
 MOST_MOUNTS = 64  # that are written down; a machine has a few
 MOST_GROUPS = 64  # folders in which limits are looked for
-FOLDER_S = 1.0  # for a folder to answer: a disk takes milliseconds
 _NOT_KNOWN = -1  # 0 would be a full one
 
 
@@ -66,7 +65,7 @@ def machine(pid: int) -> Machine:
 
 def _folders(*paths: Path) -> list[_Folder]:
     """Look at folders; what does not answer in time is not known."""
-    return [in_time(functools.partial(_folder, path), _Folder(), FOLDER_S) for path in paths]
+    return [answer_of(path, functools.partial(_folder, path), _Folder()) for path in paths]
 
 
 def _folder(path: Path) -> _Folder:
@@ -101,7 +100,7 @@ def _in_container(pid: int) -> bool:
     def marked() -> bool:
         return any(map(os.path.lexists, (f"{root}/.dockerenv", f"{root}/run/.containerenv")))
 
-    return in_time(marked, False, FOLDER_S) or "container=" in proc_text(1, "environ")
+    return answer_of(root, marked, False) or "container=" in proc_text(1, "environ")
 
 
 def _group(pid: int) -> Group:

@@ -78,7 +78,10 @@ class Spy:
 
     def _run(self, pid: int, *options: str) -> Stacks:
         assert self.path is not None
-        command = [self.path, "dump", "--json", "--pid", str(pid), *options]
+        # To shorten names of files, py-spy asks their file systems while it holds the process
+        # stopped: one on a server that is gone would keep both from ever going on.
+        whole = "--full-filenames"
+        command = [self.path, "dump", "--json", whole, "--pid", str(pid), *options]
         bound_s = NATIVE_BOUND_S if "--native" in options else BOUND_S
         try:
             done = run_bounded(command, bound_s, MOST_BYTES)
@@ -154,5 +157,5 @@ def _frame(said: dict[str, Any]) -> Frame:
 
 def _short(file: str) -> str:
     """Give the path of a library's file from its package on; the user's own as it is."""
-    found = _INSTALLED.search(file)
+    found = _INSTALLED.match(file)
     return file[found.end() :] if found else file

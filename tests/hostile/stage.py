@@ -1,0 +1,137 @@
+"""What an attacker has: programs that are made to deceive, and file systems that never answer."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pty
+import resource
+import select
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ..patience import PATIENCE_S
+
+BOUND_S = 120.0  # for one command: five times what it takes at most, on a busy machine
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes the part of another user: root")
+NOBODY = 65534
+# What must never reach a terminal, a log or a CI service as it is.
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\r\x9b\u202e"
+FORBIDDEN = ("\x1b", "\x07", "\x9b", "\u202e", "\r")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+    largest: int  # bytes of memory that it had
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+def antifreeze(*words: str, cwd: Path | None = None, **variables: str) -> Ran:
+    """Run the command as people do, with its output in pipes; it may not take for ever."""
+    command = [sys.executable, "-c", _MEASURED, *words]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        timeout=BOUND_S,
+        cwd=cwd,
+        env=os.environ | variables,
+        stdin=subprocess.DEVNULL,
+    )
+    err, _, largest = done.stderr.decode(errors="replace").rpartition("largest ")
+    return Ran(done.returncode, done.stdout.decode(errors="replace"), err, int(largest) * 1024)
+
+
+_MEASURED = """
+import atexit, resource, sys
+atexit.register(lambda: print("largest", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+                              file=sys.stderr))
+from antifreeze.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def on_a_terminal(*words: str, cwd: Path | None = None) -> str:
+    """Run the command on a terminal of its own; return all that it wrote there."""
+    child, number = pty.fork()
+    if not child:
+        try:
+            if cwd is not None:
+                os.chdir(cwd)
+            os.execv(sys.executable, [sys.executable, "-m", "antifreeze", *words])
+        finally:
+            os._exit(127)
+    found = b""
+    deadline = time.monotonic() + BOUND_S
+    try:
+        while time.monotonic() < deadline:
+            if select.select([number], [], [], 0.5)[0]:
+                part = os.read(number, 1 << 16)
+                if not part:
+                    break
+                found += part
+    except OSError:  # it has ended: that is how a terminal says so
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(number)
+    return found.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def victim(code: str, *words: str, folder: Path | None = None) -> Iterator[int]:
+    """A Python program without torch that says `there` when it is as it should be."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def dead_file_system(folder: Path) -> Iterator[Path]:
+    """A file system whose server never answers: all that touches it waits."""
+    folder.mkdir()
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        pytest.skip(f"no file systems of our own here: {error}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+    if libc.mount(b"dead", os.fsencode(folder), b"fuse", 0, options):
+        os.close(device)
+        pytest.skip(f"no file systems of our own here: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield folder
+    finally:
+        os.close(device)  # whoever waits is told that it is gone
+        libc.umount2(os.fsencode(folder), 2)
+
+
+def open_files(number: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+
+def wait_for(condition: object) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
