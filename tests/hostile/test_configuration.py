@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -281,3 +282,20 @@ def test_no_pattern_takes_long(tmp_path: Path) -> None:
         )
         with pytest.raises(ValueError, match="exclude has more than"):
             read_settings(tmp_path)
+
+
+def test_a_check_shows_whose_settings_it_used(tmp_path: Path) -> None:
+    path = write(tmp_path, BROKEN, "a\x1b[2Jb/broken.py")
+    table = settings_file(tmp_path, os.geteuid(), '[tool.antifreeze.check]\nignore = ["AF9"]\n')
+    outputs = {
+        folder: start(folder, *CHECK, str(path)).stdout.decode()
+        for folder in (tmp_path, path.parent)
+    }
+    assert "found in 1 file (settings: pyproject.toml):" in outputs[tmp_path]
+    assert f"found in 1 file (settings: {table}):" in outputs[path.parent]
+    told = json.loads(start(tmp_path, *CHECK, "--format=json", str(path)).stdout)
+    assert told["settings"] == str(table)
+    table.write_text("[tool.antifreeze]\n")
+    assert "settings" not in start(tmp_path, *CHECK, str(path)).stdout.decode()
+    told = json.loads(start(tmp_path, *CHECK, "--format=json", str(path)).stdout)
+    assert told["settings"] is None
