@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from .. import _imports
 from .._core.messages import frozen
 from .._ranks import ranks
-from .._reporting.untrusted_text import printable_lines
+from .._redaction import shareable
 from ..options import read_size
 from . import _config
 
@@ -135,7 +135,7 @@ def _check_launcher(rest: Sequence[str], given: Sequence[str]) -> None:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    print(f"antifreeze run: {printable_lines(str(error))}", file=sys.stderr)
+    print(f"antifreeze run: {shareable(str(error))}", file=sys.stderr)
     raise SystemExit(2) from None
 
 
