@@ -193,7 +193,7 @@ def find(name: str) -> Any:
     place, expression = target[1], target[2].strip()
     if not _NAME.fullmatch(expression):
         _check_call(expression)
-    sys.path.insert(0, os.getcwd())
+    _look_in(os.getcwd())
     module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     if not _NAME.fullmatch(expression):
         return _with_samples(eval(expression, vars(module)))  # what who runs this has typed
@@ -203,6 +203,13 @@ def find(name: str) -> Any:
     if isinstance(found, type) or (callable(found) and not hasattr(found, "__getitem__")):
         found = found()
     return _with_samples(found)
+
+
+def _look_in(folder: str) -> None:
+    """Have modules be found in a folder first; unless Python was told (-P, PYTHONSAFEPATH) to find
+    none where a script, or whoever runs it, happens to be."""
+    if not sys.flags.safe_path:
+        sys.path.insert(0, folder)
 
 
 def _check_call(expression: str) -> None:
@@ -227,7 +234,7 @@ def _from_file(path: Path) -> Any:
         raise FileNotFoundError(f"there is no {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.resolve()))
+    _look_in(str(path.parent.resolve()))
     spec.loader.exec_module(module)
     return module
 
