@@ -7,8 +7,8 @@
 3. It needs the interpreter's lock: while code of C keeps that, nobody can look.
 4. It looks once a second. Where samples are loaded here that are worth it, twenty times: which
    sample it is, and at which line of the program (`_worker/looks.py`).
-5. It answers those who ask from outside how the loaders are (`_answering.py`), as long as there are
-   workers, too.
+5. It answers those who ask from outside how the loaders are (`_attach_server.py`), as long as there
+   are workers, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any
 
 from . import _platform, _stalls_told
-from ._answering import Desk
+from ._attach_server import AttachServer
 from ._backends import evidence
 from ._clock import monotonic
 from ._core.accounts import Accounts
@@ -210,7 +210,7 @@ class _Thread:
         self._calls = OwnCalls()  # for the whole program: what was said is not said again soon
         self._runs: threading.Thread | None = None
         self._rests = False  # until its next look at everything, if nobody wakes it
-        self.desk: Desk | None = None
+        self.server: AttachServer | None = None
         self._ending = False
 
     def start(self) -> None:
@@ -244,13 +244,13 @@ class _Thread:
 
     def _run(self) -> None:
         guard.name_thread()
-        self.desk = desk = Desk()
+        self.server = server = AttachServer()
         try:
-            self._look_after_all(desk)
+            self._look_after_all(server)
         finally:
-            desk.close()
+            server.close()
 
-    def _look_after_all(self, desk: Desk) -> None:
+    def _look_after_all(self, server: AttachServer) -> None:
         calls = self._calls
         turn, look_at = 0, monotonic() + LOOK_S
         while True:  # bounded by the loops there are
@@ -261,7 +261,7 @@ class _Thread:
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
                 if self._ending or not (_posts or _any_workers()):
-                    desk.close()  # its name is free for who comes next
+                    server.close()
                     self._runs = None
                     return
             if (now := monotonic()) < look_at:
@@ -269,7 +269,7 @@ class _Thread:
             look_at = now + LOOK_S
             try:
                 look(calls, now)
-                desk.serve()
+                server.serve()
             except Exception:
                 logger.debug("antifreeze: looking at this process failed", exc_info=True)
 
@@ -351,8 +351,8 @@ def _forget_parent() -> None:
     global _thread
     _posts.clear()
     _with_workers.clear()
-    if _thread.desk is not None:
-        _thread.desk.close()
+    if _thread.server is not None:
+        _thread.server.close()
     _thread = _Thread()
 
 

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from antifreeze._linux import bounded_reads
 from antifreeze.doctor.attach import asleep, calls, machine, pipes, proc, stacks
 from antifreeze.doctor.attach.asleep import Asleep
 from antifreeze.doctor.attach.calls import Call
@@ -116,7 +117,7 @@ def test_any_thread_that_waits_for_a_disk_lets_a_process_rest(
         (folder / "stat").write_text(f"{tid} (a) b) {state} 1 7")
         (folder / "wchan").write_text("futex_wait")
     (tmp_path / "7" / "stat").write_text("7 (a) b) S 1 7")
-    monkeypatch.setattr(proc, "PROC", tmp_path)
+    monkeypatch.setattr(bounded_reads, "PROC", str(tmp_path))
     assert stacks._rests(7)
     (tmp_path / "7" / "task" / "8" / "stat").write_text("8 (a) b) S 1 7")
     assert not stacks._rests(7)
@@ -206,7 +207,7 @@ def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
 def test_where_the_kernel_does_not_say_it_is_not_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(proc, "PROC", tmp_path)
+    monkeypatch.setattr(bounded_reads, "PROC", str(tmp_path))
     assert Asleep().seconds([7]) == {}
 
 

@@ -275,14 +275,14 @@ def test_a_loop_that_ended_leaves_no_memory_in_the_program_that_goes_on(tmp_path
         for leave in ("end", "break", "raise"):
             loop(leave, **arguments)
             gc.collect()
-            assert ours() == (0, 0), (leave, arguments, ours())
             assert descriptors() == before, (leave, arguments, before, descriptors())
+            assert ours() == (0, 0), (leave, arguments, ours())
         # A batch that was kept keeps itself: one piece of memory, no descriptor.
         batch = loop("kept", **arguments)
         gc.collect()
+        assert descriptors() == before
         assert ours()[0] <= 1 and ours()[1] == 0, ours()
         assert batch[:, -1].tolist() == [20, 21]
-        assert descriptors() == before
         del batch
         gc.collect()
         assert ours() == (0, 0), ours()

@@ -6,13 +6,17 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._clock import pause, time_of_day
+from .._linux.bounded_reads import in_time
 from .._redaction import redacts
+from .._reporting.untrusted_text import as_log_line, styled_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +28,10 @@ if TYPE_CHECKING:
 
 NOTHING, FOUND, CANNOT, STILL = 0, 1, 2, 3  # exit codes
 AGAIN_S = 5.0  # between looks of --watch
+BOUND_S = 120.0  # for one look, or for the answer: 2 s are usual, some 15 if it must be watched
+MOST_CHARACTERS = 500  # of an error that quotes what others wrote
+MOST_LINES = 100  # of a list that is shown
+T = TypeVar("T")
 _COLOURS = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 
 
@@ -77,36 +85,68 @@ def run(arguments: argparse.Namespace) -> int:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        raise  # nobody reads any more: the same for every verb
+    except Exception as error:  # ours: it must not look like an answer
+        return _refuse(f"{_bug(error)}. This is a bug of antifreeze: please report it")
 
 
 def _refuse(words: str) -> int:
-    print(f"antifreeze attach: {words}", file=sys.stderr)
+    print(as_log_line(f"antifreeze attach: {words}"), file=sys.stderr)
     return CANNOT
+
+
+def _bug(error: Exception) -> str:
+    """Return an exception of ours with the place that it comes from, in one line."""
+    places = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
+    return f"{type(error).__name__}{place}: {error}"[:MOST_CHARACTERS]
+
+
+def _in_time(work: Callable[[], T], what: str) -> T:
+    """Return what a call returns. If it takes too long the command ends: whatever it waits for may
+    never answer, and nothing could make it leave."""
+    found = in_time(lambda: (work(),), None, BOUND_S)
+    if found is None:
+        _refuse(f"{what} took longer than {BOUND_S:g} s, and was given up")
+        os._exit(CANNOT)
+    return found[0]
 
 
 def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
     """Look, or read what was seen."""
-    from ..doctor.attach.facts import Case
+    from ..doctor.attach.case_files import write_case
     from ..doctor.attach.looking import CannotLook, look_at
-    from ..doctor.attach.redacting import without_names
+    from ..doctor.attach.redacting import without_names, without_secrets
 
-    if arguments.case is None:
-        with _patience(arguments.pid):
-            case = look_at(arguments.pid, manner)
-        if redacts():
-            case = without_names(case)
-        if arguments.save is not None:
-            try:
-                arguments.save.write_text(case.to_json() + "\n")
-            except OSError as error:
-                raise CannotLook(f"{arguments.save} cannot be written: {error.strerror}") from None
-        return case
+    if arguments.case is not None:
+        return _case_of(arguments.case)
+    pid = arguments.pid
+    with _patience(pid):
+        case = without_secrets(_in_time(lambda: look_at(pid, manner), f"to look at process {pid}"))
+    if redacts():
+        case = without_names(case)
+    if arguments.save is not None:
+        try:
+            write_case(arguments.save, case)
+        except OSError as error:
+            words = error.strerror or error
+            raise CannotLook(f"{arguments.save} cannot be written: {words}") from None
+    return case
+
+
+def _case_of(path: Path) -> Case:
+    """Read what was seen elsewhere. Whoever wrote it, nothing of it is trusted."""
+    from ..doctor.attach.case_files import read_case
+    from ..doctor.attach.looking import CannotLook
+    from ..doctor.attach.redacting import without_secrets
+
     try:
-        return Case.from_json(arguments.case.read_text())
+        return without_secrets(read_case(path))
     except OSError as error:
-        raise CannotLook(f"{arguments.case} cannot be read: {error.strerror}") from None
+        raise CannotLook(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise CannotLook(f"{arguments.case} is no case: {error}") from None
+        raise CannotLook(f"{path} is no case: {str(error)[:MOST_CHARACTERS]}") from None
 
 
 @contextlib.contextmanager
@@ -125,7 +165,7 @@ def _answers(case: Case) -> list[Answer]:
     from ..doctor.attach.diagnose import diagnose
     from ..doctor.attach.looking import CannotLook
 
-    if not (answers := diagnose(case)):
+    if not (answers := _in_time(lambda: diagnose(case), "to name the cause")):
         raise CannotLook(f"no main process was found that {case.asked} belongs to")
     return answers
 
@@ -137,7 +177,8 @@ def _tell(case: Case, arguments: argparse.Namespace) -> int:
     else:
         show(case, answers)
         if arguments.save is not None:
-            print(f"antifreeze attach: written to {arguments.save}", file=sys.stderr)
+            said = f"antifreeze attach: written to {arguments.save}"
+            print(as_log_line(said), file=sys.stderr)
     if any(each.stuck for each in answers):
         return FOUND
     return STILL if any(each.still for each in answers) else NOTHING
@@ -192,13 +233,13 @@ def show(case: Case, answers: list[Answer], console: Console | None = None) -> N
     """Print the answer: the sentence first, then what it rests on and what to do."""
     from rich.console import Console
 
-    out = console or Console(highlight=False, soft_wrap=False)
+    out = console or Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
     for answer in answers:
         rank = f", rank {answer.rank}" if answer.ranks > 1 else ""
-        out.print(f"[dim]process {answer.pid}{rank}[/dim]")
+        out.print(styled_line((f"process {answer.pid}{rank}", "dim")))
         if not answer.findings:
             colour = "green" if answer.sentence.startswith("nothing is stuck") else "yellow"
-            out.print(f"[bold {colour}]{_safe(_capital(answer.sentence))}.[/]")
+            out.print(styled_line((f"{_capital(answer.sentence)}.", f"bold {colour}")))
         for place, found in enumerate(answer.findings):
             if place:
                 out.print()
@@ -211,11 +252,10 @@ def show(case: Case, answers: list[Answer], console: Console | None = None) -> N
 
 def _show_finding(out: Console, found: Finding) -> None:
     colour = "green" if found.harmless else _COLOURS[found.confidence.value]
-    out.print(f"[bold {colour}]{_safe(_capital(found.sentence))}.[/]")
+    out.print(styled_line((f"{_capital(found.sentence)}.", f"bold {colour}")))
     if not found.harmless:
-        out.print(
-            f"[{colour}]{found.confidence.value}[/] [dim](antifreeze explain {found.rule})[/dim]"
-        )
+        more = f" (antifreeze explain {found.rule})"
+        out.print(styled_line((found.confidence.value, colour), (more, "dim")))
     _show_list(out, "evidence", found.evidence)
     _show_list(out, "to get out now", found.get_out, commands=True)
     _show_list(out, "to prevent it", found.prevent)
@@ -225,22 +265,16 @@ def _show_list(out: Console, title: str, lines: tuple[str, ...], *, commands: bo
     from rich.padding import Padding
 
     if lines:
-        out.print(f"  [dim]{title}[/dim]")
-    for line in lines:
+        out.print(styled_line("  ", (title, "dim")))
+    for line in lines[:MOST_LINES]:
         command, gap, remark = line.partition("    ")
         if commands and gap:  # to be copied: on a line of its own, and whole
-            out.print(f"    [bold]{_safe(command)}[/]", soft_wrap=True)
-            out.print(Padding(_safe(remark), (0, 0, 0, 6), expand=False))
+            out.print(styled_line("    ", (command, "bold")), soft_wrap=True)
+            out.print(Padding(styled_line(remark), (0, 0, 0, 6), expand=False))
         else:
-            out.print(Padding(_safe(line), (0, 0, 0, 4), expand=False))
-
-
-def _safe(text: str) -> str:
-    """Give text of another program as it can be shown: nothing in it means anything to a terminal,
-    or to who paints."""
-    from rich.markup import escape
-
-    return escape("".join(each if each.isprintable() else "?" for each in text))
+            out.print(Padding(styled_line(line), (0, 0, 0, 4), expand=False))
+    if len(lines) > MOST_LINES:
+        out.print(f"    and {len(lines) - MOST_LINES} more: --json has them")
 
 
 def _capital(sentence: str) -> str:

@@ -18,14 +18,15 @@ import threading
 from dataclasses import dataclass
 
 from ..._clock import monotonic, pause
+from ..._linux import procfs
 from . import proc
 
 UNKNOWN = -1.0
 MOST_CPUS = 64  # whose clocks are read: a millisecond each
 CLOCKS_S = 1.0  # for all of them: one may be taken by somebody who never lets go
 SETTLE_S = 0.02  # until a thread that py-spy has let go sleeps again
-_CPU = 36  # which of the fields of `stat`: where it last ran
-_RAN = re.compile(r"^se\.exec_start\s*:\s*([\d.]+)$", re.MULTILINE)
+# The file begins with the thread's name, which may hold anything but a line end: the last counts.
+_RAN = re.compile(r"^se\.exec_start *: *(\d{1,18}\.\d{1,9})$", re.MULTILINE | re.ASCII)
 Numbers = tuple[int, int]  # of a process, and of a thread of it
 
 
@@ -80,16 +81,16 @@ def _ran(pid: int) -> dict[Numbers, tuple[int, float]]:
     found = {}
     for tid in proc.threads(pid):
         at = ran_at(proc.read(pid, "task", str(tid), "sched"))
-        stat = proc.read(pid, "task", str(tid), "stat").rpartition(") ")[2].split()
-        if at > 0 and len(stat) > _CPU:
-            found[pid, tid] = int(stat[_CPU]), at
+        stat = procfs.stat(proc.read(pid, "task", str(tid), "stat"))
+        if at > 0 and stat is not None:
+            found[pid, tid] = stat.on_cpu, at
     return found
 
 
 def ran_at(text: str) -> float:
     """Read a thread's `sched` file: when it last ran, in ms; 0 if it does not say."""
-    found = _RAN.search(text)
-    return float(found[1]) if found else 0.0
+    found = _RAN.findall(text)
+    return float(found[-1]) if found else 0.0
 
 
 def _clocks(cpus: list[int]) -> dict[int, float]:

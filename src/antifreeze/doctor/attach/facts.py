@@ -9,13 +9,19 @@ between these the stacks of those who computed meanwhile.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import types
+import math
 import typing
 from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1  # of the file's form
+CALL_NUMBERS = 7  # a system call's own, and six arguments
+MOST_ITEMS = 1000  # of any list in it: we write fewer
+LONGEST = 1 << 16  # characters of any text in it
+DEEPEST = 8  # levels of what our own loader says
+LARGEST = 1 << 64  # of any number in it: the kernel has none that are larger
 HIDDEN = "***"  # in a command, for what may be secret
 # Variables whose values are kept: they are settings, and no secrets.
 KEPT = (
@@ -57,7 +63,7 @@ class Thread:
     name: str = ""
     state: str = "?"  # the kernel's letter: R runs, S sleeps, D waits for a disk, T is stopped
     waits_in: str = ""  # the kernel's function that it sleeps in
-    call: tuple[int, ...] = ()  # number and arguments of the system call it is in
+    call: tuple[int, ...] = ()  # number and arguments of the system call it is in; or none
     cpu_s: float = 0.0
     gave_way: int = 0  # how often it went to sleep by itself
     frames: tuple[Frame, ...] = ()  # the innermost first; none: not known
@@ -75,6 +81,11 @@ class Thread:
     # Lines further out in its stack that have taken the lock which it waits for: the source says
     # that they stand in a `with` of the same lock.
     taken_at: tuple[Frame, ...] = ()
+
+    def __post_init__(self) -> None:
+        if 0 < len(self.call) < CALL_NUMBERS:  # a case may be cut short: no argument is missing
+            missing = CALL_NUMBERS - len(self.call)
+            object.__setattr__(self, "call", (*self.call, *(0,) * missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +243,7 @@ class Case:
     def from_json(cls, text: str) -> Case:
         """Read a case. Raises ValueError where it is none."""
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             raise ValueError(f"it is not JSON: {error}") from None
         except RecursionError:
@@ -250,23 +261,62 @@ class Case:
         return case
 
 
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"it is damaged: {name} is no number")
+
+
 def _build(kind: Any, value: Any) -> Any:
-    """Make of JSON what a field asks for."""
+    """Make of JSON what a field asks for. Whoever wrote it, the numbers in it can be reckoned with,
+    and there are not more of anything than we would write. Raises TypeError."""
     origin = typing.get_origin(kind)
     if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        known = {each.name for each in dataclasses.fields(kind)}
-        named = {name: _build(hints[name], each) for name, each in value.items() if name in known}
-        return typing.cast(type, kind)(**named)
+        return _built(typing.cast(type, kind), value)
     if origin is tuple:
         inner = typing.get_args(kind)[0]
+        if not isinstance(value, list) or len(value) > MOST_ITEMS:
+            raise TypeError(f"{_brief(value)} is no list of up to {MOST_ITEMS}")
         return tuple(_build(inner, each) for each in value)
     if origin is dict:
-        if not isinstance(value, dict):
-            raise TypeError(f"{value!r} is no table")
-        return value
-    if origin is types.UnionType or kind is Any:
-        return value
-    if not isinstance(value, (int, float) if kind is float else kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        inner = typing.get_args(kind)[1]
+        if not isinstance(value, dict) or len(value) > MOST_ITEMS:
+            raise TypeError(f"{_brief(value)} is no table of up to {MOST_ITEMS}")
+        return {name: _build(inner, each) for name, each in value.items()}
+    if kind is Any:
+        return _plain(value, DEEPEST)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value) if abs(value) <= LARGEST else math.inf
+    if kind is str and isinstance(value, str) and len(value) > LONGEST:
+        raise TypeError(f"{_brief(value)} is too long")
+    if type(value) is not kind or (kind in (int, float) and not abs(value) <= LARGEST):
+        raise TypeError(f"{_brief(value)} is no {kind.__name__}")
     return value
+
+
+def _built(kind: type, value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise TypeError(f"{_brief(value)} is no {kind.__name__}")
+    hints = _hints(kind)
+    named = {name: _build(hints[name], each) for name, each in value.items() if name in hints}
+    return kind(**named)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+
+
+def _plain(value: Any, deepest: int) -> Any:
+    """Return JSON of any form, if it is not too deep."""
+    if isinstance(value, (dict, list)) and not deepest:
+        raise TypeError("it is too deep")
+    if isinstance(value, dict):
+        return {name: _plain(each, deepest - 1) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each, deepest - 1) for each in value]
+    return value
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]} ..."

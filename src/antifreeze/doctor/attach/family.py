@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import PurePath
 
+from ..._linux import procfs
 from . import proc
 
 MOST = 200  # processes looked at
@@ -87,7 +88,7 @@ def is_launcher(command: tuple[str, ...]) -> bool:
 
 
 def _command(pid: int) -> tuple[str, ...]:
-    return tuple(proc.read(pid, "cmdline").rstrip("\0").split("\0"))
+    return tuple(procfs.strings(proc.read(pid, "cmdline")))[: proc.MOST_WORDS]
 
 
 def _fellow_orphans(pid: int, above: dict[int, int]) -> list[int]:

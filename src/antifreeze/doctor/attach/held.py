@@ -6,14 +6,15 @@ lock itself, until when it sleeps, the path that it opens, the descriptors that 
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import PurePath
 
 from ..._clock import monotonic
+from ..._linux import procfs
+from ..._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
 from .calls import OPENS, Call
 from .facts import FileLock, Process, Sharer
 
@@ -28,28 +29,15 @@ _POLLED = struct.Struct("<ihh")  # a descriptor, and for what it is waited
 _MOST_WATCHED = 64  # descriptors: a server has thousands, and then it is none of ours
 # Looked at for who shares a lock: enough for a workstation, and a fifth of a second.
 _MOST_PROCESSES, _MOST_OPEN = 4000, 1000
-
-
-def _memory(pid: int, size: int, address: int) -> bytes:
-    """Give what a process has at an address, or the beginning of it; nothing if it may not be
-    read."""
-    try:
-        memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.pread(memory, size, address)
-    except (OSError, OverflowError):
-        return b""
-    finally:
-        os.close(memory)
+SHARERS_S = 2.0  # for all of them: somebody may have opened as many files as there can be
+_WORDS_OF_CALL = 9  # of a thread's `syscall` file; the last is where its code is
 
 
 def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
     """Give the words of the lock that a thread sleeps on; nothing if it cannot be read."""
     if len(call) < 2 or call[0] != Call.FUTEX:
         return ()
-    found = _memory(pid, _WORDS.size, call[1])
+    found = proc_memory(pid, _WORDS.size, call[1])
     return _WORDS.unpack(found) if len(found) == _WORDS.size else ()
 
 
@@ -58,7 +46,7 @@ def sleeps_s(pid: int, call: tuple[int, ...]) -> float:
     Python's `time.sleep` does; 0 if it does not."""
     if len(call) < 4 or call[:3] != (Call.CLOCK_NANOSLEEP, _MONOTONIC, _UNTIL):
         return 0.0
-    found = _memory(pid, _TIME.size, call[3])
+    found = proc_memory(pid, _TIME.size, call[3])
     if len(found) != _TIME.size:
         return 0.0
     whole, parts = _TIME.unpack(found)
@@ -72,7 +60,7 @@ def opens(pid: int, call: tuple[int, ...]) -> str:
     if len(call) < 3 or call[0] not in OPENS:
         return ""
     place = call[1] if call[0] == Call.OPEN else call[2]
-    path, end, _ = _memory(pid, _LONGEST, place).partition(b"\0")
+    path, end, _ = proc_memory(pid, _LONGEST, place).partition(b"\0")
     text = path.decode(errors="replace")
     return text if end and text.isprintable() and "\ufffd" not in text else ""
 
@@ -84,14 +72,14 @@ def watches(pid: int, call: tuple[int, ...], waits_in: str) -> tuple[int, ...]:
     if len(call) < 3:
         return ()
     if call[0] in (Call.EPOLL_WAIT, Call.EPOLL_PWAIT):
-        lines = _text(Path(f"/proc/{pid}/fdinfo/{call[1]}")).splitlines()
-        found = [int(line.split()[1]) for line in lines if line.startswith("tfd:")]
+        lines = proc_text(pid, "fdinfo", str(call[1])).split("\n")
+        found = [procfs.whole(line[4:13]) for line in lines if line.startswith("tfd:")]
         return tuple(found) if len(found) <= _MOST_WATCHED else ()
     goes_on = call[0] == Call.RESTARTED and "poll_schedule" in waits_in
     if not (call[0] in (Call.POLL, Call.PPOLL) or goes_on) or not 0 < call[2] <= _MOST_WATCHED:
         return ()
     size = call[2] * _POLLED.size
-    table = _memory(pid, size, call[1])
+    table = proc_memory(pid, size, call[1])
     if len(table) != size:
         return ()
     return tuple(number for number, _, _ in _POLLED.iter_unpack(table) if number >= 0)
@@ -104,26 +92,22 @@ class Maps:
         self._pid = pid
 
     @cached_property
-    def _areas(self) -> list[tuple[int, int, str, str]]:
-        found = []
-        for line in _text(Path(f"/proc/{self._pid}/maps")).splitlines():
-            place, _, _, _, inode, *name = line.split(maxsplit=5)
-            low, _, high = place.partition("-")
-            if name and name[0].startswith("/"):
-                found.append((int(low, 16), int(high, 16), inode, name[0].strip()))
-        return found
+    def _files(self) -> list[procfs.Mapping]:
+        return procfs.mapped_files(proc_text(self._pid, "maps"))
 
     def at(self, address: int) -> tuple[str, str]:
         """Give the number and the path of the file that is mapped there; nothing if none is."""
         return next(
-            ((inode, name) for low, high, inode, name in self._areas if low <= address < high),
+            ((each.inode, each.path) for each in self._files if each.low <= address < each.high),
             ("", ""),
         )
 
     def library(self, asked: str) -> str:
         """Give the library whose code is under way, from a thread's `syscall` file."""
         parts = asked.split()
-        return Path(self.at(int(parts[-1], 16))[1]).name if len(parts) == 9 else ""
+        if len(parts) != _WORDS_OF_CALL:
+            return ""
+        return PurePath(self.at(procfs.hexadecimal(parts[-1]))[1]).name
 
 
 def file_of(maps: Maps, call: tuple[int, ...]) -> str:
@@ -136,30 +120,18 @@ def file_of(maps: Maps, call: tuple[int, ...]) -> str:
 
 def file_locks(processes: tuple[Process, ...]) -> tuple[FileLock, ...]:
     """Give the locks on files that these processes have open, and who holds and wants them."""
-    text = _text(Path("/proc/locks"))
-    if not text:
-        return ()
     files = {inode: path for each in processes for inode, path in _inodes(each)}
     pids = {each.pid for each in processes}
     found: dict[str, FileLock] = {}
-    for line in text.splitlines():
-        number, *fields = line.split()
-        if waits := fields[:1] == ["->"]:
-            fields = fields[1:]
-        if len(fields) < 6 or not fields[3].lstrip("-").isdigit():
-            continue
-        kind, pid, inode, first = fields[0], int(fields[3]), fields[4].rpartition(":")[2], fields[5]
-        if waits and number in found:
-            held = found[number]
-            found[number] = _with(held, pid)
-        elif inode in files or pid in pids:
-            path = files.get(inode, "")
-            found[number] = FileLock(kind, path, pid, _name(pid), int(first))
-    return tuple(found.values())[:_MOST]
-
-
-def _with(lock: FileLock, waiting: int) -> FileLock:
-    return replace(lock, waiting=(*lock.waiting, waiting))
+    for line in procfs.file_locks(system_text("/proc/locks")):
+        if line.waits and line.number in found:
+            held = found[line.number]
+            if len(held.waiting) < _MOST:
+                found[line.number] = replace(held, waiting=(*held.waiting, line.pid))
+        elif (line.inode in files or line.pid in pids) and len(found) < _MOST:
+            path, name = files.get(line.inode, ""), _name(line.pid)
+            found[line.number] = FileLock(line.kind, path, line.pid, name, line.first)
+    return tuple(found.values())
 
 
 def with_sharers(locks: tuple[FileLock, ...]) -> tuple[FileLock, ...]:
@@ -181,24 +153,17 @@ def with_sharers(locks: tuple[FileLock, ...]) -> tuple[FileLock, ...]:
 def _holders(paths: set[str]) -> Iterator[tuple[int, str, int]]:
     """Give the processes that have one of these files open with a lock on it, and who took it: the
     kernel writes that beside the descriptor."""
-    everyone = [int(each) for each in os.listdir("/proc") if each.isdigit()]
-    for pid in everyone[:_MOST_PROCESSES]:
-        folder = f"/proc/{pid}/fd"
-        try:
-            numbers = os.listdir(folder)[:_MOST_OPEN]
-        except OSError:
-            continue  # another user's, or it has ended
-        for number in numbers:
-            try:
-                path = os.readlink(f"{folder}/{number}")
-            except OSError:
+    until = monotonic() + SHARERS_S
+    for pid in proc_numbers("", most=_MOST_PROCESSES):
+        for number in proc_numbers(pid, "fd", most=_MOST_OPEN):
+            if monotonic() > until:
+                return
+            if (path := proc_link(pid, "fd", str(number))) not in paths:
                 continue
-            if path not in paths:
-                continue
-            for line in _text(Path(f"/proc/{pid}/fdinfo/{number}")).splitlines():
+            for line in proc_text(pid, "fdinfo", str(number)).split("\n"):
                 fields = line.split()
-                if fields[:1] == ["lock:"] and "FLOCK" in fields and fields[5].isdigit():
-                    yield pid, path, int(fields[5])
+                if fields[:1] == ["lock:"] and "FLOCK" in fields and len(fields) > 5:
+                    yield pid, path, procfs.whole(fields[5], -1)
 
 
 def _inodes(process: Process) -> list[tuple[str, str]]:
@@ -208,18 +173,11 @@ def _inodes(process: Process) -> list[tuple[str, str]]:
     for each in process.descriptors:
         if not each.target.startswith("/") or each.target.startswith("/dev/"):
             continue
-        for line in _text(Path(f"/proc/{process.pid}/fdinfo/{each.number}")).splitlines():
-            if line.startswith("ino:"):
-                found.append((line.split()[1], each.target))
+        fields = procfs.table(proc_text(process.pid, "fdinfo", str(each.number)))
+        if inode := fields.get("ino"):
+            found.append((inode, each.target))
     return found
 
 
 def _name(pid: int) -> str:
-    return _text(Path(f"/proc/{pid}/comm")).strip() if pid > 0 else ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    return proc_text(pid, "comm").strip() if pid > 0 else ""

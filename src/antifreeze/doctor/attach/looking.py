@@ -11,15 +11,16 @@ watched until it has read or written something, for `PATIENCE_S` at most, and lo
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..._asked import ask
+from ..._attach_mailbox import ask
 from ..._clock import monotonic, pause
+from ..._linux import procfs
+from ..._linux.bounded_reads import silent_processes
+from ..._linux.socket_traffic import sockets_of
 from ..._version import VERSION
 from . import held, pipes, proc
 from .asleep import UNKNOWN, Asleep
@@ -73,9 +74,7 @@ def look_at(pid: int, manner: Manner | None = None) -> Case:
 
 def _ask(members: list[int]) -> dict[str, Any]:
     """Ask those that have our own loader, by their number, as text: JSON knows no other."""
-    with ThreadPoolExecutor(max(1, len(members))) as pool:
-        asked = zip(members, pool.map(ask, members), strict=True)
-        return {str(pid): said for pid, said in asked if said is not None}
+    return {str(pid): said for pid, said in ask(members).items()}
 
 
 def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...]:
@@ -131,15 +130,10 @@ def _watch(first: Look, asked: int, manner: Manner, looks: list[Look]) -> bool:
         waited = True
 
 
-def _sockets(pid: int) -> frozenset[str]:
+def _sockets(pid: int) -> frozenset[int]:
     """Return the sockets that a process has. One that asks a server again, by a new connection, has
     got on, though as many bytes went over that one as over the last."""
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return frozenset(each for each in found if each.startswith("socket:"))
+    return frozenset(sockets_of(pid).values())
 
 
 def _glimpse(processes: list[Process], spy: Spy) -> Look:
@@ -254,7 +248,7 @@ def _program(pid: int) -> int:
 
 
 def _command(pid: int) -> str:
-    command = tuple(proc.read(pid, "cmdline").rstrip("\0").split("\0"))
+    command = tuple(procfs.strings(proc.read(pid, "cmdline")))[: proc.MOST_WORDS]
     return " ".join(proc.without_secrets(command))[:60]
 
 
@@ -322,6 +316,9 @@ def _unseen(look: Look, pid: int) -> tuple[str, ...]:
         found.append(f"no stacks: {main.blind}")
     if not any(each.descriptors for each in look.processes):
         found.append(f"no open files: sudo antifreeze attach {pid}")
+    if silent := {*silent_processes()} & {each.pid for each in look.processes}:
+        named = ", ".join(map(str, sorted(silent)[:3]))
+        found.append(f"/proc did not answer in time about process {named}")
     if look.machine.container:
         found.append("this is a container: processes and limits outside of it cannot be seen")
     return tuple(found)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._linux import procfs
+from ..._linux.bounded_reads import in_time, proc_text, system_text
 from .environment import variable
 from .facts import Group, Machine
-from .proc import read
 
 _KB = 1024
 _NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs")
 _NETWORKED_FUSE = ("fuse.",)  # s3fs, gcsfuse, sshfs: what stands behind them is elsewhere
 _UNLIMITED = 1 << 60  # what version 1 of control groups says for none
 
+MOST_MOUNTS = 64  # that are written down; a machine has a few
+MOST_GROUPS = 64  # folders in which limits are looked for
 FOLDER_S = 1.0  # for a folder to answer: a disk takes milliseconds
 _NOT_KNOWN = -1  # 0 would be a full one
 
@@ -33,8 +36,8 @@ class _Folder:
 
 def machine(pid: int) -> Machine:
     """Look at the machine as this process sees it."""
-    memory = _table(_text(Path("/proc/meminfo")))
-    pages = _table(_text(Path("/proc/vmstat")))
+    memory = procfs.counters(system_text("/proc/meminfo"))
+    pages = procfs.counters(system_text("/proc/vmstat"))
     root = Path(f"/proc/{pid}/root")
     temporary = _temporary(pid)
     # A folder that is not the root's is one of the folder that the process works in.
@@ -61,36 +64,9 @@ def machine(pid: int) -> Machine:
     )
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def _table(text: str) -> dict[str, int]:
-    found = {}
-    for line in text.splitlines():
-        parts = line.replace(":", " ").split()
-        if len(parts) >= 2 and parts[1].isdigit():
-            found[parts[0]] = int(parts[1])
-    return found
-
-
 def _folders(*paths: Path) -> list[_Folder]:
-    """Look at folders, for a second at the most: one on a server that is gone never answers. What
-    is not known by then is left as it is, and the thread that waits for it with it."""
-    found = {path: _Folder() for path in paths}
-
-    def look(path: Path) -> None:
-        found[path] = _folder(path)
-
-    threads = [threading.Thread(target=look, args=(path,), daemon=True) for path in paths]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(FOLDER_S)
-    return [found[path] for path in paths]
+    """Look at folders; what does not answer in time is not known."""
+    return [in_time(functools.partial(_folder, path), _Folder(), FOLDER_S) for path in paths]
 
 
 def _folder(path: Path) -> _Folder:
@@ -100,7 +76,7 @@ def _folder(path: Path) -> _Folder:
         room = os.statvfs(path)
     except (FileNotFoundError, NotADirectoryError):
         return _Folder(there=False)
-    except OSError:
+    except (OSError, ValueError):
         return _Folder()
     size, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
     return _Folder(there, size, free, room.f_favail)
@@ -111,35 +87,35 @@ def _temporary(pid: int) -> str:
 
 
 def _network_mounts(pid: int) -> tuple[str, ...]:
-    found = []
-    for line in read(pid, "mounts").splitlines():
-        _, folder, kind, *_ = line.split()
-        if kind in _NETWORKED or kind.startswith(_NETWORKED_FUSE):
-            found.append(f"{folder} ({kind})")
-    return tuple(found)
+    found = [
+        f"{folder} ({kind})"
+        for folder, kind in procfs.mounts(proc_text(pid, "mounts"))
+        if kind in _NETWORKED or kind.startswith(_NETWORKED_FUSE)
+    ]
+    return tuple(found[:MOST_MOUNTS])
 
 
 def _in_container(pid: int) -> bool:
-    root = Path(f"/proc/{pid}/root")
-    marks = (root / ".dockerenv", root / "run/.containerenv")
-    try:
-        return any(mark.exists() for mark in marks) or "container=" in read(1, "environ")
-    except OSError:
-        return False
+    root = f"/proc/{pid}/root"
+
+    def marked() -> bool:
+        return any(map(os.path.lexists, (f"{root}/.dockerenv", f"{root}/run/.containerenv")))
+
+    return in_time(marked, False, FOLDER_S) or "container=" in proc_text(1, "environ")
 
 
 def _group(pid: int) -> Group:
     """Read the limits of its control group: version 2, and what version 1 calls otherwise."""
     folders = _group_folders(pid)
-    cpu = _table(_first(folders, "cpu.stat"))
+    cpu = procfs.counters(_first(folders, "cpu.stat"))
     quota, period = _quota(folders)
-    events = _table(_first(folders, "memory.events"))
-    limit = _whole(_first(folders, "memory.max", "memory.limit_in_bytes"))
+    events = procfs.counters(_first(folders, "memory.events"))
+    limit = procfs.whole(_first(folders, "memory.max", "memory.limit_in_bytes"))
     throttled_us = cpu.get("throttled_usec", cpu.get("throttled_time", 0) // 1000)
     return Group(
         memory_limit=0 if limit >= _UNLIMITED else limit,
-        memory_used=_whole(_first(folders, "memory.current", "memory.usage_in_bytes")),
-        reclaims=events.get("max", 0) or _whole(_first(folders, "memory.failcnt")),
+        memory_used=procfs.whole(_first(folders, "memory.current", "memory.usage_in_bytes")),
+        reclaims=events.get("max", 0) or procfs.whole(_first(folders, "memory.failcnt")),
         kills=events.get("oom_kill", 0),
         quota_cores=quota / period if quota > 0 and period > 0 else 0.0,
         throttled=cpu.get("nr_throttled", 0),
@@ -151,33 +127,28 @@ def _group_folders(pid: int) -> list[Path]:
     """Give where its limits may be written: its own group first, then what it sees as the root."""
     found = []
     top = Path("/sys/fs/cgroup")
-    for line in read(pid, "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        for name in controllers.split(",") if controllers else [""]:
-            inner = top / name / path.lstrip("/")
+    for controllers, path in procfs.control_groups(proc_text(pid, "cgroup")):
+        for name in controllers or [""]:
+            inner = Path(os.path.normpath(top / name / path.lstrip("/")))
             found += [inner, *inner.parents, top / name]
-    return [each for each in dict.fromkeys([*found, top]) if each == top or top in each.parents]
+    inside = [each for each in dict.fromkeys([*found, top]) if top in (each, *each.parents)]
+    return inside[:MOST_GROUPS]
 
 
 def _first(folders: list[Path], *names: str) -> str:
     for folder in folders:
         for name in names:
-            if text := _text(folder / name):
+            if text := system_text(str(folder / name)):
                 return text
     return ""
 
 
-def _whole(text: str) -> int:
-    return int(text) if text.strip().isdigit() else 0
-
-
 def _quota(folders: list[Path]) -> tuple[int, int]:
     for folder in folders:
-        parts = _text(folder / "cpu.max").split()
-        if len(parts) == 2 and parts[0].isdigit():
-            return int(parts[0]), int(parts[1])
-    quota = _first(folders, "cpu.cfs_quota_us").strip()
+        parts = system_text(str(folder / "cpu.max")).split()
+        if len(parts) == 2 and (quota := procfs.whole(parts[0], -1)) >= 0:
+            return quota, procfs.whole(parts[1])
     return (
-        int(quota) if quota.lstrip("-").isdigit() else 0,
-        _whole(_first(folders, "cpu.cfs_period_us")),
+        procfs.whole(_first(folders, "cpu.cfs_quota_us")),  # -1, for none, is none
+        procfs.whole(_first(folders, "cpu.cfs_period_us")),
     )

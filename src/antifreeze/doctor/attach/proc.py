@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
+from ..._linux import procfs
+from ..._linux.bounded_reads import proc_link, proc_numbers, proc_text
 from . import calls, held
 from .facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
 from .sockets import Sockets
 
-PROC = Path("/proc")
 MOST_DESCRIPTORS = 400  # listed of one process; a program that leaks has thousands of the same
+MOST_THREADS = 400  # of one process that are looked at; one may have thirty thousand
+MOST_OPENED = 1000  # open files of one process that are asked where they lead
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KB = 1024
 # Those that have threads or locks of their own: whoever asks for more looks into /proc/PID/maps.
-_LIBRARY = re.compile(
-    r"/([^/\s]*(?:omp|blas|mkl|tbb|cuda|nccl|gloo|opencv|hdf5|lmdb|grpc|arrow)[^/\s]*\.so[^/\s]*)$",
-    re.MULTILINE,
+_LIBRARIES = (
+    *("omp", "blas", "mkl", "tbb", "cuda", "nccl", "gloo", "opencv", "hdf5", "lmdb", "grpc"),
+    "arrow",
 )
+MOST_LIBRARIES = 100  # of those that are written down
 _OPTION = re.compile(r"--[A-Za-z][\w.-]*")
 _FLAGS = re.compile(r"-[A-Za-z]{1,2}")  # short ones may have their value joined to them
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
@@ -33,49 +36,46 @@ _STARTS = re.compile(
     r"(?:, \w+=\d+)*\)"
 )
 _STARTED = re.compile(r"from (multiprocessing\.\w+) import ")
+MOST_WORDS = 200  # of a command
 _MOST_ALIKE = 1000  # commands that differ in what is hidden only
 _alike: dict[tuple[str, ...], list[int]] = {}
+_OCTAL = re.compile(r"[0-7]{1,20}")
 _MOST_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 
-def read(pid: int, *name: str) -> str:
-    """Give a file of a process; nothing if it has none, or may not be read."""
-    try:
-        return (PROC / str(pid)).joinpath(*name).read_text(errors="replace")
-    except OSError:
-        return ""
+read = proc_text
 
 
 def parents() -> dict[int, int]:
     """Give the parent of every process of the machine."""
     found = {}
-    for entry in os.listdir(PROC):
-        if entry.isdigit() and (fields := _stat(read(int(entry), "stat"))):
-            found[int(entry)] = int(fields[1])
+    for pid in proc_numbers(""):
+        if (stat := procfs.stat(read(pid, "stat"))) is not None:
+            found[pid] = stat.parent
     return found
 
 
 def process(pid: int, sockets: Sockets) -> Process | None:
     """Look at a process; None if there is none."""
-    stat = _stat(read(pid, "stat"))
-    if not stat:
+    stat = procfs.stat(read(pid, "stat"))
+    if stat is None:
         return None
-    status = dict(_pairs(read(pid, "status")))
-    io = dict(_pairs(read(pid, "io")))
-    numbers = _descriptor_numbers(pid)
+    status = procfs.table(read(pid, "status"))
+    io = procfs.table(read(pid, "io"))
+    numbers = proc_numbers(pid, "fd")
     most = _MOST_FILES.search(read(pid, "limits"))
     return Process(
         pid=pid,
-        parent=int(stat[1]),
-        name=read(pid, "comm").strip(),
+        parent=stat.parent,
+        name=name(pid),
         command=_command(pid),
-        state=stat[0],
-        started_at=int(stat[19]) / _TICKS,
-        cpu_s=(int(stat[11]) + int(stat[12])) / _TICKS,
-        threads=_threads(pid, int(stat[1])),
+        state=stat.state,
+        started_at=stat.started / _TICKS,
+        cpu_s=stat.cpu / _TICKS,
+        threads=_threads(pid, stat.parent),
         descriptors=_descriptors(pid, numbers, sockets),
         open_files=len(numbers),
-        most_files=int(most[1]) if most else 0,
+        most_files=procfs.whole(most[1]) if most else 0,
         memory=Memory(
             own=_kb(status, "RssAnon"),
             shared=_kb(status, "RssShmem") + _kb(status, "RssFile"),
@@ -83,20 +83,29 @@ def process(pid: int, sockets: Sockets) -> Process | None:
             largest=_kb(status, "VmHWM"),
             mapped=_kb(status, "VmSize"),
         ),
-        read_bytes=_number(io, "rchar"),
-        written_bytes=_number(io, "wchar"),
-        read_from_disk=_number(io, "read_bytes"),
-        waited_for_disk_s=int(stat[39]) / _TICKS,
-        major_faults=int(stat[9]),
-        libraries=tuple(sorted(set(_LIBRARY.findall(read(pid, "maps"))))),
+        read_bytes=procfs.quantity(io, "rchar"),
+        written_bytes=procfs.quantity(io, "wchar"),
+        read_from_disk=procfs.quantity(io, "read_bytes"),
+        waited_for_disk_s=stat.waited_for_disk / _TICKS,
+        major_faults=stat.major_faults,
+        libraries=tuple(sorted(_libraries(pid)))[:MOST_LIBRARIES],
         settings=_settings(pid),
         cores=_cores(pid),
-        nice=int(stat[16]),
-        traced_by=_number(status, "TracerPid"),
-        exit_status=int(stat[49]) if stat[0] in "ZX" and len(stat) > 49 else 0,
-        blocks_signals=int(status.get("SigBlk", "0"), 16),
-        ignores_signals=int(status.get("SigIgn", "0"), 16),
+        nice=stat.nice,
+        traced_by=procfs.quantity(status, "TracerPid"),
+        exit_status=stat.exit_status if stat.state in "ZX" else 0,
+        blocks_signals=procfs.hexadecimal(status.get("SigBlk", "0")),
+        ignores_signals=procfs.hexadecimal(status.get("SigIgn", "0")),
     )
+
+
+def _libraries(pid: int) -> set[str]:
+    names = {each.path.rpartition("/")[2] for each in procfs.mapped_files(read(pid, "maps"))}
+    return {
+        each
+        for each in names
+        if (start := each.partition(".so")[0]) != each and any(word in start for word in _LIBRARIES)
+    }
 
 
 def without_secrets(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -166,7 +175,7 @@ def _argument(text: str, at: int) -> str:
 def _command(pid: int) -> tuple[str, ...]:
     """Give the command of a process without secrets. Those of two processes are equal only if they
     were with them: what is forked has its parent's, and a script started once more has not."""
-    whole = tuple(read(pid, "cmdline").rstrip("\0").split("\0"))
+    whole = tuple(procfs.strings(read(pid, "cmdline")))[:MOST_WORDS]
     kept = without_secrets(whole)
     if len(_alike) >= _MOST_ALIKE:
         _alike.clear()
@@ -177,31 +186,14 @@ def _command(pid: int) -> tuple[str, ...]:
     return (*kept, f"({number + 1})") if number else kept
 
 
-def _stat(text: str) -> list[str]:
-    """Give the fields that follow the name, which may hold anything."""
-    return text.rpartition(") ")[2].split() if text else []
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    lines = (line.partition(":") for line in text.splitlines())
-    return [(name, value.strip()) for name, _, value in lines]
-
-
-def _number(table: dict[str, str], name: str) -> int:
-    first = table.get(name, "0").split()
-    return int(first[0]) if first and first[0].isdigit() else 0
-
-
 def _kb(table: dict[str, str], name: str) -> int:
-    return _number(table, name) * _KB
+    return procfs.quantity(table, name) * _KB
 
 
 def threads(pid: int) -> list[int]:
-    """Give the numbers of a process's threads; none if it has ended."""
-    try:
-        return sorted(int(each) for each in os.listdir(PROC / str(pid) / "task"))
-    except OSError:
-        return []
+    """Give the numbers of a process's threads, at most `MOST_THREADS`; none if it has ended."""
+    found = proc_numbers(pid, "task")
+    return sorted({*found[:MOST_THREADS], *({pid} & {*found})})
 
 
 def _threads(pid: int, parent: int) -> tuple[Thread, ...]:
@@ -213,21 +205,21 @@ def _threads(pid: int, parent: int) -> tuple[Thread, ...]:
 
 def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
     at = "task", str(tid)
-    stat = _stat(read(pid, *at, "stat"))
-    if not stat:
+    stat = procfs.stat(read(pid, *at, "stat"))
+    if stat is None:
         return None
-    status = dict(_pairs(read(pid, *at, "status")))
+    status = procfs.table(read(pid, *at, "status"))
     asked = read(pid, *at, "syscall")
     call = calls.parse(asked, os.uname().machine)
     place = read(pid, *at, "wchan").strip()
     return Thread(
         tid=tid,
         name=read(pid, *at, "comm").strip(),
-        state=stat[0],
+        state=stat.state,
         waits_in="" if place == "0" else place,
         call=call,
-        cpu_s=(int(stat[11]) + int(stat[12])) / _TICKS,
-        gave_way=_number(status, "voluntary_ctxt_switches"),
+        cpu_s=stat.cpu / _TICKS,
+        gave_way=procfs.quantity(status, "voluntary_ctxt_switches"),
         lock=held.words(pid, call),
         lock_in_parent=held.words(parent, call),
         lock_file=held.file_of(maps, call),
@@ -238,26 +230,16 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
     )
 
 
-def _descriptor_numbers(pid: int) -> list[int]:
-    try:
-        return sorted(int(each) for each in os.listdir(PROC / str(pid) / "fd"))
-    except OSError:
-        return []
-
-
 def _descriptors(pid: int, numbers: list[int], sockets: Sockets) -> tuple[Descriptor, ...]:
     found = []
     for number in numbers[:MOST_DESCRIPTORS]:
-        try:
-            target = os.readlink(PROC / str(pid) / "fd" / str(number))
-        except OSError:
-            continue
-        found.append(Descriptor(number, sockets.name(target), _flags(pid, number)))
+        if target := proc_link(pid, "fd", str(number)):
+            found.append(Descriptor(number, sockets.name(target), _flags(pid, number)))
     return tuple(found)
 
 
 def _settings(pid: int) -> dict[str, str]:
-    pairs = (each.partition("=") for each in read(pid, "environ").split("\0"))
+    pairs = (each.partition("=") for each in procfs.strings(read(pid, "environ")))
     return {name: value for name, _, value in pairs if name in KEPT}
 
 
@@ -270,13 +252,13 @@ def _cores(pid: int) -> int:
 
 def owner_of_thread(number: int) -> int:
     """Give the process of a thread; a process is its own."""
-    return _number(dict(_pairs(read(number, "status"))), "Tgid") or number
+    return procfs.quantity(procfs.table(read(number, "status")), "Tgid") or number
 
 
 def inner_number(pid: int, tid: int) -> int:
     """Give the number that a thread has in the innermost container that it is in."""
-    numbers = dict(_pairs(read(pid, "task", str(tid), "status"))).get("NSpid", "").split()
-    return int(numbers[-1]) if numbers else tid
+    numbers = procfs.table(read(pid, "task", str(tid), "status")).get("NSpid", "").split()
+    return procfs.whole(numbers[-1]) if numbers else tid
 
 
 def sleeps_in(pid: int) -> str:
@@ -290,53 +272,50 @@ def name(pid: int) -> str:
 
 def state(pid: int) -> str:
     """Give the kernel's letter for what a process does."""
-    return (_stat(read(pid, "stat")) or ["?"])[0]
+    stat = procfs.stat(read(pid, "stat"))
+    return "?" if stat is None else stat.state
 
 
 def opened(pid: int, kind: str) -> list[tuple[str, int]]:
     """Give target and flags of the open files of a process whose targets begin so."""
     found = []
-    for number in _descriptor_numbers(pid):
-        try:
-            target = os.readlink(PROC / str(pid) / "fd" / str(number))
-        except OSError:
-            continue
+    for number in proc_numbers(pid, "fd")[:MOST_OPENED]:
+        target = proc_link(pid, "fd", str(number))
         if target.startswith(kind):
             found.append((target, _flags(pid, number)))
     return found
 
 
 def _flags(pid: int, number: int) -> int:
-    return int(dict(_pairs(read(pid, "fdinfo", str(number)))).get("flags", "0"), 8)
+    text = procfs.table(read(pid, "fdinfo", str(number))).get("flags", "")
+    return int(text, 8) if _OCTAL.fullmatch(text) else 0
 
 
 def gave_way(pid: int, tid: int) -> int:
     """Give how often a thread went to sleep by itself; -1 if it has ended."""
     text = read(pid, "task", str(tid), "status")
-    return _number(dict(_pairs(text)), "voluntary_ctxt_switches") if text else -1
+    return procfs.quantity(procfs.table(text), "voluntary_ctxt_switches") if text else -1
 
 
 def written(pid: int) -> int:
     """Give how many bytes a process has written."""
-    return _number(dict(_pairs(read(pid, "io"))), "wchar")
+    return procfs.quantity(procfs.table(read(pid, "io")), "wchar")
 
 
 def read_and_written(pid: int) -> tuple[int, int]:
     """Return how many bytes a process has read and written."""
-    io = dict(_pairs(read(pid, "io")))
-    return _number(io, "rchar"), _number(io, "wchar")
+    io = procfs.table(read(pid, "io"))
+    return procfs.quantity(io, "rchar"), procfs.quantity(io, "wchar")
 
 
 def group(pid: int) -> int:
     """Give the process group of a process; 0 if there is none."""
-    stat = _stat(read(pid, "stat"))
-    return int(stat[2]) if stat else 0
+    stat = procfs.stat(read(pid, "stat"))
+    return 0 if stat is None else stat.group
 
 
 def runs_python(pid: int) -> bool:
     """Tell by what it has loaded whether a process runs Python: it may have changed its title."""
-    try:
-        program = os.readlink(PROC / str(pid) / "exe")
-    except OSError:
+    if not (program := proc_link(pid, "exe")):
         return False  # another user's: none of the program
     return "python" in os.path.basename(program) or "libpython" in read(pid, "maps")

@@ -1,4 +1,5 @@
-"""A case without the names of the program's files, for `ANTIFREEZE_REDACT=1`.
+"""A case without what should not be shared: secrets in URLs, always; and the names of the program's
+files, for `ANTIFREEZE_REDACT=1`.
 
 Equal names stay equal, and what a diagnosis depends on stays: devices, pipes, sockets, code, the
 folder of a network mount, whether a file was deleted, and that it is a lock file.
@@ -6,16 +7,40 @@ folder of a network mount, whether a file was deleted, and that it is a lock fil
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import replace
 from typing import Any
 
-from ..._redaction import redacted
+from ..._redaction import redacted, without_credentials
 from .facts import Case, Look, Process, Thread
 
 _KEPT = re.compile(r"/(dev|proc|sys)(/|$)|.*/(pymp-|listener-)|.*\.(py|pyc|so)(\.[\d.]+)?$")
 _END = re.compile(r"( \(deleted\)| \[[^\]]*\])$")
 _LOCK = re.compile(r"\.(lock|lck)$")
+
+
+def without_secrets(case: Case) -> Case:
+    """Return a case in which no URL has a user, a password or a query with values. Names of files,
+    of functions and of sockets are the program's, and may be URLs or parts of them."""
+    found: Case = _changed(case)
+    return found
+
+
+def _changed(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, tuple):
+        return tuple(map(_changed, value))
+    if isinstance(value, list):
+        return list(map(_changed, value))
+    if isinstance(value, dict):
+        return {_changed(name): _changed(each) for name, each in value.items()}
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    changed = {name: _changed(each) for name, each in fields.items()}
+    return value if changed == fields else replace(value, **changed)
 
 
 def without_names(case: Case) -> Case:

@@ -6,21 +6,26 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._clock import monotonic
+from .bounded_run import run_bounded
 from .facts import Frame, Thread
-from .proc import read, threads
+from .proc import MOST_THREADS, read, threads
 
 BOUND_S = 4.0  # for one process; a large one on a busy machine takes one
 NATIVE_BOUND_S = (
     1.8  # with C code: torch's own has a million names, and the rest can be had without
 )
 AT_ONCE = 4
+ALL_S = 20.0  # for all processes; whoever is still to be asked then is not
+MOST_BYTES = 1 << 24  # of an answer: a process may be a million calls deep
+INNERMOST, OUTERMOST = 300, 100  # frames of a thread that are kept
+MOST_CHARACTERS = 1000  # of a name in a stack
 INSTALL = "pip install py-spy"
 _INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+|src(?=/antifreeze/))/")
 
@@ -45,17 +50,21 @@ class Spy:
     def find() -> str | None:
         """Give where it is: beside this interpreter, or wherever commands are."""
         beside = Path(sys.executable).with_name("py-spy")
-        return str(beside) if beside.exists() else shutil.which("py-spy")
+        found = str(beside) if beside.exists() else shutil.which("py-spy")
+        return found if found is not None and os.path.isabs(found) else None
 
     def take(self, pids: list[int], *, native: bool = False) -> dict[int, Stacks]:
         """Take the stacks of several processes, each stopped for some milliseconds."""
         if self.path is None:
             return {pid: Stacks(error=f"py-spy is not installed: {INSTALL}") for pid in pids}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            found = pool.map(lambda pid: self._of(pid, native), pids)
+            until = monotonic() + ALL_S
+            found = pool.map(lambda pid: self._of(pid, native, until), pids)
             return dict(zip(pids, found, strict=True))
 
-    def _of(self, pid: int, native: bool) -> Stacks:
+    def _of(self, pid: int, native: bool, until: float) -> Stacks:
+        if monotonic() > until:
+            return Stacks(error=f"the others took {ALL_S:g} s; it was not asked", late=True)
         # Who waits for a disk cannot be stopped, and who is stopped need not be. Who is in a write
         # into a full pipe must not: to be stopped ends the write early, and `python -u` then loses
         # the rest of it. In all of them the stack can be read as it is, since it does not change.
@@ -72,17 +81,25 @@ class Spy:
         command = [self.path, "dump", "--json", "--pid", str(pid), *options]
         bound_s = NATIVE_BOUND_S if "--native" in options else BOUND_S
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=bound_s)
-        except subprocess.TimeoutExpired:
-            return Stacks(error=f"py-spy gave no answer for {bound_s:g} s", late=True)
+            done = run_bounded(command, bound_s, MOST_BYTES)
         except OSError as error:
             return Stacks(error=f"py-spy cannot be run: {error}")
-        if done.returncode == 0:
-            try:
-                return Stacks(tuple(_thread(each) for each in json.loads(done.stdout)))
-            except (ValueError, KeyError, TypeError) as error:
-                return Stacks(error=f"py-spy's answer cannot be read: {error}")
-        return _failed(done.stderr)
+        if done.late:
+            return Stacks(error=f"py-spy gave no answer for {bound_s:g} s", late=True)
+        if done.too_long:
+            return Stacks(error=f"its stacks are longer than {MOST_BYTES >> 20} MiB", late=True)
+        if done.code == 0:
+            return read_stacks(done.output)
+        return _failed(done.errors.decode(errors="replace"))
+
+
+def read_stacks(text: bytes | str) -> Stacks:
+    """Read py-spy's answer. Names of functions and files in it are the program's: any text."""
+    try:
+        found = tuple(_thread(each) for each in json.loads(text)[:MOST_THREADS])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return Stacks(error=f"py-spy's answer cannot be read: {error}")
+    return Stacks(found)
 
 
 def _rests(pid: int) -> bool:
@@ -103,8 +120,8 @@ def _failed(text: str) -> Stacks:
         return Stacks(error=_refused())
     if "failed to find python version" in lower or "not a python" in lower:
         return Stacks(error="it is not a Python process", not_python=True)
-    lines = [line for line in text.splitlines() if line.strip()]
-    return Stacks(error=f"py-spy: {lines[0] if lines else 'no answer'}")
+    lines = [line for line in text.split("\n") if line.strip()]
+    return Stacks(error=f"py-spy: {lines[0][:MOST_CHARACTERS] if lines else 'no answer'}")
 
 
 def _refused() -> str:
@@ -116,17 +133,23 @@ def _refused() -> str:
 def _thread(said: dict[str, Any]) -> Thread:
     return Thread(
         tid=said["os_thread_id"] or 0,
-        name=said["thread_name"] or "",
-        frames=tuple(_frame(each) for each in said["frames"]),
+        name=(said["thread_name"] or "")[:MOST_CHARACTERS],
+        frames=tuple(_frame(each) for each in _both_ends(said["frames"])),
         holds_gil=bool(said["owns_gil"]),
     )
 
 
+def _both_ends(frames: list[Any]) -> list[Any]:
+    if len(frames) <= INNERMOST + OUTERMOST:
+        return frames
+    return [*frames[:INNERMOST], *frames[-OUTERMOST:]]
+
+
 def _frame(said: dict[str, Any]) -> Frame:
-    file = said["filename"] or said["module"] or ""
+    file = (said["filename"] or said["module"] or "")[:MOST_CHARACTERS]
     native = not file.endswith((".py", ".pyx", ".pxd")) and not file.startswith("<")
     shown = Path(file).name if native else _short(file)
-    return Frame(said["name"], shown, said["line"] or 0, native)
+    return Frame(said["name"][:MOST_CHARACTERS], shown, said["line"] or 0, native)
 
 
 def _short(file: str) -> str:

@@ -12,13 +12,13 @@ line it was. All bounds are small: what cannot be told soon is not told.
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
-import os
-import stat
-import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from ..._linux.bounded_reads import file_bytes, in_time
 from .calls import Call
 from .facts import Frame, Process, Thread
 
@@ -48,12 +48,11 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
     def look() -> None:
         files: dict[tuple[int, str], _File | None] = {}
         for pid, thread in asked:
-            found[thread.tid] = _taken_at(pid, _theirs(thread), files)
+            # Their source is as deep as they like; one that is too deep tells nothing.
+            with contextlib.suppress(RecursionError, MemoryError):
+                found[thread.tid] = _taken_at(pid, _theirs(thread), files)
 
-    # What waits for a folder of the network cannot be interrupted: it is left behind.
-    reader = threading.Thread(target=look, daemon=True)
-    reader.start()
-    reader.join(READ_S)
+    in_time(look, None, READ_S)
     return tuple(
         replace(
             each,
@@ -126,14 +125,14 @@ def _file(pid: int, path: str, known: dict[tuple[int, str], _File | None]) -> _F
 
 
 def _parsed(path: str) -> _File | None:
+    data = file_bytes(path, _MOST_BYTES)
+    if data is None:
+        return None
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(number, "rb") as file:
-            seen = os.fstat(number)
-            if not stat.S_ISREG(seen.st_mode) or seen.st_size > _MOST_BYTES:
-                return None
-            tree = ast.parse(file.read(_MOST_BYTES))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Python thinks of their source
+            tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     functions = [each for each in ast.walk(tree) if isinstance(each, _Function)]
     functions.sort(key=lambda each: (each.lineno, -(each.end_lineno or 0)))

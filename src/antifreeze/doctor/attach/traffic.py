@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..._linux.bounded_reads import proc_link
 from ..._linux.socket_traffic import sockets_of, tcp_bytes
 from .facts import Process
 
@@ -43,7 +43,4 @@ def _total(pid: int, parent: int, counted: dict[int, int]) -> int:
 
 def _network(process: str) -> str:
     """Return the network namespace of a process: sockets of others are not seen."""
-    try:
-        return os.readlink(f"/proc/{process}/ns/net")
-    except OSError:
-        return process
+    return proc_link(process, "ns", "net") or process

@@ -1,22 +1,16 @@
-"""What this program tells who asks from outside (`antifreeze attach`): how its loaders are.
+"""What this program tells `antifreeze attach`: how its loaders are, as JSON.
 
-1. A socket without a file, named after the process, while there are loops; the kernel says who is
-   at its other end, and only the same user gets an answer (and root).
-2. Who asks gets one JSON text and is hung up on. Nothing is read from it: there is nothing to be
-   told, and nothing to be broken. No data of the program is in it.
-3. The thread that looks after loops answers, in passing (`_bystander`).
+No data of the program is in it. The thread that looks after loops answers, in passing
+(`_bystander`); who may ask, and how, is the mailbox's concern (`_attach_mailbox`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
-import struct
 from typing import TYPE_CHECKING, Any
 
-from ._asked import address
+from ._attach_mailbox import Mailbox
 from ._clock import monotonic
 from ._core.commands import ExamineLife, LookAround
 from ._core.events import ClockRang, LifeExamined, LivesSeen
@@ -27,56 +21,27 @@ if TYPE_CHECKING:
     from ._core.story import Entry
     from .iteration import LoaderIterator
 
-AT_ONCE = 4  # who may wait for an answer
-SEND_S = 0.2  # for who does not read
 STORY = 12  # entries
 FAULTS = 5
 
 
-class Desk:
-    """Where to ask. Used by one thread."""
+class AttachServer:
+    """Answer who asks. Used by one thread."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
         self._owner = os.getpid()
-        with contextlib.suppress(OSError):  # another of this name, or no sockets at all: no desk
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                made.bind(address(self._owner))
-                made.listen(AT_ONCE)
-                made.setblocking(False)
-                self._socket = made
-            except OSError:
-                made.close()
-
-    def __repr__(self) -> str:
-        return f"<Desk {'closed' if self._socket is None else 'open'}>"
+        self._mailbox = Mailbox()
 
     def serve(self) -> None:
-        """Answer whoever waits. Never waits for anybody longer than a moment."""
-        if self._socket is None or os.getpid() != self._owner:
-            return
-        for _ in range(AT_ONCE):
-            try:
-                asker, _ = self._socket.accept()
-            except OSError:  # nobody
-                return
-            with asker, contextlib.suppress(OSError):
-                if _may_ask(asker):
-                    asker.settimeout(SEND_S)
-                    # The program may have SIGPIPE end it, and who asked may have hung up.
-                    asker.sendall(json.dumps(told()).encode(), socket.MSG_NOSIGNAL)
+        """Answer, if somebody has asked. Never waits for anybody."""
+        if os.getpid() == self._owner and self._mailbox.is_asked:
+            self._mailbox.answer(json.dumps(told()).encode())
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._mailbox.close()
 
-
-def _may_ask(asker: socket.socket) -> bool:
-    said = asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", said)
-    return user in (os.getuid(), 0)
+    def __repr__(self) -> str:
+        return f"<AttachServer {self._mailbox!r}>"
 
 
 def told() -> dict[str, Any]:
