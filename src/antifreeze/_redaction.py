@@ -32,14 +32,16 @@ _SCHEMES = frozenset(
 )
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
 # All that follow take a time that grows with the text's length, not with its square: texts are of
-# others. A quote ends a URL only where it could end a string; in a query it may stand for itself.
+# others. A quote ends a URL only where it could end a string: passwords and values may have some.
 _SCHEME = r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]*+"
-_TO_END = r"(?:[^\s'\"<>]|'(?![\s,)\]}:;\"]|$))*+"
+_TO_END = r"(?:[^\s'\"<>]|'(?![,)\]}:;]*(?:[\s'\"<>]|$)))*+"
 _URL_IN_TEXT = re.compile(rf"{_SCHEME}://{_TO_END}")
-_AFTER_SCHEME = re.compile(rf"(?:[^\s\"<>/?#]*@)?{_TO_END}")
+_AFTER_SCHEME = re.compile(rf"(?:[^\s\"<>?#]*@)?{_TO_END}")
 _PARTS = re.compile(r"([^/?#;]*)([^?#;]*)([^?#]*)(?:\?([^#]*))?(.*)", re.DOTALL)
 _PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]*\]|[^:]*)(?::\d*)?")  # a host with or without one
 _QUERY = re.compile(rf"\?(?=[^\s'\"<>?=&;]+=){_TO_END}")
+# What is left of a query whose beginning was cut off, or ended by a quote. (`==` is code.)
+_REST_OF_QUERY = re.compile(r"&([\w.~%$\[\]:-]{1,64})=(?!=)[^\s&\"<>]+")
 _NAME_OF_VALUE = re.compile(r"[\w.~%$\[\]:-]{1,64}")
 # Names that stand alone, or have blanks in them, are files only if they end like one.
 _EXTENSIONS = frozenset(
@@ -139,7 +141,9 @@ def without_credentials(text: str) -> str:
     if "://" in text:
         first, *others = text.split("://")
         text = "://".join([first, *map(_clean_start, others)])
-    return _QUERY.sub(_clean_query, text) if "?" in text else text
+    if "?" in text:
+        text = _QUERY.sub(_clean_query, text)
+    return _REST_OF_QUERY.sub(_clean_rest, text) if "&" in text else text
 
 
 def _clean_start(text: str) -> str:
@@ -157,6 +161,10 @@ def _clean_start(text: str) -> str:
 def _clean_query(found: re.Match[str]) -> str:
     query, tail = _without_tail(found[0])
     return _names(query[1:]) + tail
+
+
+def _clean_rest(found: re.Match[str]) -> str:
+    return f"&{found[1]}={SECRET}{_without_tail(found[0])[1]}"
 
 
 def _without_tail(text: str) -> tuple[str, str]:
