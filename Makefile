@@ -3,21 +3,29 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+LOCK := requirements/dev.txt
 PEERS := .venv/.peers
 TRAINERS := .venv/.trainers
 VISION := .venv/vision
 
-.PHONY: help demo test test-all chaos check bench gallery what docs exam clean
+.PHONY: help demo test test-all chaos check bench gallery what docs exam lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-$(READY): pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Show what a command says only if it fails; then nothing else is done.
+quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
+
+# With hashes: what is installed is what was locked. torch is not, since its builds differ by platform; all
+# that it needs of pure Python is.
+$(READY): pyproject.toml constraints.txt $(LOCK)
 	@echo "== setting up .venv (torch's CPU build is about 200 MB; a minute or two, once)"
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "antifreeze needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0' 2>&1 | grep -v '^WARNING: Location' || true
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(call quietly,$(INSTALL) --require-hashes --no-deps -r $(LOCK))
+	@$(call quietly,$(INSTALL) -c constraints.txt torch==2.13.0)
+	@$(call quietly,$(INSTALL) --no-deps --no-build-isolation -e .)
 	@$(BIN)/python -c 'import antifreeze, pytest, hypothesis, cv2, PIL, libcst'
 	@touch $@
 
@@ -74,6 +82,9 @@ docs: $(READY)  ## write docs/states, docs/hangs, docs/rules, docs/crash-matrix.
 exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt expecttest dill 2>&1 | grep -v '^WARNING: Location' || true
 	@$(BIN)/python tests/parity/exam.py $(SUITE)
+
+lock:  ## resolve the packages for development anew, with hashes (ARGS=--upgrade: newest versions; some minutes)
+	@$(PYTHON) requirements/lock.py $(ARGS)
 
 clean:  ## remove the environment
 	rm -rf .venv

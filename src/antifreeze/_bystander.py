@@ -17,7 +17,6 @@ import atexit
 import contextlib
 import inspect
 import itertools
-import logging
 import os
 import sys
 import threading
@@ -35,10 +34,9 @@ from ._core.own_calls import OwnCall, OwnCalls
 from ._core.stalls import Activity, StackLine
 from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
+from ._reporting.log import logger
 from ._worker import guard, looks, threads
 from ._worker.looks import Looks
-
-logger = logging.getLogger("antifreeze")
 
 LOOK_S = 1.0  # between two looks
 JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one look

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import deque
@@ -44,8 +43,6 @@ from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief
 from .errors import InternalError, LoaderClosed
 from .policies import raising
-
-logger = logging.getLogger("antifreeze")
 
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned

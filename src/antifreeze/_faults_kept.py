@@ -18,12 +18,11 @@ from ._core.traps import QUARANTINED, SampleFailed
 from ._faults_written import FaultFile
 from ._ranks import ranks, who
 from ._redaction import redacted, redacts
+from ._reporting.log import logger
 from ._transport.frames import formatted
 from ._transport.words import said, shown
 from .errors import BudgetSpent, error_for, report
 from .policies import Fault, Policy
-
-logger = logging.getLogger("antifreeze")
 
 # What is said of a fault that does not stop the loop.
 GOES_ON = {
@@ -282,9 +281,11 @@ class FaultBook:
 
 def as_data(fault: Fault, *, shared: bool = False) -> dict[str, Any]:
     """Return a fault as plain data; an index that is none is written as it looks. `shared`: it is
-    written to a file, so that no URL in it may have a password or a query."""
+    written to a file, so that no URL in it may have a password or the values of a query."""
     clean = redacted if shared else str
-    index = fault.index if isinstance(fault.index, int | str | float | None) else repr(fault.index)
+    index: Any = fault.index
+    if not isinstance(index, int | float | None):
+        index = clean(index if isinstance(index, str) else repr(index))
     return {
         "kind": fault.kind,
         "verdict": fault.verdict,

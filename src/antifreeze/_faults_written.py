@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
+import stat
 from collections.abc import Mapping
 from typing import Any
 
 from ._ranks import who
+from ._reporting.log import logger
 
-logger = logging.getLogger("antifreeze")
-
-_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe may be full
+# Without waiting: a pipe may be full, or have no reader. A terminal does not become ours.
+_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_MODE = 0o600  # exceptions, names of files and lines of source are nobody else's business
 
 
 class FaultFile:
@@ -39,8 +40,10 @@ class FaultFile:
                 )
 
     def _append(self, data: bytes) -> None:
-        file = os.open(self._path, _HOW, 0o666)
+        file = os.open(self._path, _HOW, _MODE)
         try:
+            if stat.S_ISBLK(os.fstat(file).st_mode):
+                raise OSError("that is a disk")
             written = os.write(file, data)
         finally:
             os.close(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from . import _growth_told, _stalls_told
@@ -24,9 +23,8 @@ from ._core.traps import (
 )
 from ._faults_kept import FaultBook
 from ._ranks import who as speaks
+from ._reporting.log import logger
 from ._transport.exceptions import add_note
-
-logger = logging.getLogger("antifreeze")
 
 Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
 

@@ -25,6 +25,7 @@ from . import _platform
 from ._bystander import makes_generator, making_iterator
 from ._core.traps import Traps
 from ._inline import PROCESS, InlineDriver
+from ._reporting.log import logger
 from .errors import LoaderClosed
 from .iteration import (
     UNGUARDED,
@@ -32,7 +33,6 @@ from .iteration import (
     _close_all_at_exit,
     _drivers,
     _samples_a_batch,
-    logger,
 )
 from .stats import enter
 

@@ -2,7 +2,8 @@
 
 1. Only what is certainly the name of a file is named. A string of the user's data may be anything:
    a caption, a key, an encoded image. When in doubt it is not a path.
-2. A URL is named without user, password, query and fragment, wherever it is named.
+2. A URL is named without user, password, fragment and the values of its query, wherever it is
+   named; so is a query without its URL, as HTTP libraries print it. When in doubt, more is removed.
 3. With `ANTIFREEZE_REDACT=1` no file of data is named at all. Files of code are: they are needed.
 """
 
@@ -13,8 +14,11 @@ import re
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from ._reporting.untrusted_text import as_log_line, printable_lines
+
 VARIABLE = "ANTIFREEZE_REDACT"
 HIDDEN = "<path>"  # in a text, for the name of a file
+SECRET = "***"  # for the value of a parameter in a query
 LONGEST = 512  # characters of a path; what is longer is more likely to be data
 LONGEST_URL = 8192  # characters, with its query: signed ones are long
 LONGEST_PART = 64  # characters between two slashes, where no extension says that it is a file
@@ -27,7 +31,18 @@ _SCHEMES = frozenset(
     }
 )
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
-_URL_IN_TEXT = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+# All that follow take a time that grows with the text's length, not with its square: texts are of
+# others. A quote ends a URL only where it could end a string: passwords and values may have some.
+_SCHEME = r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]*+"
+_TO_END = r"(?:[^\s'\"<>]|'(?![,)\]}:;]*(?:[\s'\"<>]|$)))*+"
+_URL_IN_TEXT = re.compile(rf"{_SCHEME}://{_TO_END}")
+_AFTER_SCHEME = re.compile(rf"(?:[^\s\"<>?#]*@)?{_TO_END}")
+_PARTS = re.compile(r"([^/?#;]*)([^?#;]*)([^?#]*)(?:\?([^#]*))?(.*)", re.DOTALL)
+_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]*\]|[^:]*)(?::\d*)?")  # a host with or without one
+_QUERY = re.compile(rf"\?(?=[^\s'\"<>?=&;]+=){_TO_END}")
+# What is left of a query whose beginning was cut off, or ended by a quote. (`==` is code.)
+_REST_OF_QUERY = re.compile(r"&([\w.~%$\[\]:-]{1,64})=(?!=)[^\s&\"<>]+")
+_NAME_OF_VALUE = re.compile(r"[\w.~%$\[\]:-]{1,64}")
 # Names that stand alone, or have blanks in them, are files only if they end like one.
 _EXTENSIONS = frozenset(
     {
@@ -98,36 +113,92 @@ def _is_path(text: str) -> bool:
 
 
 def _without_credentials(scheme: str, rest: str) -> str:
-    """Return a URL without what may be secret in it; empty if that cannot be told."""
-    rest = re.split(r"[?#;]", rest, maxsplit=1)[0]
-    host, slash, path = rest.partition("/")
-    if "@" in host:
-        host = host.rpartition("@")[2]
-    elif ":" in host and not host.rpartition(":")[2].isdigit():
-        # Part of a password that has a slash in it.
-        host, slash, path = rest.rpartition("@")[2].partition("/")
-        if "@" not in rest:
-            return ""
-    text = f"{scheme}://{host}{slash}{path}"
-    return text if text.isprintable() and not _NEVER.search(text) else ""
+    """Return a URL without what may be secret in it, nor its query; empty if that cannot be
+    told."""
+    place = _place(rest)
+    text = f"{scheme}://{place}"
+    return text if place and text.isprintable() and not _NEVER.search(text) else ""
+
+
+def _place(rest: str) -> str | None:
+    """Return host and path of what stands behind `://`; None if they cannot be told from a
+    password, which may have any character in it."""
+    found = _PARTS.match(rest)
+    assert found is not None  # it matches anything
+    host, path, later = found[1], found[2], rest[found.end(2) :]
+    if ":" in host or "@" in host:
+        if "@" in later:
+            return None
+        if "@" in path:  # most likely a password with a slash in it
+            return path.rpartition("@")[2]
+    host = host.rpartition("@")[2]
+    return host + path if _PORT.fullmatch(host) else None
 
 
 def without_credentials(text: str) -> str:
-    """Return a text in which no URL has a user, a password, a query or a fragment."""
+    """Return a text in which no URL has a user, a password or a fragment, and no query, of a URL or
+    alone, has values."""
+    if "://" in text:
+        first, *others = text.split("://")
+        text = "://".join([first, *map(_clean_start, others)])
+    if "?" in text:
+        text = _QUERY.sub(_clean_query, text)
+    return _REST_OF_QUERY.sub(_clean_rest, text) if "&" in text else text
 
-    def clean(found: re.Match[str]) -> str:
-        scheme, _, rest = found[0].partition("://")
-        tail = rest[len(rest.rstrip(".,:;)]}")) :] if "?" not in rest else ""
-        return (_without_credentials(scheme, rest[: len(rest) - len(tail)]) or HIDDEN) + tail
 
-    return _URL_IN_TEXT.sub(clean, text) if "://" in text else text
+def _clean_start(text: str) -> str:
+    """Clean the rest of a URL at the start of a text."""
+    found = _AFTER_SCHEME.match(text)
+    assert found is not None  # it matches nothing, too
+    rest, tail = _without_tail(found[0])
+    place = _place(rest)
+    query = ""
+    if place is not None and (parts := _PARTS.match(rest)) is not None and parts[4]:
+        query = _names(parts[4])
+    return (HIDDEN if place is None else place) + query + tail + text[found.end() :]
+
+
+def _clean_query(found: re.Match[str]) -> str:
+    query, tail = _without_tail(found[0])
+    return _names(query[1:]) + tail
+
+
+def _clean_rest(found: re.Match[str]) -> str:
+    return f"&{found[1]}={SECRET}{_without_tail(found[0])[1]}"
+
+
+def _without_tail(text: str) -> tuple[str, str]:
+    """Set apart what ends a sentence or closes a bracket, more likely than a URL."""
+    url = text.rstrip(".,:;)]}")
+    return url, text[len(url) :]
+
+
+def _names(query: str) -> str:
+    """Return a query with the names of its parameters alone. What has no value may be one."""
+    found = [each.partition("=") for each in re.split("[&;]", query)]
+    names = [name for name, _, value in found if value.strip("=")]
+    shown = [f"{name}={SECRET}" for name in names if _NAME_OF_VALUE.fullmatch(name)]
+    return f"?{'&'.join(shown)}" if shown else ""
+
+
+def shareable(text: str) -> str:
+    """Return a text of several lines as it may be shown and written: redacted, and without what
+    means something to a terminal or a CI service."""
+    return printable_lines(redacted(text))
+
+
+def shareable_line(text: str) -> str:
+    """Return the same as one line, in which line ends are shown as all else that is not
+    printable."""
+    return as_log_line(redacted(text))
 
 
 def redacted(text: str) -> str:
     """Return a text as it may be written down: URLs without secrets, and with `ANTIFREEZE_REDACT=1`
     without names of files, but for the lines of code in a traceback."""
+    text = without_credentials(text)
     if not redacts():
-        return without_credentials(text)
+        return text
     return "\n".join(
         line if _CODE.match(line) else _without_paths(line) for line in text.split("\n")
     )

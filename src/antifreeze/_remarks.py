@@ -7,6 +7,8 @@ import sys
 import warnings
 from types import FrameType
 
+from ._redaction import shareable
+
 _HERE = os.path.dirname(__file__) + os.sep
 _TORCH = os.path.join("torch", "utils", "data") + os.sep  # whose `__iter__` calls ours
 
@@ -17,7 +19,7 @@ def remark(text: str) -> None:
     level = 2
     while frame is not None and _is_inside(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(shareable(text), stacklevel=level)
 
 
 def _is_inside(path: str) -> bool:

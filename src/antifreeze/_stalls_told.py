@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 from collections.abc import Callable
 from pathlib import PurePath
@@ -15,6 +14,7 @@ from ._core.stalls import Pulse, StackLine, Stall
 from ._core.tickets import Ticket
 from ._ranks import who as speaks
 from ._redaction import redacted
+from ._reporting.log import logger
 from ._transport.words import shown
 
 # Called when a stall has been told, in whichever thread tells it: for who has more to say then.
@@ -149,8 +149,6 @@ def _unchanged(stall: Stall) -> str:
         return "its stack has not changed, and it has read and written nothing"
     return "it has read and written nothing and has been in the same part of the code"
 
-
-logger = logging.getLogger("antifreeze")
 
 # What is done with a whole batch when its samples are there.
 WITH_BATCH = {

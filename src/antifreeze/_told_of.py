@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data.dataloader import _DatasetKind
 
+from ._redaction import shareable_line
+
 if TYPE_CHECKING:
     from .loader import DataLoader
 
@@ -22,7 +24,7 @@ def state_of(loader: DataLoader[Any]) -> str:
         parts.append(f"waited {accounts.wait_share:.0%} of {accounts.seconds:.3g} s")
         if entry.faults.seen:
             parts.append(f"{entry.faults.seen} fault" + "s" * (entry.faults.seen != 1))
-    return f"<{'; '.join(parts)}>"
+    return f"<{shareable_line('; '.join(parts))}>"
 
 
 def _what(loader: DataLoader[Any]) -> str:

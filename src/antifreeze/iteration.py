@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import logging
 import os
 import signal
 import threading
@@ -48,6 +47,7 @@ from ._driver import Driver
 from ._giving import RAISERS
 from ._ranks import who
 from ._remarks import remark
+from ._reporting.log import logger
 from ._sampler_lead import free_draws
 from ._transport.frames import leave_out_ours
 from ._worker.observing import Attributes
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from ._meter import OpenWait
     from .loader import DataLoader
 
-logger = logging.getLogger("antifreeze")
 
 # For a forked worker to listen. It does in milliseconds; on a machine that swaps, or if its
 # siblings, each of hundreds of gigabytes, are forked before it, it takes longer.

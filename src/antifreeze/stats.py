@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ._core.accounts import CAUSES, Accounts
 from ._core.explaining import Explanation, Profile, explain
 from ._core.messages import record
+from ._redaction import shareable_line
 
 if TYPE_CHECKING:
     from ._faults_kept import FaultTally
@@ -30,7 +31,12 @@ class Entry:
     def explain(self) -> Explanation:
         profile = replace(self.profile, cores=cores())  # to count them at each epoch would cost
         with self.accounts.guard:  # loops go on counting
-            return explain(self.accounts, profile, self.faults.seen)
+            told = explain(self.accounts, profile, self.faults.seen)
+        return Explanation(
+            shareable_line(told.sentence),
+            tuple(map(shareable_line, told.evidence)),
+            tuple(map(shareable_line, told.advice)),
+        )
 
 
 _entries: list[Entry] = []

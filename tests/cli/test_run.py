@@ -246,6 +246,7 @@ def test_options_come_from_the_command_line_before_those_of_pyproject(tmp_path: 
         "code/train.py",
     )
 
+    (tmp_path / ".git").mkdir()  # one project, of several parts
     (tmp_path / "code/pyproject.toml").write_text("[tool.other]\nkey = 1\n")
     (tmp_path / "pyproject.toml").write_text(
         '[tool.antifreeze]\nsample-timeout = 60\nfault-log = "faults.jsonl"\n'

@@ -11,10 +11,9 @@ from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
 from .._core.descent import Choice, Descent, Wish, choose
+from .._reporting.log import logger
 from .._transport.available import in_words
 from . import hazards, nursery, nursery_process, pools
-
-logger = logging.getLogger("antifreeze")
 
 # Of processor time, to send a dataset: from here on it is worth a warning. (On a busy machine
 # anything takes long.)

@@ -135,6 +135,11 @@ class Nursery:
         with contextlib.suppress(OSError):  # it was quicker
             signal.pidfd_send_signal(self._pidfd.number, signal.SIGKILL)
 
+    def go_on(self) -> None:
+        """Resume it, if somebody has stopped it."""
+        with contextlib.suppress(OSError):  # it is gone
+            signal.pidfd_send_signal(self._pidfd.number, signal.SIGCONT)
+
     def end(self) -> None:
         """End it, see it off, and give everything back."""
         self._sock.close()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -67,12 +64,10 @@ class Onlooker:
         return replace(seen, own_bytes=own, runs=runs, left_behind=lacks)
 
     def resume(self, seat: int, life: int) -> None:
-        line = self._lines.get((seat, life))
+        if (line := self._lines.get((seat, life))) is not None:
+            line.go_on()
         # Its parent, too: who stopped one has perhaps stopped all, and the next is asked of it.
-        for pid in {None if line is None else line.worker.pid, self._origin.pid} - {None}:
-            assert pid is not None
-            with contextlib.suppress(OSError):  # it is gone
-                os.kill(pid, signal.SIGCONT)
+        self._origin.go_on()
 
     def _who_acts(self, line: Line) -> int | None:
         """Give the process of a life; if it is not born, the one that is to bear it."""

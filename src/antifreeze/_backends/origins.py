@@ -136,6 +136,9 @@ class Origin(Protocol):
     def pid(self) -> int | None:
         """Give whoever brings lives into the world, if it is another process."""
 
+    def go_on(self) -> None:
+        """Resume whoever brings lives into the world, if somebody has stopped it."""
+
     @property
     def opening(self) -> Opening | None:
         """Give what is seen of whoever is to bring lives into the world, while it cannot yet."""
@@ -240,6 +243,9 @@ class Children:
     def hear(self) -> Sequence[News]:
         news, self._news = self._news, []
         return news
+
+    def go_on(self) -> None:
+        """Nobody stands between: this process itself starts lives."""
 
     def forsake(self) -> None:
         """Nothing to do: whoever is asked gives at once."""

@@ -239,6 +239,15 @@ class Template:
         with contextlib.suppress(OSError):  # not by its pid, which may be another's by now
             signal.pidfd_send_signal(self.pidfd.number, signal.SIGKILL)
 
+    def go_on(self) -> None:
+        """Resume it, if somebody has stopped it; or the nursery, if it is not there yet."""
+        if self.pidfd is None:
+            if self._home is not None:
+                self._home.go_on()
+            return
+        with contextlib.suppress(OSError):  # it is gone
+            signal.pidfd_send_signal(self.pidfd.number, signal.SIGCONT)
+
     def quit(self, crew: FirstCrew) -> None:
         """Have it leave, and see off its siblings. Nobody waits for that but a thread: it takes
         5 ms, which the next epoch need not lose. Where this process has locked a file, the template

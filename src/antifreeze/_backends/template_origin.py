@@ -108,6 +108,10 @@ class Templates:
     def pid(self) -> int | None:
         return None if self._present is None else self._present.pid or self._present.home_pid
 
+    def go_on(self) -> None:
+        if self._present is not None:
+            self._present.go_on()
+
     @property
     def opening(self) -> Opening | None:
         return None if self._present is None else self._present.opening

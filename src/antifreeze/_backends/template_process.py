@@ -87,9 +87,11 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         prepare(forked=mother.forked)
         if mother.forked:
             pools.one_blas_thread()
-        guard.pass_on(mother.handled, to=mother.main_pid)
+        main = mother.main or guard.watch_parent(
+            mother.main_pid, by_kernel=mother.by_kernel, is_parent=True
+        )
+        guard.pass_on(mother.handled, to=main)
         guard.unblock_interrupts()
-        main = mother.main or guard.watch_parent(mother.main_pid, by_kernel=mother.by_kernel)
         # Children are what it is for; those it forks may have none, as torch's workers.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         own_offsets(mother.positions)

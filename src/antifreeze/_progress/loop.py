@@ -19,6 +19,7 @@ from torch.utils.data.dataloader import _DatasetKind
 
 from .. import _platform
 from .._core.messages import frozen
+from .._redaction import shareable_line
 from .displays import Display, display_for
 from .figures import Figures
 
@@ -33,7 +34,7 @@ class Progress(Generic[T]):
 
     def __init__(self, loader: DataLoader[T], title: str, file: TextIO | None) -> None:
         self._loader, self._file = loader, file
-        self._title = " ".join(str(title).split())  # one line, of whatever it was
+        self._title = shareable_line(" ".join(str(title).split()))  # one line, of whatever it was
 
     def __len__(self) -> int:
         total = batches_of(self._loader)

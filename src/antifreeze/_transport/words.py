@@ -5,15 +5,24 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
-from .._redaction import redacted, redacts
+from .._redaction import redacted, redacts, without_credentials
 
-_short = reprlib.Repr()
+
+class _Short(reprlib.Repr):
+    """Short reprs. What is secret in a string goes before it is cut: half a URL is not known for
+    one."""
+
+    def repr_str(self, x: str, level: int) -> str:
+        return super().repr_str(without_credentials(x), level)
+
+
+_short = _Short()
 _short.maxstring = _short.maxother = 80  # characters
 _short.maxlist = _short.maxtuple = 16
 
 
 def shown(thing: Any) -> str:
-    """Give a short repr. Never raises."""
+    """Return a short repr. Never raises."""
     try:
         return redacted(_short.repr(thing)) if redacts() else _short.repr(thing)
     except Exception:

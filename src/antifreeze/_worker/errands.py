@@ -11,16 +11,14 @@ is short, bounded and need not be done at once is done by this one, which stays 
 
 from __future__ import annotations
 
-import logging
 import os
 import queue
 import threading
 from collections.abc import Callable
 
 from .._clock import monotonic
+from .._reporting.log import logger
 from . import guard, threads
-
-logger = logging.getLogger("antifreeze")
 
 NAME = "antifreeze-errands"
 IDLE_S = 1.0  # that the thread waits for the next errand

@@ -36,15 +36,17 @@ def end_with(pid: int, *, by_kernel: bool) -> None:
         threading.Thread(target=_watch, args=(pid,), name="antifreeze-guard", daemon=True).start()
 
 
-def watch_parent(pid: int, *, by_kernel: bool) -> Descriptor:
-    """Give a descriptor that tells the end of the parent; end at once if it is gone already."""
+def watch_parent(pid: int, *, by_kernel: bool, is_parent: bool = False) -> Descriptor:
+    """Return a descriptor that tells the end of the parent; end at once if it is gone already.
+    `is_parent`: nobody stands between."""
     if by_kernel:
         _ask_kernel()
     try:
         parent = Descriptor(os.pidfd_open(pid))
     except ProcessLookupError:
         os._exit(1)
-    if os.getppid() != pid and _is_gone(pid):  # (a fork server may stand between)
+    # While it is our parent its number is nobody else's: so this is it, and not a successor.
+    if os.getppid() != pid and (is_parent or _is_gone(pid)):  # (a fork server may stand between)
         os._exit(1)
     return parent
 
@@ -78,11 +80,22 @@ def leave_signals_to_main() -> None:
         signal.signal(signal.SIGINT, lambda signum, frame: None)
 
 
-def pass_on(numbers: Iterable[int], to: int) -> None:
-    """Have these signals go to another process: a dataset may mean the main one by its parent."""
+def pass_on(numbers: Iterable[int], to: Descriptor) -> None:
+    """Have these signals go to another process: a dataset may mean the main one by its parent.
+
+    `to` is its pidfd: its number may be another process's by the time a signal comes. Children of
+    this process, in which the descriptor is closed, pass nothing on.
+    """
+    owner = os.getpid()
+
+    def send(received: int, frame: object) -> None:
+        if os.getpid() == owner:
+            with contextlib.suppress(OSError):  # it is gone
+                signal.pidfd_send_signal(to.number, received)
+
     for number in numbers:
         with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, lambda received, frame: os.kill(to, received))
+            signal.signal(number, send)
 
 
 def forget(numbers: Iterable[int]) -> None:

@@ -212,7 +212,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     from ..doctor.findings import Confidence
 
     first = Path(arguments.stdin_filename or arguments.paths[0])
-    settings = read_settings(first if first.is_dir() else first.parent)
+    settings = read_settings(first)
     said: dict[str, Any] = {}
     for name in ("select", "extend_select", "ignore", "exclude"):
         words = [w.strip() for each in getattr(arguments, name) or () for w in each.split(",")]

@@ -19,13 +19,15 @@ import runpy
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from .. import _imports
 from .._core.messages import frozen
+from .._ranks import ranks
+from .._redaction import shareable
 from ..options import read_size
 from . import _config
 
@@ -94,12 +96,14 @@ def run(arguments: argparse.Namespace) -> NoReturn:
             raise ValueError("which module? antifreeze run -m module [args ...]")
         _check_launcher(rest, given)
         script = None if by_name else _script(rest)
-        options, by = _options(arguments, Path((script and script.first_path) or os.getcwd()))
+        settings = _settings(script)
+        options, by = _options(arguments, settings.values)
     except (OSError, ValueError, ImportError, TypeError) as error:
         _refuse(error)
     except SyntaxError as error:  # the script's own
         _die_of(error.with_traceback(None))
-    _prepare(options, by, ["-m", "antifreeze", "run", *given])
+    used = settings.told(name for name in settings.values if name not in named)
+    _prepare(options, by, ["-m", "antifreeze", "run", *given], used)
     _become(script or _module(rest))
 
 
@@ -131,18 +135,32 @@ def _check_launcher(rest: Sequence[str], given: Sequence[str]) -> None:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    print(f"antifreeze run: {error}", file=sys.stderr)
+    print(f"antifreeze run: {shareable(str(error))}", file=sys.stderr)
     raise SystemExit(2) from None
 
 
+def _say(words: str) -> None:
+    """Print a line on stderr, once a machine."""
+    if ranks().local_rank == 0:
+        print(f"antifreeze run: {words}", file=sys.stderr)
+
+
+def _settings(script: Program | None) -> _config.Configuration:
+    """Read what counts for a script, or for the folder that modules come from: whoever owns that
+    has code run already, unless Python was told not to look there."""
+    named = Path(os.getcwd() if script is None else os.path.realpath(script.argv[0]))
+    trust = script is not None or not sys.flags.safe_path
+    return _config.read(named, (*OPTIONS, *_OF_RUN), _say, trust_owner=trust)
+
+
 def _options(
-    arguments: argparse.Namespace, folder: Path
+    arguments: argparse.Namespace, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], signal.Signals | None]:
-    """Give the options of loaders, and the signal that asks for the report."""
+    """Return the options of loaders, and the signal that asks for the report."""
     from .._defaults import check
     from . import run_report
 
-    given = _config.read(folder.resolve(), (*OPTIONS, *_OF_RUN))
+    given = dict(settings)
     for name in (*OPTIONS, *_OF_RUN):
         if name in arguments:
             given[name] = _read(name, vars(arguments)[name])
@@ -170,8 +188,11 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _prepare(options: dict[str, Any], by: signal.Signals | None, words: Sequence[str]) -> None:
-    """Install; `by` has it tell, `words` say to an interpreter what this command does."""
+def _prepare(
+    options: dict[str, Any], by: signal.Signals | None, words: Sequence[str], used: str
+) -> None:
+    """Install; `by` has it tell, `words` say to an interpreter what this command does, `used` what
+    comes from a file."""
     from .. import _platform
     from ..integrations import lightning
     from ..integrations.later import install_with_torch
@@ -179,6 +200,8 @@ def _prepare(options: dict[str, Any], by: signal.Signals | None, words: Sequence
 
     if _platform.switched_off():
         return
+    if used:
+        _say(used)
     install_with_torch(options)
     lightning.launch_with(words)
     run_report.tell_at_end()

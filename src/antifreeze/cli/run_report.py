@@ -18,6 +18,7 @@ from .._core.explaining import IS_REPORTED
 from .._core.faults import FaultKind
 from .._core.stalls import StackLine
 from .._ranks import who as speaks
+from .._redaction import shareable_line
 from .._stalls_told import listeners, where
 from .._transport.words import shown
 from ..policies import Fault
@@ -108,9 +109,9 @@ def text(*, evidence: bool = False, waiting: bool = False) -> str:
     """Give the report; `waiting`: of loops that wait now. Never raises: it is told in the middle of
     somebody else's run."""
     try:
-        return "".join(f"{line}\n" for line in _lines(evidence, waiting))
+        return "".join(f"{shareable_line(line)}\n" for line in _lines(evidence, waiting))
     except Exception as error:
-        return f"antifreeze: no report: {type(error).__name__}: {error}\n"
+        return f"antifreeze: no report: {shareable_line(f'{type(error).__name__}: {error}')}\n"
 
 
 def _lines(evidence: bool, waiting: bool) -> Iterator[str]:

@@ -25,7 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.messages import frozen, record
+from .._redaction import shareable, shareable_line
+from .._reporting.log import logger
 from .._transport.frames import is_library, is_ours
+from .._transport.words import said
 from ..policies import Budget, skipping
 
 if TYPE_CHECKING:
@@ -128,7 +131,7 @@ def add_to(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logging.getLogger("antifreeze").setLevel(logging.ERROR)  # the table says it all
+    logger.setLevel(logging.ERROR)  # the table says it all
     try:
         if arguments.workers < 1:
             raise ValueError(f"a scan needs a worker, not {arguments.workers}")
@@ -136,7 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
         length = len(dataset)
         output = reserve(Path(arguments.output))  # now, and not after hours
     except Exception as error:
-        print(f"antifreeze scan: {arguments.dataset}: {_said(error)}", file=sys.stderr)
+        words = f"antifreeze scan: {arguments.dataset}: {_said(error)}"
+        print(shareable(words), file=sys.stderr)
         return 2
     try:
         with _progress(length) as advance:
@@ -189,7 +193,7 @@ def find(name: str) -> Any:
     place, expression = target[1], target[2].strip()
     if not _NAME.fullmatch(expression):
         _check_call(expression)
-    sys.path.insert(0, os.getcwd())
+    _look_in(os.getcwd())
     module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     if not _NAME.fullmatch(expression):
         return _with_samples(eval(expression, vars(module)))  # what who runs this has typed
@@ -199,6 +203,13 @@ def find(name: str) -> Any:
     if isinstance(found, type) or (callable(found) and not hasattr(found, "__getitem__")):
         found = found()
     return _with_samples(found)
+
+
+def _look_in(folder: str) -> None:
+    """Have modules be found in a folder first; unless Python was told (-P, PYTHONSAFEPATH) to find
+    none where a script, or whoever runs it, happens to be."""
+    if not sys.flags.safe_path:
+        sys.path.insert(0, folder)
 
 
 def _check_call(expression: str) -> None:
@@ -223,7 +234,7 @@ def _from_file(path: Path) -> Any:
         raise FileNotFoundError(f"there is no {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.resolve()))
+    _look_in(str(path.parent.resolve()))
     spec.loader.exec_module(module)
     return module
 
@@ -284,7 +295,7 @@ def _load(
         except KeyboardInterrupt:
             print("interrupted: what was found so far is kept", file=sys.stderr)
         except Exception as error:
-            print(f"the scan broke off: {_said(error)}", file=sys.stderr)
+            print(shareable(f"the scan broke off: {_said(error)}"), file=sys.stderr)
         faults = _faults(log)
         result.bad = list(_bad(faults))
         if result.is_hopeless:
@@ -410,10 +421,11 @@ def show(result: Scan, path: Path, wanted: Path) -> None:
         _show_cause(console, result)
         return
     if path != wanted:
-        console.print(f"{wanted} was there already and is kept; this scan is in {path}.")
+        kept = f"{wanted} was there already and is kept; this scan is in {path}."
+        console.print(shareable_line(kept))
     if result.bad:
         use = f'DataLoader(..., quarantine="{path}", on_error="replace")'
-        console.print(f"To load without them: {use}", soft_wrap=True)
+        console.print(shareable_line(f"To load without them: {use}"), soft_wrap=True)
 
 
 def _show_table(console: Console, result: Scan, path: Path) -> None:
@@ -429,11 +441,12 @@ def _show_table(console: Console, result: Scan, path: Path) -> None:
     if with_files:
         table.add_column("file", overflow="fold")
     for each in shown:
-        file = [Text(each["file"])] if with_files else []
-        table.add_row(str(each["index"]), each["kind"], Text(_why(each)), *file)
+        file = [Text(shareable_line(each["file"]))] if with_files else []
+        why = Text(shareable(_why(each)))
+        table.add_row(str(each["index"]), each["kind"], why, *file)
     console.print(table)
     if len(result.bad) > SHOWN:
-        console.print(f"... and {len(result.bad) - SHOWN} more in {path}")
+        console.print(shareable_line(f"... and {len(result.bad) - SHOWN} more in {path}"))
 
 
 def _show_cause(console: Console, result: Scan) -> None:
@@ -441,7 +454,8 @@ def _show_cause(console: Console, result: Scan) -> None:
     assert result.cause is not None
     cause = result.cause
     at = f" ({cause.place})" if cause.place else ""
-    console.print(f"{cause.count:,} fail in the same way, the first with {cause.exception}{at}")
+    first = f"the first with {cause.exception}{at}"
+    console.print(shareable(f"{cause.count:,} fail in the same way, {first}"))
     console.print(
         "So many samples do not go bad by themselves. Check that error first: how the dataset is"
         " made, and the folder it expects its files in. No quarantine was written."
@@ -449,4 +463,4 @@ def _show_cause(console: Console, result: Scan) -> None:
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {said(error)}"

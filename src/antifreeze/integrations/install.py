@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Mapping
 from typing import Unpack
 
 from .. import _defaults, _platform
 from .._backends.carried import Carried, carry
+from .._reporting.log import logger
 from ..loader import present_defaults
 from . import accelerate, imports, ray, torch_loaders
-
-logger = logging.getLogger("antifreeze")
 
 
 def install(**options: Unpack[_defaults.Options]) -> None:

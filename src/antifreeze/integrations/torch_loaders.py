@@ -13,17 +13,15 @@
 from __future__ import annotations
 
 import functools
-import logging
 import weakref
 from typing import Any
 
 from torch.utils.data import dataloader as torch_engine
 
 from .._platform import switched_off
+from .._reporting.log import logger
 from ..loader import DataLoader
 from .names_taken import names_taken
-
-logger = logging.getLogger("antifreeze")
 
 _TORCHS: Any = torch_engine.DataLoader
 _APART = ("torchdata",)  # libraries whose loaders keep a state of their own in their workers

@@ -18,6 +18,7 @@ def as_json(result: Result) -> str:
             "findings": [_one(each) for each in result.found],
             "failures": [str(each) for each in result.failures],
             "not_looked_at": result.not_looked_at,
+            "settings": None if result.settings is None else str(result.settings),
         },
         indent=2,
     )

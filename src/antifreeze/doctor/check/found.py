@@ -113,6 +113,7 @@ class Result:
     lines: int = 0
     failures: tuple[Failure, ...] = ()
     unread: int = 0  # files that are no Python: also where AF001, which says so, is ignored
+    settings: Path | None = None  # the file they are of
 
     @property
     def not_looked_at(self) -> int:

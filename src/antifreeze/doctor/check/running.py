@@ -75,6 +75,7 @@ def check(
         lines=sum(each.lines for each in firsts),
         failures=tuple(sorted(failures, key=str)),
         unread=sum(not each.is_read for each in firsts),
+        settings=settings.source,
     )
 
 

@@ -44,6 +44,7 @@ class Settings:
     for_paths: tuple[ForPaths, ...] = ()
     jobs: int = 0  # processes; 0: as many as there are cores
     force_exclude: bool = False  # also files that are named, as pre-commit names them
+    source: Path | None = None  # the file they are of; None: the defaults
 
     def __post_init__(self) -> None:
         _as_codes(self, "select", "extend_select", "ignore")
@@ -108,6 +109,18 @@ def matches(path: Path, patterns: Iterable[str], root: Path) -> bool:
 
 @functools.cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Translate a pattern. `**/` also means no folder at all, which fnmatch does not know."""
-    parts = [re.sub(r"\\[zZ]$", "", fnmatch.translate(each)) for each in pattern.split("**/")]
-    return re.compile("(?:.*/)?".join(parts), re.DOTALL)
+    """Translate a pattern. `**/` also means no folder at all, which fnmatch does not know.
+
+    What stands before a `**/` is matched as early as it can be, and never again: a pattern with
+    many of them must not take hours. Nothing is missed by it: what is left begins at a folder.
+    """
+    *before, last = re.sub(r"(\*\*/)+", "**/", pattern).split("**/")
+    folders = "(?:.*?/)??"
+    parts = [f"(?>{folders * bool(at)}{_translated(each)})" for at, each in enumerate(before)]
+    end = re.sub(r"\\[zZ]$", "", fnmatch.translate(last))
+    return re.compile("".join(parts) + "(?:.*/)?" * bool(before) + end, re.DOTALL)
+
+
+def _translated(part: str) -> str:
+    """Translate the beginning of a pattern, each `*` of it as few characters as will do."""
+    return re.sub(r"\.\*\)\\[zZ]$", ")", fnmatch.translate(f"{part}*"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from ..._reporting.untrusted_text import printable
 from ..rules.base import Severity
 from .found import Found, Result
 
@@ -104,7 +106,7 @@ def summary(result: Result) -> str:
     but = "".join(f"; {each}" for each in unseen)
     if not result.found:
         lines = f", {_count(result.lines, 'line')}" if result.lines else ""
-        return f"Nothing found in {files}{lines}{but}."
+        return f"Nothing found in {files}{lines}{_of_settings(result)}{but}."
     counted = Counter(each.severity.value for each in result.found)
     kinds = [each.value for each in Severity]
     parts = ", ".join(f"{counted[kind]:,} {kind}" for kind in kinds if counted[kind])
@@ -112,7 +114,17 @@ def summary(result: Result) -> str:
     more = f"; --fix mends {fixable}" if fixable else ""
     codes = Counter(each.code for each in result.found)
     why = f"antifreeze explain {codes.most_common(1)[0][0]}"
-    return f"{len(result.found):,} found in {files}: {parts}{more}{but}. Why: {why}"
+    where = f"{files}{_of_settings(result)}"
+    return f"{len(result.found):,} found in {where}: {parts}{more}{but}. Why: {why}"
+
+
+def _of_settings(result: Result) -> str:
+    if result.settings is None:
+        return ""
+    path, here = result.settings, Path.cwd()
+    return (
+        f" (settings: {printable(str(path.relative_to(here) if here in path.parents else path))})"
+    )
 
 
 def _count(number: int, what: str) -> str:
