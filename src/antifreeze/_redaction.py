@@ -58,7 +58,9 @@ _EXTENSIONS = frozenset(
         *("yml", "zarr", "zip", "zst"),
     }
 )
-_EXTENSION = re.compile(r"[^/\\.][^/\\]*\.([A-Za-z][A-Za-z0-9_]{0,7}|7z)$")
+_EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,7}|7z")
+# A folder that was named after a URL: the kernel leaves one slash of two.
+_OF_FOLDER = re.compile(r"(?<=:/)[^/\s@:]{0,128}:[^/\s@]{0,128}@")
 _NEVER = re.compile(r"[<>|*?\"\x00]")  # in no path that anybody would write
 _QUOTED = re.compile(r"(?<![\w])(['\"])(?P<text>(?:(?!\1)[^\\\n]){1,512})\1")
 _WORD = re.compile(r"[^\s'\",;()\[\]{}<>]{1,512}")
@@ -94,8 +96,7 @@ def _is_path(text: str) -> bool:
     first = re.split(r"[/\\]", text, maxsplit=1)[0]
     if "@" in first:  # a mail address, or a host with its user
         return False
-    found = _EXTENSION.search(text)
-    extension = "" if found is None else found[1]
+    extension = _extension(text)
     is_known = extension.lower() in _EXTENSIONS
     if "/" not in text and "\\" not in text:
         return is_known and " " not in text
@@ -110,6 +111,13 @@ def _is_path(text: str) -> bool:
         and max(map(len, parts)) <= LONGEST_PART
         and not set("+=") & set(text)  # base64
     )
+
+
+def _extension(text: str) -> str:
+    """Return how the name of a file ends, without the dot; empty if it has no such end."""
+    name = re.split(r"[/\\]", text)[-1]
+    stem, _, ending = name.rpartition(".")
+    return ending if stem.strip(".") and _EXTENSION.fullmatch(ending) else ""
 
 
 def _without_credentials(scheme: str, rest: str) -> str:
@@ -141,6 +149,8 @@ def without_credentials(text: str) -> str:
     if "://" in text:
         first, *others = text.split("://")
         text = "://".join([first, *map(_clean_start, others)])
+    if ":/" in text and "@" in text:
+        text = _OF_FOLDER.sub("", text)
     if "?" in text:
         text = _QUERY.sub(_clean_query, text)
     return _REST_OF_QUERY.sub(_clean_rest, text) if "&" in text else text

@@ -56,6 +56,8 @@ QUICK_S = 10.0  # several times what they take; with a time that grows with the 
         ("redis://:abc@host:6379/0", "redis://host:6379/0"),
         ("postgresql+psycopg://me:abc@host:5432/db", "postgresql+psycopg://host:5432/db"),
         ("s3+http://key:abc@host/x", "s3+http://host/x"),
+        ("cannot open cache/https:/me:abc@host/x", "cannot open cache/https:/host/x"),
+        ("c:/a/me@b.txt and file:/b:c/d@e", "c:/a/me@b.txt and file:/b:c/d@e"),
         ("https://token@host/x", "https://host/x"),
         ("https://me:a'b,c)d@host/x", "https://host/x"),
         ("https://me:12/34@host/x", "https://host/x"),
