@@ -454,6 +454,27 @@ def test_torch_is_imported_by_the_script_and_nobody_else(tmp_path: Path) -> None
     assert done.stdout == b"antifreeze.loader True\n[]\n", done.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["import antifreeze", "from antifreeze import DataLoader", "import antifreeze.loader"],
+)
+def test_a_script_that_uses_our_loader_already_runs_as_it_is(tmp_path: Path, first: str) -> None:
+    write(
+        tmp_path,
+        f"""
+        {first}
+        import antifreeze
+        import torch.utils.data
+        for kind in (antifreeze.DataLoader, torch.utils.data.DataLoader):
+            loader = kind(range(4), batch_size=2)
+            print(type(loader).__module__, [each.tolist() for each in loader])
+        """,
+    )
+    done = start(tmp_path, *OURS, "train.py")
+    assert done.stdout == b"antifreeze.loader [[0, 1], [2, 3]]\n" * 2, done.stderr
+    assert done.returncode == 0
+
+
 def test_a_script_whose_torch_cannot_be_imported_says_so_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,9 @@ from .._backends.carried import Carried, carry
 from .._imports import Follower
 
 
+LOADER = "antifreeze.loader"
+
+
 def install_with_torch(options: Mapping[str, Any]) -> None:
     """Install now if torch is there, else as soon as somebody has imported it. Processes that the
     program starts before know of it, too. Takes options that have been checked."""
@@ -44,11 +47,14 @@ def _with_torch(act: Callable[[], object]) -> bool:
         act()
         return True
 
-    def follow(torch: ModuleType) -> None:
+    def follow(_: ModuleType) -> None:
+        loader = sys.modules.get(LOADER)
+        if loader is not None and not hasattr(loader, "DataLoader"):
+            return  # the program imports our loader, and that torch: it is not complete yet
         if follower in sys.meta_path:
             sys.meta_path.remove(follower)
-        act()
+            act()
 
-    follower = Follower({"torch": follow})
+    follower = Follower({"torch": follow, LOADER: follow})
     follower.stand()
     return False
