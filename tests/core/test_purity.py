@@ -136,7 +136,6 @@ MAKES_PROCESSES = (
     "_backends",
     "_transport.arena",
     "doctor.attach.stacks",  # py-spy
-    "doctor.check.walking",  # git
 )
 
 

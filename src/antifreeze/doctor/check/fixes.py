@@ -72,9 +72,9 @@ def as_diff(path: str, before: str, after: str) -> str:
 
 
 def _shown(line: str) -> str:
-    if line.endswith("\n"):
-        return line
-    return f"{line[:-1]}\n" if line.endswith("\r") else f"{line}\n{_NO_END}"
+    """Return a line of a diff: it ends as lines of this output do, not as those of the file."""
+    bare = line.rstrip("\r\n")
+    return f"{bare}\n" if bare != line else f"{bare}\n{_NO_END}"
 
 
 def _overlap(one: Span, other: Span) -> bool:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import ast
 import dataclasses
 import io
+import os
 import re
-import stat
 import sys
 import tokenize
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..source.lines import LINE_END, split_lines
 from ..source.notebooks import Notebook, read_notebook
 from .decoding import BOM, decode
+from .links import LeadsOut, resolve
+from .regular_files import NotRegular, open_real
 
 LARGEST = 4_000_000  # bytes, or characters; larger files are generated, and take many seconds each
 LARGEST_NOTEBOOK = 64_000_000  # bytes: pictures are inside; what counts as code is at most LARGEST
@@ -59,12 +62,14 @@ class Source:
     is_whole: bool = True  # False: names may come from parts that are not seen
 
 
-def read_source(path: Path, text: str | None = None) -> Source:
-    """Read a file, or take its text. Raises Unreadable or NotLookedAt."""
+def read_source(path: Path, text: str | None = None, named: Sequence[Path] = ()) -> Source:
+    """Read a file, or take its text. Raises Unreadable or NotLookedAt. `named`: what the command
+    line names."""
     is_notebook = path.suffix == ".ipynb"
     try:
         if text is None:
-            text = decode(read_bytes(path, LARGEST_NOTEBOOK if is_notebook else LARGEST)).text
+            largest = LARGEST_NOTEBOOK if is_notebook else LARGEST
+            text = decode(read_bytes(path, largest, named)).text
         text = text.removeprefix(BOM)
         notebook = read_notebook(text) if is_notebook else None
     except NotLookedAt:
@@ -78,14 +83,16 @@ def read_source(path: Path, text: str | None = None) -> Source:
     return Source(path, text, notebook, is_whole=notebook is None or notebook.is_whole)
 
 
-def read_bytes(path: Path, largest: int) -> bytes:
-    """Read a file that is one: devices and pipes may have no end. Raises OSError, NotLookedAt."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise NotLookedAt("this is no regular file")
-    if status.st_size > largest:
-        raise NotLookedAt(too_large(largest))
-    with path.open("rb") as file:
+def read_bytes(path: Path, largest: int, named: Sequence[Path] = ()) -> bytes:
+    """Read a file that is one: devices and pipes may have no end, and links may lead elsewhere,
+    also since the file was found. Raises OSError, NotLookedAt."""
+    try:
+        descriptor = open_real(resolve(path, named))
+    except (NotRegular, LeadsOut) as error:
+        raise NotLookedAt(str(error)) from None
+    with open(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_size > largest:
+            raise NotLookedAt(too_large(largest))
         data = file.read(largest + 1)  # some files, as in /proc, have no size
     if len(data) > largest:
         raise NotLookedAt(too_large(largest))

@@ -127,7 +127,7 @@ class _Work:
     def _first(self, path: Path, *, keep: bool) -> _First:
         source = Source(path, "")
         try:
-            source = read_source(path, self.texts.get(path))
+            source = read_source(path, self.texts.get(path), self.settings.named)
             name, is_package = module_name(path)
             try:
                 module, summary = first_pass(source, name, is_package=is_package)
@@ -176,7 +176,7 @@ class _Work:
             return False
 
     def _source(self, path: Path) -> Source:
-        source = read_source(path, self.texts.get(path))
+        source = read_source(path, self.texts.get(path), self.settings.named)
         summary = self.project.summary_of(path)
         return mended(source) if summary is not None and summary.is_mended else source
 
