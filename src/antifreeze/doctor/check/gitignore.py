@@ -81,6 +81,9 @@ class IgnoreFile:
     def __repr__(self) -> str:
         return f"IgnoreFile({len(self._negative)} patterns)"
 
+    def __len__(self) -> int:
+        return len(self._negative)
+
     def _add(self, pattern: str) -> None:
         number = len(self._negative)
         negative = pattern.startswith("!")

@@ -22,6 +22,7 @@ from .settings import Settings, matches
 
 SUFFIXES = (".py", ".ipynb")
 IGNORE_FILE = ".gitignore"
+TO_READ = 10  # steps for each pattern of a file: what it takes to read one, beside trying one
 _NOBODY_MEANS = frozenset(
     {"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", ".ipynb_checkpoints"}
 )
@@ -188,7 +189,7 @@ class _Tree:
         rules = self._rules_of(repository)
         path, inside, is_ignored = root, "", False
         for part in parts:
-            rules = rules.with_file(_ignore_file_in(path), inside)
+            rules = rules.with_file(self._ignore_file_in(path), inside)
             path, inside = os.path.join(path, part), _join(inside, _as_git(part))
             is_ignored = is_ignored or rules.ignore(
                 inside, _as_git(part), self.steps, is_folder=True
@@ -202,6 +203,13 @@ class _Tree:
     def _rules_of(self, repository: Repository) -> _Rules:
         beside = (repository.exclude, self._users_own)
         return _Rules(repository, (), tuple(each for each in beside if each is not None))
+
+    def _ignore_file_in(self, folder: str) -> IgnoreFile | None:
+        if self.steps.are_spent:
+            return None
+        file = read_ignore_file(os.path.join(folder, IGNORE_FILE))
+        self.steps.left -= TO_READ * len(file) if file is not None else 0
+        return file
 
     def _begin(self, place: _Place) -> None:
         self._begun.append(place)
@@ -226,7 +234,7 @@ class _Tree:
                 return  # a submodule that was never fetched
         rules = place.rules
         if IGNORE_FILE in names:
-            rules = rules.with_file(_ignore_file_in(place.path), place.inside)
+            rules = rules.with_file(self._ignore_file_in(place.path), place.inside)
         for each in entries:
             is_folder = each.is_dir(follow_symlinks=False)
             if each.name == MARK or not (is_folder or each.name.endswith(SUFFIXES)):
@@ -273,10 +281,6 @@ class _Tree:
             self.led_out.append(Path(path))
         else:
             self._found[path] = None
-
-
-def _ignore_file_in(folder: str) -> IgnoreFile | None:
-    return read_ignore_file(os.path.join(folder, IGNORE_FILE))
 
 
 def _join(inside: str, name: str) -> str:
