@@ -12,8 +12,8 @@ import pytest
 
 from antifreeze.doctor.check import gitignore
 from antifreeze.doctor.check.git_index import read_index
-from antifreeze.doctor.check.globs import Text, git_glob, settings_glob
 from antifreeze.doctor.check.gitignore import IgnoreFile, Steps
+from antifreeze.doctor.check.globs import Text, git_glob, settings_glob
 from antifreeze.doctor.check.settings import Settings, matches
 from antifreeze.doctor.check.walking import find_files, walk
 

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         _complain(str(error))
         return CANNOT
     except Exception:  # ours, and not of one file: it must not look like a finding
-        traceback.print_exc()
+        print(printable_lines(traceback.format_exc()), end="", file=sys.stderr)
         _complain("this is a bug of antifreeze: please report it")
         return CANNOT
 
