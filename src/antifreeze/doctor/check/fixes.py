@@ -6,6 +6,7 @@ that overlaps one that was applied waits for the next round.
 
 from __future__ import annotations
 
+import bisect
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,14 +41,14 @@ def fix_text(text: str, found: Iterable[Found]) -> Fixed:
     except ImportError:
         raise CannotFix("--fix needs libcst: pip install libcst") from None
     chosen: list[Found] = []
-    taken: list[Span] = []
+    taken = _Taken()
     for each in found:
         if each.fix is None or not each.can_be_fixed:
             continue
         spans = [edit.span for edit in each.fix.edits]
-        if any(_overlap(one, other) for one in spans for other in taken):
+        if any(map(taken.overlaps, spans)):
             continue
-        taken += spans
+        taken.add(spans)
         chosen.append(each)
     if not chosen:
         return Fixed(text, ())
@@ -77,9 +78,27 @@ def _shown(line: str) -> str:
     return f"{bare}\n" if bare != line else f"{bare}\n{_NO_END}"
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    start, end = (one.line, one.column), (one.end_line, one.end_column)
-    return start < (other.end_line, other.end_column) and (other.line, other.column) < end
+class _Taken:
+    """Places that a fix changes, in order; none of them overlap."""
+
+    def __init__(self) -> None:
+        self._starts: list[tuple[int, int]] = []
+        self._ends: list[tuple[int, int]] = []
+
+    def overlaps(self, span: Span) -> bool:
+        place = bisect.bisect_left(self._starts, (span.end_line, span.end_column)) - 1
+        return place >= 0 and self._ends[place] > (span.line, span.column)
+
+    def add(self, spans: list[Span]) -> None:
+        """Add the places of one fix, which may overlap each other: then they count as one."""
+        for each in sorted(spans, key=lambda each: (each.line, each.column)):
+            start, end = (each.line, each.column), (each.end_line, each.end_column)
+            place = bisect.bisect_left(self._starts, end) - 1
+            if place >= 0 and self._ends[place] > start:
+                self._ends[place] = max(end, self._ends[place])
+            else:
+                self._starts.insert(place + 1, start)
+                self._ends.insert(place + 1, end)
 
 
 def _apply(text: str, edits: list[PlainEdit]) -> tuple[str, set[PlainEdit]]:
