@@ -15,7 +15,7 @@ from .fixes import CannotFix, Fixed, fix_text
 from .found import Found, Result
 from .looking import in_words
 from .reading import LARGEST, read_bytes
-from .running import check
+from .running import check, few_collections
 from .settings import Settings
 from .writing import replace_file
 
@@ -46,7 +46,8 @@ def mend(
     done = Mended(result, notebooks=_notebooks(result))
     given = dict(texts or {})
     for _ in range(ROUNDS):
-        changed = _round(done, given, settings.named, write=write)
+        with few_collections():
+            changed = _round(done, given, settings.named, write=write)
         if not changed:
             break
         if write:

@@ -59,7 +59,7 @@ def check(
     files = list(dict.fromkeys(paths))
     jobs = settings.jobs or len(os.sched_getaffinity(0))
     if jobs <= 1 or len(files) <= FEW or texts:
-        with _few_collections():
+        with few_collections():
             firsts = [work.first(path) for path in files]
             work.begin_second([each.summary for each in firsts if each.summary is not None])
             seconds = [work.second(path) for path in work.wanted()]
@@ -90,7 +90,8 @@ def _order(found: Found) -> tuple[str, int, int, str]:
 
 
 @contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
+    """Collect garbage rarely: for work with trees."""
     before = gc.get_threshold()
     gc.set_threshold(*_GARBAGE)
     try:
