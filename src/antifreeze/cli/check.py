@@ -190,7 +190,7 @@ def _mend(
 
 
 def _say_what_was_done(done: Mended, *, diff: bool) -> None:
-    from ..doctor.check.fixes import as_diff
+    from ..doctor.check.diffs import as_diff
 
     for path in done.notebooks:
         _complain(f"{path}: notebooks are not changed; what could be fixed is left to you")

@@ -7,19 +7,14 @@ that overlaps one that was applied waits for the next round.
 from __future__ import annotations
 
 import bisect
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..source.lines import lines_with_ends
 from .found import INSIDE, Found, PlainEdit, Span
 
 if TYPE_CHECKING:
     import libcst
-
-
-_NO_END = "\\ No newline at end of file\n"
 
 
 class CannotFix(Exception):
@@ -59,23 +54,6 @@ def fix_text(text: str, found: Iterable[Found]) -> Fixed:
         return Fixed(text, ())
     applied = (each for each in chosen if each.fix is not None and took.issuperset(each.fix.edits))
     return Fixed(new, tuple(applied))
-
-
-def as_diff(path: str, before: str, after: str) -> str:
-    """Give what a fix changes, as a unified diff."""
-    lines = difflib.unified_diff(
-        lines_with_ends(before),
-        lines_with_ends(after),
-        fromfile=f"{path} (before)",
-        tofile=f"{path} (after)",
-    )
-    return "".join(map(_shown, lines))
-
-
-def _shown(line: str) -> str:
-    """Return a line of a diff: it ends as lines of this output do, not as those of the file."""
-    bare = line.rstrip("\r\n")
-    return f"{bare}\n" if bare != line else f"{bare}\n{_NO_END}"
 
 
 class _Taken:

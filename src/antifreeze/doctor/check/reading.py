@@ -28,6 +28,11 @@ from .regular_files import NotRegular, open_real
 LARGEST = 4_000_000  # bytes, or characters; larger files are generated, and take many seconds each
 LARGEST_NOTEBOOK = 64_000_000  # bytes: pictures are inside; what counts as code is at most LARGEST
 MENDED = 20  # bodies that are missing, in one file: more is no Python
+MENDED_CHARACTERS = 4_000_000  # read again for them: each is seen only after the one before it
+# Fields of one f-string. Before Python 3.12 its parser takes their square: 20,000 take a second.
+MOST_FIELDS = 20_000
+_IS_SLOW = sys.version_info < (3, 12)
+_FORMATTED = re.compile(r"""[fF][rR]?['"]|[rR][fF]['"]""")
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 
 
@@ -80,7 +85,19 @@ def read_source(path: Path, text: str | None = None, named: Sequence[Path] = ())
         text = notebook.text
     if len(text) > LARGEST:
         raise NotLookedAt(too_large(LARGEST))
+    if _IS_SLOW and text.count("{") > MOST_FIELDS and _FORMATTED.search(text) is not None:
+        _refuse_huge_strings(text)
     return Source(path, text, notebook, is_whole=notebook is None or notebook.is_whole)
+
+
+def _refuse_huge_strings(text: str) -> None:
+    """Raise NotLookedAt if Python's parser would take minutes for an f-string."""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.STRING and token.string.count("{") > MOST_FIELDS:
+                raise NotLookedAt(f"an f-string of this file has more than {MOST_FIELDS:,} fields")
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        pass  # the parser ends there, too, and says so
 
 
 def read_bytes(path: Path, largest: int, named: Sequence[Path] = ()) -> bytes:
@@ -134,6 +151,7 @@ def mended(source: Source) -> Source:
 def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreadable, ...]]:
     """Give a text with `pass` where a body is missing. Raises Unreadable for all else."""
     faults: list[Unreadable] = []
+    most = min(MENDED, MENDED_CHARACTERS // (len(text) + 1))
     while True:
         try:
             _compile(text)
@@ -141,7 +159,7 @@ def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreada
         except SyntaxError as error:
             match = _NO_BODY.match(error.msg)
             new = _with_pass(text, int(match[1]), error.lineno or 1) if match is not None else None
-            if new is None or len(faults) >= MENDED:
+            if new is None or len(faults) >= most:
                 words = f"{what} cannot be read as {PYTHON}: {error.msg}"
                 column = max(0, (error.offset or 1) - 1)
                 raise Unreadable(words, error.lineno or 1, column, is_syntax=True) from None
