@@ -6,10 +6,14 @@ on machines where torch is slow to come, or hangs.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from . import _command_path
 
-from ._version import VERSION as __version__
+_command_path.leave_current_folder()  # before all other imports
+
+import importlib  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from ._version import VERSION as __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from . import errors, policies

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from antifreeze.doctor.check.fixes import as_diff, fix_text
+from antifreeze.doctor.check.diffs import as_diff
+from antifreeze.doctor.check.fixes import fix_text
 from antifreeze.doctor.check.found import Found
 from antifreeze.doctor.check.looking import Source, as_found
 from antifreeze.doctor.check.running import check_text

@@ -136,7 +136,6 @@ MAKES_PROCESSES = (
     "_backends",
     "_transport.arena",
     "doctor.attach.bounded_run",  # py-spy
-    "doctor.check.walking",  # git
 )
 
 

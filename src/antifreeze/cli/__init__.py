@@ -7,15 +7,24 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from .._reporting.untrusted_text import as_log_line
 from .._version import VERSION
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses arguments in words that can be shown: `check *` makes names of files arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(as_log_line(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; give the exit code."""
     from . import attach, check, explain, platform, run, scan
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="antifreeze",
         description="The PyTorch DataLoader that does not freeze, and tells you why yours did.",
     )

@@ -10,12 +10,17 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from .._reporting.untrusted_text import as_log_line, printable, printable_lines
+
 if TYPE_CHECKING:
     from ..doctor.check.decoding import Decoded
     from ..doctor.check.found import Result
     from ..doctor.check.mending import Mended
     from ..doctor.check.settings import Settings
+    from ..doctor.check.walking import Walked
 
+NAMED_LINKS = 5  # of those that are left out
+LONGEST_NAME = 200  # characters of each
 NOTHING, FOUND, CANNOT, INTERRUPTED = 0, 1, 2, 130  # exit codes; the last as shells have it
 STANDARD_INPUT = "-"
 NAMELESS = "<stdin>"
@@ -73,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         _complain(str(error))
         return CANNOT
     except Exception:  # ours, and not of one file: it must not look like a finding
-        traceback.print_exc()
+        print(printable_lines(traceback.format_exc()), end="", file=sys.stderr)
         _complain("this is a bug of antifreeze: please report it")
         return CANNOT
 
@@ -81,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ..doctor.check.found import Failure
     from ..doctor.check.running import check
-    from ..doctor.check.walking import find_files, folders_without, is_left_out, not_there
+    from ..doctor.check.walking import folders_without, is_left_out, not_there, walk
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files need not be UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -95,7 +100,10 @@ def _run(arguments: argparse.Namespace) -> int:
             paths = [Path(each) for each in arguments.paths]
             refused = not_there(paths)
             paths = [each for each in paths if each not in refused]
-            files = list(find_files(paths, settings))
+            settings = dataclasses.replace(settings, named=tuple(paths))
+            walked = walk(paths, settings)
+            files = walked.files
+            _complain_of_walk(walked)
             for folder in folders_without(paths, files):
                 _complain(
                     f"no Python files in {folder} (what git ignores or `exclude` names is left out)"
@@ -112,6 +120,18 @@ def _run(arguments: argparse.Namespace) -> int:
     return _exit_code(result)
 
 
+def _complain_of_walk(walked: Walked) -> None:
+    """Name what was left out of folders, or was not."""
+    if walked.led_out:
+        many = len(walked.led_out)
+        links = "link leads" if many == 1 else "links lead"
+        names = [printable(str(each), LONGEST_NAME) for each in walked.led_out[:NAMED_LINKS]]
+        more = ", ..." if many > NAMED_LINKS else ""
+        _complain(f"left out: {many:,} {links} out of the project ({', '.join(names)}{more})")
+    if not walked.is_whole:
+        _complain("too many patterns in .gitignore files: not all of them were heeded")
+
+
 def _exit_code(result: Result) -> int:
     if result.failures:
         return CANNOT
@@ -119,7 +139,7 @@ def _exit_code(result: Result) -> int:
 
 
 def _complain(words: str) -> None:
-    print(f"antifreeze check: {words}", file=sys.stderr)
+    print(as_log_line(f"antifreeze check: {words}"), file=sys.stderr)
 
 
 def _standard_input(arguments: argparse.Namespace) -> dict[Path, Decoded]:
@@ -170,7 +190,7 @@ def _mend(
 
 
 def _say_what_was_done(done: Mended, *, diff: bool) -> None:
-    from ..doctor.check.fixes import as_diff
+    from ..doctor.check.diffs import as_diff
 
     for path in done.notebooks:
         _complain(f"{path}: notebooks are not changed; what could be fixed is left to you")
@@ -178,7 +198,7 @@ def _say_what_was_done(done: Mended, *, diff: bool) -> None:
         _complain(f"{path}: {why}")
     if diff:
         for path, before in done.before.items():
-            print(as_diff(str(path), before, done.after[path]), end="")
+            print(printable_lines(as_diff(str(path), before, done.after[path])), end="")
         if done.result.found and not done.before:
             _complain(f"nothing that --fix can mend ({len(done.result.found):,} found)")
     elif done.applied:

@@ -10,7 +10,6 @@ from typing import Any
 from .._backends.carried import Carried, carry
 from .._imports import Follower
 
-
 LOADER = "antifreeze.loader"
 
 

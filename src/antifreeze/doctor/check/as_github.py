@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..._reporting.untrusted_text import as_log_line, printable_lines
 from .found import Failure, Found, Result
 
 
@@ -24,8 +25,8 @@ def _failure(failure: Failure) -> str:
 
 
 def _text(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _value(text: str) -> str:
-    return _text(text).replace(":", "%3A").replace(",", "%2C")
+    return _text(as_log_line(text)).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,5 @@
-"""Findings as JSON: one object, with a version that changes when a field changes its meaning."""
+"""Findings as JSON: one object, with a version that changes when a field changes its meaning.
+Values are exact: what cannot be printed is escaped by JSON itself."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 from .found import Found, Result
 
 VERSION = 1
+LONGEST_SOURCE = 2_000  # characters of a line: many findings may be in one of megabytes
 
 
 def as_json(result: Result) -> str:
@@ -37,7 +39,7 @@ def _one(found: Found) -> dict[str, Any]:
         "severity": found.severity.value,
         "confidence": found.confidence.value,
         "words": found.words,
-        "source": found.source,
+        "source": found.source[:LONGEST_SOURCE],
         "instead": found.instead,
         "fix": found.fix.title if found.fix is not None and found.can_be_fixed else None,
     }

@@ -8,6 +8,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
+from ..._reporting.untrusted_text import printable
 from ..._version import VERSION
 from ..rules import all_rules, find_rule
 from ..rules.base import Rule
@@ -34,7 +35,8 @@ def as_sarif(result: Result) -> str:
             {
                 "executionSuccessful": not result.failures,
                 "toolExecutionNotifications": [
-                    {"level": "error", "message": {"text": str(each)}} for each in result.failures
+                    {"level": "error", "message": {"text": printable(str(each))}}
+                    for each in result.failures
                 ],
             }
         ],
@@ -66,7 +68,7 @@ def _one(found: Found, places: dict[str, int]) -> dict[str, Any]:
         "ruleIndex": places[found.code],
         "level": found.level,
         "rank": _RANKS[found.confidence.value],
-        "message": {"text": where + found.words},
+        "message": {"text": printable(where + found.words)},
         "locations": [
             {
                 "physicalLocation": {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import tokenize
 from dataclasses import dataclass
 
 BOM = "\ufeff"
+# They take the square of a file's size: four megabytes would take hours.
+QUADRATIC = frozenset({"punycode", "idna"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ def decode(data: bytes) -> Decoded:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         if encoding == "utf-8-sig":
             encoding = "utf-8"  # the mark is a character of the text
+        if codecs.lookup(encoding).name in QUADRATIC:
+            raise LookupError(f"the encoding {encoding} is for names of hosts, not for files")
         text = data.decode(encoding)
         if text.encode(encoding) == data:
             return Decoded(data, text, encoding)

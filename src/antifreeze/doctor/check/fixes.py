@@ -6,19 +6,15 @@ that overlaps one that was applied waits for the next round.
 
 from __future__ import annotations
 
-import difflib
+import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..source.lines import lines_with_ends
 from .found import INSIDE, Found, PlainEdit, Span
 
 if TYPE_CHECKING:
     import libcst
-
-
-_NO_END = "\\ No newline at end of file\n"
 
 
 class CannotFix(Exception):
@@ -40,14 +36,14 @@ def fix_text(text: str, found: Iterable[Found]) -> Fixed:
     except ImportError:
         raise CannotFix("--fix needs libcst: pip install libcst") from None
     chosen: list[Found] = []
-    taken: list[Span] = []
+    taken = _Taken()
     for each in found:
         if each.fix is None or not each.can_be_fixed:
             continue
         spans = [edit.span for edit in each.fix.edits]
-        if any(_overlap(one, other) for one in spans for other in taken):
+        if any(map(taken.overlaps, spans)):
             continue
-        taken += spans
+        taken.add(spans)
         chosen.append(each)
     if not chosen:
         return Fixed(text, ())
@@ -60,26 +56,27 @@ def fix_text(text: str, found: Iterable[Found]) -> Fixed:
     return Fixed(new, tuple(applied))
 
 
-def as_diff(path: str, before: str, after: str) -> str:
-    """Give what a fix changes, as a unified diff."""
-    lines = difflib.unified_diff(
-        lines_with_ends(before),
-        lines_with_ends(after),
-        fromfile=f"{path} (before)",
-        tofile=f"{path} (after)",
-    )
-    return "".join(map(_shown, lines))
+class _Taken:
+    """Places that a fix changes, in order; none of them overlap."""
 
+    def __init__(self) -> None:
+        self._starts: list[tuple[int, int]] = []
+        self._ends: list[tuple[int, int]] = []
 
-def _shown(line: str) -> str:
-    if line.endswith("\n"):
-        return line
-    return f"{line[:-1]}\n" if line.endswith("\r") else f"{line}\n{_NO_END}"
+    def overlaps(self, span: Span) -> bool:
+        place = bisect.bisect_left(self._starts, (span.end_line, span.end_column)) - 1
+        return place >= 0 and self._ends[place] > (span.line, span.column)
 
-
-def _overlap(one: Span, other: Span) -> bool:
-    start, end = (one.line, one.column), (one.end_line, one.end_column)
-    return start < (other.end_line, other.end_column) and (other.line, other.column) < end
+    def add(self, spans: list[Span]) -> None:
+        """Add the places of one fix, which may overlap each other: then they count as one."""
+        for each in sorted(spans, key=lambda each: (each.line, each.column)):
+            start, end = (each.line, each.column), (each.end_line, each.end_column)
+            place = bisect.bisect_left(self._starts, end) - 1
+            if place >= 0 and self._ends[place] > start:
+                self._ends[place] = max(end, self._ends[place])
+            else:
+                self._starts.insert(place + 1, start)
+                self._ends.insert(place + 1, end)
 
 
 def _apply(text: str, edits: list[PlainEdit]) -> tuple[str, set[PlainEdit]]:
@@ -112,7 +109,8 @@ def _apply(text: str, edits: list[PlainEdit]) -> tuple[str, set[PlainEdit]]:
                 updated = changed
             return updated
 
-    wrapper = MetadataWrapper(cst.parse_module(text))
+    # No copy: what was just parsed has each node once, and nobody else has it.
+    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     return str(wrapper.visit(Changes()).code), took
 
 

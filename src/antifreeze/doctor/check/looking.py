@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import contextlib
 import dataclasses
+import functools
+import itertools
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +29,10 @@ from .elsewhere import HitElsewhere, find_elsewhere
 from .found import INSIDE, Failure, Found, PlainEdit, PlainFix, Span
 from .reading import PYTHON, Source, Unreadable
 from .settings import CANNOT_BE_READ, Settings
-from .silencing import Allow, read_allows, silence
+from .silencing import Allow, Allows, read_allows
 
 WITHOUT_EFFECT = "AF002"
+LONG = 1_000  # characters of a line; of longer ones it is kept at which byte each character starts
 # A file without any of these words has nothing for us, unless a class of it is a dataset.
 _MENTIONS = re.compile(
     r"DataLoader|dataloader|data_loader|torch\.utils|Dataset\b|__getitem__|Sampler|worker_init"
@@ -115,8 +120,9 @@ def second_pass(
         elsewhere += ((rule, each) for each in others)
     # An allow has its effect on what is found, whether it is shown or not.
     allows = read_allows(source.text)
-    left = silence(_once(found), allows)
-    left += _allowed_by_neither(elsewhere, source, allows, settings)
+    here = Allows(allows)
+    left = here.silence(_once(found))
+    left += _allowed_by_neither(elsewhere, source, here, settings)
     left = [each for each in left if settings.shows(each.confidence)]
     followed = bool(project.importers(source.path))
     left += _without_effect(allows, rules, source, strict=settings.strict, followed=followed)
@@ -126,12 +132,12 @@ def second_pass(
 def _allowed_by_neither(
     elsewhere: list[tuple[Rule, HitElsewhere]],
     source: Source,
-    allows: list[Allow],
+    allows: Allows,
     settings: Settings,
 ) -> Iterator[Found]:
     """Give what is found in other files, each once, unless the settings or a comment there allow
     it, or a comment at the place of this file that leads there."""
-    there: dict[Path, list[Allow]] = {}
+    there: dict[Path, Allows] = {}
     seen: set[tuple[Path, str, Span]] = set()
     for rule, each in elsewhere:
         found = as_found(rule, each.hit, each.source)
@@ -141,9 +147,9 @@ def _allowed_by_neither(
         if rule not in settings.rules_for(found.path):
             continue
         if found.path not in there:
-            there[found.path] = read_allows(each.source.text)
+            there[found.path] = Allows(read_allows(each.source.text))
         here = as_found(rule, Hit(each.way, found.words), source)
-        if silence([here], allows) and silence([found], there[found.path]):
+        if allows.silence([here]) and there[found.path].silence([found]):
             yield found
 
 
@@ -203,11 +209,25 @@ def _span(node: ast.AST, source: Source) -> Span:
 
     def characters(number: int, column: int) -> int:
         text = lines[number - 1] if number <= len(lines) else ""
-        return len(text.encode()[:column].decode(errors="replace"))
+        return min(column, len(text)) if text.isascii() else _characters(text, column)
 
     start = characters(line, getattr(node, "col_offset", 0))
     end = characters(end_line, getattr(node, "end_col_offset", None) or 0)
     return Span(line, start, end_line, end)
+
+
+def _characters(text: str, column: int) -> int:
+    """Return how many characters of a line are in so many bytes of it."""
+    if len(text) <= LONG:
+        return len(text.encode()[:column].decode(errors="replace"))
+    return min(bisect.bisect_left(_starts(text), column), len(text))
+
+
+@functools.lru_cache(maxsize=2)  # every finding of a line asks for the same ones
+def _starts(text: str) -> array[int]:
+    """Return at which byte each character starts."""
+    sizes = (1 if c < "\x80" else 2 if c < "\u0800" else 3 if c < "\U00010000" else 4 for c in text)
+    return array("L", itertools.accumulate(sizes, initial=0))
 
 
 def _header(node: ast.AST, span: Span) -> tuple[int, int]:

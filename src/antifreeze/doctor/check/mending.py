@@ -5,7 +5,7 @@ was, byte by byte, is left alone and named."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from .fixes import CannotFix, Fixed, fix_text
 from .found import Found, Result
 from .looking import in_words
 from .reading import LARGEST, read_bytes
-from .running import check
+from .running import check, few_collections
 from .settings import Settings
+from .writing import replace_file
 
 ROUNDS = 4  # a fix may wait for one that it overlaps; more rounds than that are a quarrel of rules
 
@@ -45,7 +46,8 @@ def mend(
     done = Mended(result, notebooks=_notebooks(result))
     given = dict(texts or {})
     for _ in range(ROUNDS):
-        changed = _round(done, given, write=write)
+        with few_collections():
+            changed = _round(done, given, settings.named, write=write)
         if not changed:
             break
         if write:
@@ -59,7 +61,9 @@ def mend(
     return done
 
 
-def _round(done: Mended, given: Mapping[Path, Decoded], *, write: bool) -> list[Path]:
+def _round(
+    done: Mended, given: Mapping[Path, Decoded], named: Sequence[Path], *, write: bool
+) -> list[Path]:
     """Mend each file once. Gives those that changed; what goes wrong with one is noted of it."""
     by_path: dict[Path, list[Found]] = {}
     for each in done.result.found:
@@ -68,7 +72,7 @@ def _round(done: Mended, given: Mapping[Path, Decoded], *, write: bool) -> list[
     changed = []
     for path, found in by_path.items():
         try:
-            if _mend_one(done, path, found, given.get(path), write=write):
+            if _mend_one(done, path, found, given.get(path), named, write=write):
                 changed.append(path)
         except CannotFix:
             raise
@@ -80,10 +84,16 @@ def _round(done: Mended, given: Mapping[Path, Decoded], *, write: bool) -> list[
 
 
 def _mend_one(
-    done: Mended, path: Path, found: list[Found], given: Decoded | None, *, write: bool
+    done: Mended,
+    path: Path,
+    found: list[Found],
+    given: Decoded | None,
+    named: Sequence[Path],
+    *,
+    write: bool,
 ) -> bool:
     """Mend a file once; say whether it changed. Raises OSError, or ValueError in words."""
-    decoded = given or decode(read_bytes(path, LARGEST))
+    decoded = given or decode(read_bytes(path, LARGEST, named))
     if not decoded.encoding:
         raise ValueError(f"it is not mended: {decoded.problem}")
     text = done.after.get(path, decoded.text)
@@ -92,7 +102,7 @@ def _mend_one(
         return False
     data = decoded.encoded(fixed.text)
     if write:
-        path.write_bytes(data)
+        replace_file(path, data, named)
     done.before.setdefault(path, text)
     done.after[path] = fixed.text
     done.applied += len(fixed.applied)

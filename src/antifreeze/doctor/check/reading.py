@@ -10,21 +10,29 @@ from __future__ import annotations
 import ast
 import dataclasses
 import io
+import os
 import re
-import stat
 import sys
 import tokenize
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..source.lines import LINE_END, split_lines
 from ..source.notebooks import Notebook, read_notebook
 from .decoding import BOM, decode
+from .links import LeadsOut, resolve
+from .regular_files import NotRegular, open_real
 
 LARGEST = 4_000_000  # bytes, or characters; larger files are generated, and take many seconds each
 LARGEST_NOTEBOOK = 64_000_000  # bytes: pictures are inside; what counts as code is at most LARGEST
 MENDED = 20  # bodies that are missing, in one file: more is no Python
+MENDED_CHARACTERS = 4_000_000  # read again for them: each is seen only after the one before it
+# Fields of one f-string. Before Python 3.12 its parser takes their square: 20,000 take a second.
+MOST_FIELDS = 20_000
+_IS_SLOW = sys.version_info < (3, 12)
+_FORMATTED = re.compile(r"""[fF][rR]?['"]|[rR][fF]['"]""")
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 
 
@@ -59,12 +67,14 @@ class Source:
     is_whole: bool = True  # False: names may come from parts that are not seen
 
 
-def read_source(path: Path, text: str | None = None) -> Source:
-    """Read a file, or take its text. Raises Unreadable or NotLookedAt."""
+def read_source(path: Path, text: str | None = None, named: Sequence[Path] = ()) -> Source:
+    """Read a file, or take its text. Raises Unreadable or NotLookedAt. `named`: what the command
+    line names."""
     is_notebook = path.suffix == ".ipynb"
     try:
         if text is None:
-            text = decode(read_bytes(path, LARGEST_NOTEBOOK if is_notebook else LARGEST)).text
+            largest = LARGEST_NOTEBOOK if is_notebook else LARGEST
+            text = decode(read_bytes(path, largest, named)).text
         text = text.removeprefix(BOM)
         notebook = read_notebook(text) if is_notebook else None
     except NotLookedAt:
@@ -75,17 +85,31 @@ def read_source(path: Path, text: str | None = None) -> Source:
         text = notebook.text
     if len(text) > LARGEST:
         raise NotLookedAt(too_large(LARGEST))
+    if _IS_SLOW and text.count("{") > MOST_FIELDS and _FORMATTED.search(text) is not None:
+        _refuse_huge_strings(text)
     return Source(path, text, notebook, is_whole=notebook is None or notebook.is_whole)
 
 
-def read_bytes(path: Path, largest: int) -> bytes:
-    """Read a file that is one: devices and pipes may have no end. Raises OSError, NotLookedAt."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise NotLookedAt("this is no regular file")
-    if status.st_size > largest:
-        raise NotLookedAt(too_large(largest))
-    with path.open("rb") as file:
+def _refuse_huge_strings(text: str) -> None:
+    """Raise NotLookedAt if Python's parser would take minutes for an f-string."""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.STRING and token.string.count("{") > MOST_FIELDS:
+                raise NotLookedAt(f"an f-string of this file has more than {MOST_FIELDS:,} fields")
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        pass  # the parser ends there, too, and says so
+
+
+def read_bytes(path: Path, largest: int, named: Sequence[Path] = ()) -> bytes:
+    """Read a file that is one: devices and pipes may have no end, and links may lead elsewhere,
+    also since the file was found. Raises OSError, NotLookedAt."""
+    try:
+        descriptor = open_real(resolve(path, named))
+    except (NotRegular, LeadsOut) as error:
+        raise NotLookedAt(str(error)) from None
+    with open(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_size > largest:
+            raise NotLookedAt(too_large(largest))
         data = file.read(largest + 1)  # some files, as in /proc, have no size
     if len(data) > largest:
         raise NotLookedAt(too_large(largest))
@@ -127,6 +151,7 @@ def mended(source: Source) -> Source:
 def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreadable, ...]]:
     """Give a text with `pass` where a body is missing. Raises Unreadable for all else."""
     faults: list[Unreadable] = []
+    most = min(MENDED, MENDED_CHARACTERS // (len(text) + 1))
     while True:
         try:
             _compile(text)
@@ -134,7 +159,7 @@ def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreada
         except SyntaxError as error:
             match = _NO_BODY.match(error.msg)
             new = _with_pass(text, int(match[1]), error.lineno or 1) if match is not None else None
-            if new is None or len(faults) >= MENDED:
+            if new is None or len(faults) >= most:
                 words = f"{what} cannot be read as {PYTHON}: {error.msg}"
                 column = max(0, (error.offset or 1) - 1)
                 raise Unreadable(words, error.lineno or 1, column, is_syntax=True) from None

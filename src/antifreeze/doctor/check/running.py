@@ -59,7 +59,7 @@ def check(
     files = list(dict.fromkeys(paths))
     jobs = settings.jobs or len(os.sched_getaffinity(0))
     if jobs <= 1 or len(files) <= FEW or texts:
-        with _few_collections():
+        with few_collections():
             firsts = [work.first(path) for path in files]
             work.begin_second([each.summary for each in firsts if each.summary is not None])
             seconds = [work.second(path) for path in work.wanted()]
@@ -91,7 +91,8 @@ def _order(found: Found) -> tuple[str, int, int, str]:
 
 
 @contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
+    """Collect garbage rarely: for work with trees."""
     before = gc.get_threshold()
     gc.set_threshold(*_GARBAGE)
     try:
@@ -128,7 +129,7 @@ class _Work:
     def _first(self, path: Path, *, keep: bool) -> _First:
         source = Source(path, "")
         try:
-            source = read_source(path, self.texts.get(path))
+            source = read_source(path, self.texts.get(path), self.settings.named)
             name, is_package = module_name(path)
             try:
                 module, summary = first_pass(source, name, is_package=is_package)
@@ -177,7 +178,7 @@ class _Work:
             return False
 
     def _source(self, path: Path) -> Source:
-        source = read_source(path, self.texts.get(path))
+        source = read_source(path, self.texts.get(path), self.settings.named)
         summary = self.project.summary_of(path)
         return mended(source) if summary is not None and summary.is_mended else source
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
-import re
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..findings import Confidence
 from ..rules import Rule, all_rules
+from .globs import Glob, Text, settings_glob
 
+# Of `exclude` and `per-path` together: some milliseconds for a file; long lists have 5,000.
+MOST_PATTERN_CHARACTERS = 20_000
 CANNOT_BE_READ = "AF001"
 
 
@@ -45,9 +47,14 @@ class Settings:
     jobs: int = 0  # processes; 0: as many as there are cores
     force_exclude: bool = False  # also files that are named, as pre-commit names them
     source: Path | None = None  # the file they are of; None: the defaults
+    named: tuple[Path, ...] = ()  # on the command line: where links may lead depends on it
 
     def __post_init__(self) -> None:
         _as_codes(self, "select", "extend_select", "ignore")
+        patterns = (*self.exclude, *(one for each in self.for_paths for one in each.patterns))
+        if sum(len(each) + 1 for each in patterns) > MOST_PATTERN_CHARACTERS:
+            most = f"{MOST_PATTERN_CHARACTERS:,} characters"
+            raise ValueError(f"the patterns of exclude and per-path have more than {most}")
 
     def rules_for(self, path: Path) -> tuple[Rule, ...]:
         """Give the rules that look at a file."""
@@ -91,36 +98,44 @@ def _as_codes(settings: ForPaths | Settings, *names: str) -> None:
         object.__setattr__(settings, name, tuple(dict.fromkeys(codes)))
 
 
-def matches(path: Path, patterns: Iterable[str], root: Path) -> bool:
-    """Say whether a path, or a folder it is in, fits a pattern: `tests`, `*.ipynb`, `a/**/b.py`."""
-    try:
-        inside = path.resolve().relative_to(root.resolve())
-    except ValueError:
-        inside = path
-    names = [str(inside), *(str(each) for each in inside.parents if str(each) != ".")]
-    for pattern in patterns:
-        expression = _expression(pattern.removeprefix("./").rstrip("/"))
-        if any(expression.fullmatch(name) for name in names):
+def matches(path: Path, patterns: Iterable[str], root: Path, real: str = "") -> bool:
+    """Whether a path, or a folder it is in, fits a pattern: `tests`, `*.ipynb`, `a/**/b.py`.
+    `real`: where it really is, if that is known."""
+    wanted = tuple(patterns)
+    if not wanted:
+        return False
+    name = _seen_from(_real(os.path.abspath(root)), real or os.path.realpath(path), path)
+    while name and name != ".":
+        if _fits(name, wanted):
             return True
-        if "/" not in pattern.rstrip("/") and any(map(expression.fullmatch, inside.parts)):
-            return True
+        name = name.rpartition("/")[0]
     return False
 
 
-@functools.cache
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Translate a pattern. `**/` also means no folder at all, which fnmatch does not know.
-
-    What stands before a `**/` is matched as early as it can be, and never again: a pattern with
-    many of them must not take hours. Nothing is missed by it: what is left begins at a folder.
-    """
-    *before, last = re.sub(r"(\*\*/)+", "**/", pattern).split("**/")
-    folders = "(?:.*?/)??"
-    parts = [f"(?>{folders * bool(at)}{_translated(each)})" for at, each in enumerate(before)]
-    end = re.sub(r"\\[zZ]$", "", fnmatch.translate(last))
-    return re.compile("".join(parts) + "(?:.*/)?" * bool(before) + end, re.DOTALL)
+def _seen_from(root: str, real: str, path: Path) -> str:
+    """Return a path as patterns see it: by its real place, or its own, from the root on."""
+    for each in (real, os.path.abspath(path)):
+        if each.startswith(f"{root}/"):
+            return each[len(root) + 1 :]
+    return str(path)
 
 
-def _translated(part: str) -> str:
-    """Translate the beginning of a pattern, each `*` of it as few characters as will do."""
-    return re.sub(r"\.\*\)\\[zZ]$", ")", fnmatch.translate(f"{part}*"))
+@functools.lru_cache(maxsize=16)
+def _real(root: str) -> str:
+    return os.path.realpath(root).rstrip("/")
+
+
+@functools.lru_cache(maxsize=4096)  # folders are asked about for each of their files
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns fits a path, or, if it has no slash, the last part of it."""
+    whole, last = Text(name), Text(name.rpartition("/")[2])
+    return any(
+        glob.matches(whole) or (is_name and glob.matches(last))
+        for glob, is_name in map(_glob, patterns)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _glob(pattern: str) -> tuple[Glob, bool]:
+    """Return a pattern that was read, and whether it is one of a name."""
+    return settings_glob(pattern.removeprefix("./").rstrip("/")), "/" not in pattern.rstrip("/")

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import re
 import tokenize
@@ -32,12 +33,6 @@ class Allow:
     until: int  # the last line that it is for: its own, or the first below that is no comment
     used: set[str] = field(default_factory=set)  # codes
 
-    def covers(self, found: Found) -> bool:
-        """Say whether it allows a finding."""
-        first, last = found.header
-        near = self.line <= last and first <= self.until
-        return (near or self.whole_file) and found.code in self.codes.values()
-
 
 def read_allows(text: str) -> list[Allow]:
     """Give the allows of a file's text."""
@@ -54,17 +49,13 @@ def read_allows(text: str) -> list[Allow]:
         allows += mine
         if is_first:
             alone[line] = mine
-    for line, mine in alone.items():
-        for each in mine:
-            each.until = _end_of(line, alone)
+    end = 0
+    for line in sorted(alone, reverse=True):
+        if line + 1 not in alone:
+            end = line + 1  # the first line from here on that has more than a comment
+        for each in alone[line]:
+            each.until = end
     return allows
-
-
-def _end_of(line: int, alone: dict[int, list[Allow]]) -> int:
-    """Give the first line from here on that has more than a comment."""
-    while line in alone:
-        line += 1
-    return line
 
 
 def _comments(text: str) -> Iterator[tuple[tokenize.TokenInfo, bool, bool]]:
@@ -96,12 +87,70 @@ def _codes(comment: str) -> Iterator[tuple[int, dict[str, str | None]]]:
 
 
 def silence(found: Iterable[Found], allows: list[Allow]) -> list[Found]:
-    """Give what no comment allows, and note which comments did something."""
-    left = []
-    for each in found:
-        covering = [allow for allow in allows if allow.covers(each)]
-        for allow in covering:
-            allow.used.add(each.code)
-        if not covering:
-            left.append(each)
-    return left
+    """Return what no comment allows, and note which comments did something."""
+    return Allows(allows).silence(found)
+
+
+class Allows:
+    """The allows of a file, by the rules that they name: neither many allows nor many findings take
+    more than their own number of steps."""
+
+    def __init__(self, allows: list[Allow]) -> None:
+        self._everywhere: dict[str, list[Allow]] = {}
+        self._near: dict[str, _Near] = {}
+        for allow in sorted(allows, key=lambda each: each.line):
+            for code in {each for each in allow.codes.values() if each is not None}:
+                if allow.whole_file:
+                    self._everywhere.setdefault(code, []).append(allow)
+                else:
+                    self._near.setdefault(code, _Near()).add(allow)
+
+    def silence(self, found: Iterable[Found]) -> list[Found]:
+        """Return what no comment allows, and note which comments did something."""
+        left = []
+        for each in found:
+            everywhere = self._everywhere.get(each.code, [])
+            if everywhere and each.code not in everywhere[-1].used:
+                for allow in everywhere:
+                    allow.used.add(each.code)
+            near = self._near.get(each.code)
+            if not (near is not None and near.use(each)) and not everywhere:
+                left.append(each)
+        return left
+
+
+class _Near:
+    """The allows of one rule, in the order of their lines; where they end has the same order."""
+
+    def __init__(self) -> None:
+        self._allows: list[Allow] = []
+        self._lines: list[int] = []
+        self._ends: list[int] = []
+        self._next: list[int] = []  # of each: the first from there on that was not used yet
+
+    def add(self, allow: Allow) -> None:
+        self._allows.append(allow)
+        self._lines.append(allow.line)
+        self._ends.append(allow.until)
+        self._next.append(len(self._next))
+
+    def use(self, found: Found) -> bool:
+        """Note that all allows near a finding are used; whether there are any."""
+        first, last = found.header
+        start, end = bisect.bisect_left(self._ends, first), bisect.bisect_right(self._lines, last)
+        place = self._unused(start)
+        while place < end:
+            self._allows[place].used.add(found.code)
+            self._next[place] = place + 1
+            place = self._unused(place)
+        return start < end
+
+    def _unused(self, place: int) -> int:
+        """Return the first place from here on that was not used; ways there become shorter."""
+        way = []
+        while place < len(self._next) and self._next[place] != place:
+            way.append(place)
+            place = self._next[place]
+        for each in way:
+            self._next[each] = place
+        return place

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from ..._reporting.untrusted_text import printable
+from ..._reporting.untrusted_text import as_log_line, printable, styled_line
 from ..rules.base import Severity
 from .found import Found, Result
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST = 200  # findings that are shown one by one; who has more reads JSON, or selects
 LONGEST = 240  # characters of a source line, and lines that are not folded
+MOST_WORDS = 2_000  # characters of one sentence; names in it are the program's, and as long
 NARROWEST = 40  # columns
 _COLOURS = {"freeze": "red", "crash": "red", "wrong data": "magenta", "slow": "yellow"}
 _INDENT = "    "
@@ -34,45 +35,49 @@ def show(result: Result, file: TextIO | None = None) -> None:
         _show_one(out, each, width)
     if len(result.found) > MOST:
         left = f"and {len(result.found) - MOST} more: --format json has all, --select fewer"
-        out.print(f"[bold]{left}[/]")
+        out.print(styled_line((left, "bold")))
     for failure in result.failures[:MOST]:
         what = "a rule failed" if failure.rule else "not looked at"
         report = " (please report it)" if failure.ours else ""
-        out.print(f"[bold red]{what}[/]{report}: {_safe(str(failure))}")
-    for line in textwrap.wrap(summary(result), width, break_on_hyphens=False):
-        out.print(_safe(line))
+        words = f"{report}: {printable(str(failure), MOST_WORDS)}"
+        out.print(styled_line((what, "bold red"), words))
+    _show_folded(out, summary(result), width, "")
 
 
 def _show_one(out: Console, found: Found, width: int) -> None:
     colour = _COLOURS[found.severity.value]
     sure = f"({found.severity.value}, {found.confidence.value})"
-    plain = f"{found.place}: {found.code} {found.name} {sure}"
+    place = printable(found.place, MOST_WORDS)
+    named = ((found.code, f"bold {colour}"), f" {found.name} ", (sure, colour))
     # What does not fit goes to a line of its own, not where the terminal happens to break.
-    between = " " if len(plain) <= width else f"\n{_INDENT}"
-    out.print(
-        f"[bold]{_safe(found.place)}[/]:{between}[bold {colour}]{found.code}[/] {found.name}"
-        f" [{colour}]{sure}[/]"
-    )
-    words = textwrap.wrap(
-        _sentence(found.words), width - len(_INDENT), break_long_words=False, break_on_hyphens=False
-    )
-    for line in words:
-        out.print(f"{_INDENT}{_safe(line)}")
+    if len(f"{place}: {found.code} {found.name} {sure}") <= width:
+        out.print(styled_line((place, "bold"), ": ", *named))
+    else:
+        out.print(styled_line((place, "bold"), ":"))
+        out.print(styled_line(_INDENT, *named))
+    _show_folded(out, _sentence(found.words), width)
     _show_source(out, found, width, colour)
-    instead = textwrap.wrap(
-        f"instead: {found.instead}",
-        width - len(_INDENT),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    for line in instead if found.instead else ():
-        out.print(f"{_INDENT}{_safe(line)}")
+    if found.instead:
+        _show_folded(out, f"instead: {found.instead}", width)
     if found.fix is not None and found.can_be_fixed:
-        out.print(f"{_INDENT}[dim]--fix can {_safe(found.fix.title)}[/]")
+        out.print(styled_line(_INDENT, (f"--fix can {found.fix.title}", "dim")))
+
+
+def _show_folded(out: Console, words: str, width: int, indent: str = _INDENT) -> None:
+    shown = printable(_cut(words, MOST_WORDS))
+    for line in textwrap.wrap(
+        shown, width - len(indent), break_long_words=False, break_on_hyphens=False
+    ):
+        out.print(styled_line(indent, line))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}{_CUT}"
 
 
 def _show_source(out: Console, found: Found, width: int, colour: str) -> None:
-    """Show the line, with a caret under each character that is meant; tabs are four columns."""
+    """Show the line, with a caret under each character that is meant; tabs are four columns, and
+    what cannot be printed is as long as it is written."""
     number = str(found.line)
     line = found.source.rstrip()
     if not line.strip():
@@ -80,19 +85,37 @@ def _show_source(out: Console, found: Found, width: int, colour: str) -> None:
     shift = len(line) - len(line.lstrip())
     same = found.span.end_line == found.span.line
     start = min(max(found.span.column, shift), len(line))
-    end = min(found.span.end_column, len(line)) if same else len(line)
-    before = line[shift:start].expandtabs(4)
-    meant = line[start : max(end, start + 1)].expandtabs(4)
-    text = line[shift:].expandtabs(4)
+    end = max(min(found.span.end_column, len(line)) if same else len(line), start + 1)
     room = width - len(_INDENT) - len(number) - 3
+    before = _source_text(line[max(shift, start - room) : start])
+    meant = _source_text(line[start : min(end, start + room)])
     if len(before) > room - len(_CUT) - 8:  # it would be out of sight: show the end of the line
-        text, before = _CUT + text[len(before) :], _CUT
+        before = _CUT
+    text = before + meant + _source_text(line[end : end + room])
     if len(text) > room:
         text = text[: room - len(_CUT)] + _CUT
-    out.print(f"{_INDENT}[dim]{number} |[/] {_safe(text)}")
-    carets = "^" * max(1, min(len(meant), len(text) - len(before)))
-    blank = " " * len(before)
-    out.print(f"{_INDENT}{' ' * len(number)} [dim]|[/] {blank}[{colour}]{carets}[/]")
+    first = _place_in(text, len(before))
+    last = max(first + 1, _place_in(text, min(len(before) + len(meant), len(text))))
+    out.print(styled_line(_INDENT, (f"{number} |", "dim"), f" {text}"))
+    blank = " " * first
+    carets = "^" * (last - first)
+    out.print(
+        styled_line(_INDENT, " " * len(number), " ", ("|", "dim"), f" {blank}", (carets, colour))
+    )
+
+
+def _source_text(text: str) -> str:
+    return printable(text.expandtabs(4))
+
+
+def _place_in(text: str, place: int) -> int:
+    """Return where a place of a line is when it is shown: signs are put into what a service would
+    take for a command."""
+    shown = as_log_line(f"|{text}")[1:]
+    at = 0
+    for each in text[:place]:
+        at += 1 if shown[at] == each else 2
+    return at + (place < len(text) and shown[at] != text[place])
 
 
 def summary(result: Result) -> str:
@@ -135,9 +158,3 @@ def _sentence(words: str) -> str:
     """Make words a sentence: a capital, unless they begin with a name, and a full stop."""
     text = words[:1].upper() + words[1:]
     return text if text.endswith((".", "?", "!")) else text + "."
-
-
-def _safe(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -21,8 +21,10 @@ def all_rules() -> tuple[Rule, ...]:
 
 def find_rule(word: str) -> Rule | None:
     """Give the rule of a code or a name, in any case."""
-    wanted = word.strip().lower()
-    for each in all_rules():
-        if wanted in (each.code.lower(), each.name):
-            return each
-    return None
+    return _by_word().get(word.strip().lower())
+
+
+@functools.cache
+def _by_word() -> dict[str, Rule]:
+    rules = all_rules()
+    return {each.code.lower(): each for each in rules} | {each.name: each for each in rules}

@@ -38,7 +38,10 @@ def find(view: View) -> Iterator[Hit]:
     for change in _changes(view):
         if view.function_around(change.node) in in_workers:
             continue
+        if view.module.class_of_self(change.owner) is not None:
+            continue  # `self.x`: no loader has it
         for loader in with_workers:
+            view.budget.spend()  # each change is asked of each loader
             if _is_dataset_of(change.owner, loader, view) and _is_read(change, loader, view):
                 hit = _hit(change, loader, view)
                 if hit is not None:
@@ -77,7 +80,7 @@ def _is_dataset_of(owner: ast.expr, loader: Loader, view: View) -> bool:
         if found is not None:
             return found is loader
     given = loader["dataset"].node
-    if given is None or view.module.class_of_self(owner) is not None:
+    if given is None:
         return False
     theirs = _made(given, view)
     if theirs:

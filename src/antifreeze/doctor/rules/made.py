@@ -116,13 +116,8 @@ def has(owner: Class, name: str) -> bool:
     """Say whether a class or one it descends from has a name in its body, or is given it later."""
     if any(name in each.module.scopes.of_node[each.node].names for each in owner.lineage):
         return True
-    return any(
-        target.attr == name
-        for module in {each.module.path: each.module for each in owner.lineage}.values()
-        for node in module.nodes(ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Attribute)
-    )
+    modules = {each.module.path: each.module for each in owner.lineage}.values()
+    return any(name in each.attributes_set for each in modules)
 
 
 def _decorator(node: ast.expr, owner: Class) -> str | None:

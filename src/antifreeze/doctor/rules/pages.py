@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 
@@ -59,7 +60,12 @@ To allow it at one place: `# antifreeze: allow[{rule.name}]`.
 
 def advice(rule: Rule) -> str:
     """Return the first sentence of what to do instead: one line below a finding."""
-    return _SENTENCE_END.split(flow(rule.instead), maxsplit=1)[0]
+    return _first_sentence(rule.instead)
+
+
+@functools.cache  # every finding asks for it
+def _first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(flow(text), maxsplit=1)[0]
 
 
 def flow(text: str) -> str:

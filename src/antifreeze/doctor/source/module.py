@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from . import known
 from .lines import split_lines
@@ -25,6 +25,7 @@ _ASSIGNMENTS = frozenset(
 )
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Node = TypeVar("Node", bound=ast.AST)
+Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class Module:
     _by_type: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
     _bodies: dict[ast.AST, tuple[ast.AST, ...]] = field(default_factory=dict)
     _given: dict[ast.ClassDef, dict[str, list[Given]]] | None = None
+    _attributes_set: frozenset[str] | None = None
+    _defined: dict[str, list[Definition]] | None = None
+    _has_stars: bool | None = None
 
     def __repr__(self) -> str:
         return f"Module({self.name}, {len(self.lines)} lines)"
@@ -77,6 +81,25 @@ class Module:
                     queue += reversed(list(ast.iter_child_nodes(here)))
             self._bodies[node] = tuple(found)
         return self._bodies[node]
+
+    @property
+    def attributes_set(self) -> frozenset[str]:
+        """Return the names of all attributes that are assigned to, of whatever object."""
+        if self._attributes_set is None:
+            targets = (target for node in self.nodes(ast.Assign) for target in node.targets)
+            self._attributes_set = frozenset(
+                each.attr for each in targets if isinstance(each, ast.Attribute)
+            )
+        return self._attributes_set
+
+    def defined(self, name: str) -> list[Definition]:
+        """Return the classes and functions of a name among the statements of the file."""
+        if self._defined is None:
+            self._defined = {}
+            for each in self.tree.body:
+                if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                    self._defined.setdefault(each.name, []).append(each)
+        return self._defined.get(name, [])
 
     def holds(self, node: ast.AST) -> bool:
         return node in self.scopes.parents or node is self.tree
@@ -282,7 +305,9 @@ class Module:
 
     def undefined(self, root: ast.AST) -> Iterator[ast.Name]:
         """Give the names under a node that nothing binds: to use one is a NameError."""
-        if self.scopes.all_stars():
+        if self._has_stars is None:
+            self._has_stars = bool(self.scopes.all_stars())
+        if self._has_stars:
             return
         for node in ast.walk(root):
             if (

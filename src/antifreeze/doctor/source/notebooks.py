@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import json
 import re
 from collections.abc import Iterator
@@ -40,11 +41,8 @@ class Notebook:
 
     def locate(self, line: int) -> tuple[int, int]:
         """Give the cell and the line in it of a line of the text."""
-        before, number = 0, 1
-        for start, cell in self.cells:
-            if start >= line:
-                break
-            before, number = start, cell
+        place = bisect.bisect_left(self.cells, (line, 0)) - 1
+        before, number = self.cells[place] if place >= 0 else (0, 1)
         return number, line - before
 
     def extents(self) -> list[tuple[int, int]]:

@@ -204,6 +204,8 @@ class Project:
             if part == "<locals>":
                 continue
             inside = ast.walk(here) if "<locals>" in rest else iter(getattr(here, "body", ()))
+            if here is module.tree and "<locals>" not in rest:
+                inside = iter(module.defined(part))
             found = [
                 each
                 for each in inside
