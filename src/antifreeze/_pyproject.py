@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ._linux.regular_files import NotRegular, open_regular
 from ._reporting.untrusted_text import printable
 
 FILE = "pyproject.toml"
@@ -122,23 +122,15 @@ def _read(path: Path, owners: frozenset[int]) -> Pyproject | None:
 
 
 def _bytes(path: Path, owners: frozenset[int]) -> bytes:
-    """Return the beginning of a file, which is looked at before it is opened: opening a pipe or a
-    device may wait for ever, or do something. What was looked at is what is read."""
-    here = os.open(path, getattr(os, "O_PATH", os.O_NONBLOCK | os.O_NOCTTY) | os.O_CLOEXEC)
+    """Return the beginning of a regular file of these owners'. What was looked at is what is
+    read."""
     try:
-        status = os.fstat(here)
-        _check_owner(status, owners)
-        if not stat.S_ISREG(status.st_mode):
-            raise _PassedOver("it is no regular file")
-        # Without /proc the name must do; a regular file has been seen under it.
-        again = f"/proc/self/fd/{here}" if os.path.exists(f"/proc/self/fd/{here}") else path
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        with open(os.open(again, flags), "rb") as file:
-            if not os.path.samestat(os.fstat(file.fileno()), status):
-                raise _PassedOver("it was replaced while it was read")
-            return file.read(LARGEST + 1)
-    finally:
-        os.close(here)
+        descriptor = open_regular(path, follow=True)
+    except NotRegular as why:
+        raise _PassedOver(str(why)) from None
+    with open(descriptor, "rb") as file:
+        _check_owner(os.fstat(descriptor), owners)
+        return file.read(LARGEST + 1)
 
 
 def _check_owner(status: os.stat_result, owners: frozenset[int]) -> None:

@@ -107,9 +107,9 @@ def test_what_has_no_end_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixtu
     os.mkfifo(tmp_path / "pipe.py")
     for path in ("/dev/zero", str(tmp_path / "pipe.py")):
         code, out, _ = run(capsys, path)
-        assert code == 2 and "is no regular file" in out
+        assert code == 2 and "is not a regular file" in out
         (failure,) = check([Path(path)], Settings()).failures
-        assert "no regular file" in failure.words
+        assert "not a regular file" in failure.words
 
 
 @pytest.mark.parametrize("how", ["text", "json", "sarif", "github"])

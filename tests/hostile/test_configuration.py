@@ -265,7 +265,7 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, what: str) -> Non
         code, err = tells(script)
         assert "Traceback" not in err and err.count("\n") == 1
         if what != "link to itself":
-            assert code == 0 and "is not used: it is no regular file" in err
+            assert code == 0 and "is not used: it is not a regular file" in err
 
 
 def test_no_pattern_takes_long(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Read files of other processes and of other users: bounded in bytes, bounded in time.
 
-1. Only regular files are opened. What a path leads to is seen first, through a descriptor that
-   opens nothing (`O_PATH`): to open a FIFO would block, or release a process that waits for its
-   reader.
+1. Only regular files are opened (`regular_files`): to open a FIFO would block, or release a process
+   that waits for its reader.
 2. At most so many bytes are read. A sparse file has terabytes, a table of the kernel may be long.
 3. Each read is done by a thread that is left behind when it takes too long: a file on a server that
    is gone, or of a process that is being replaced (execve), may not answer at all, and no signal
@@ -18,12 +17,12 @@ from __future__ import annotations
 import itertools
 import os
 import queue
-import stat
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from .._clock import monotonic
+from .regular_files import open_regular
 
 PROC = "/proc"  # another folder in tests
 READ_S = 1.0  # for one read; /proc answers in microseconds, a disk in milliseconds
@@ -182,18 +181,11 @@ def system_text(path: str) -> str:
 
 
 def file_bytes(path: str, most: int, pid: int = 0) -> bytes | None:
-    """Return a file that may be anything and anywhere; None if it is no regular file, larger than
-    `most` bytes, or cannot be read. `pid`: through whose eyes it is seen."""
+    """Return a file that may be anything and anywhere; None if it is not a regular file, is larger
+    than `most` bytes, or cannot be read. `pid`: through whose eyes it is seen."""
 
     def work() -> bytes | None:
-        probe = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            seen = os.fstat(probe)
-            if not stat.S_ISREG(seen.st_mode) or seen.st_size > most:
-                return None
-            data = _read(f"/proc/self/fd/{probe}", most + 1)
-        finally:
-            os.close(probe)
+        data = _contents(open_regular(path, follow=True), most + 1)
         return data if len(data) <= most else None
 
     try:
@@ -206,13 +198,7 @@ def file_part(path: str, at: int, size: int, pid: int = 0) -> bytes:
     """Return some bytes of a regular file, or fewer at its end; nothing if it is none."""
 
     def work() -> bytes:
-        probe = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(probe).st_mode):
-                return b""
-            file = os.open(f"/proc/self/fd/{probe}", _READ)
-        finally:
-            os.close(probe)
+        file = open_regular(path, follow=True)
         try:
             return os.pread(file, size, at)
         finally:
@@ -247,7 +233,11 @@ def _asked(who: object, work: Callable[[], bytes]) -> bytes:
 
 
 def _read(path: str, most: int) -> bytes:
-    file = os.open(path, _READ)
+    return _contents(os.open(path, _READ), most)
+
+
+def _contents(file: int, most: int) -> bytes:
+    """Return at most so many bytes, and close the file."""
     try:
         parts: list[bytes] = []
         left = most

@@ -22,7 +22,7 @@ def read_case(path: Path) -> Case:
     """Read a case. Raises OSError if there is no such file, ValueError if it is no case."""
     seen = path.stat()
     if not stat.S_ISREG(seen.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     if seen.st_size > MOST_BYTES:
         raise OSError(errno.EFBIG, f"it is larger than {MOST_BYTES >> 20} MiB")
     data = file_bytes(os.fspath(path), MOST_BYTES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import os
 
-from .regular_files import read_regular
+from ..._linux.regular_files import read_regular
 
 LARGEST = 64_000_000  # bytes; Chromium's index, of 500,000 files, has about as many
 _HEADER = 12

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._linux.regular_files import read_regular
 from .globs import SLASH, Glob, Text, git_glob
-from .regular_files import read_regular
 
 LARGEST = 1_000_000  # bytes of one file; GitHub's largest template has 10,000
 MOST_LINES = 20_000  # of one file; the rest of such a file is not read

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._linux.regular_files import NotRegular, open_real
 from ..source.lines import LINE_END, split_lines
 from ..source.notebooks import Notebook, read_notebook
 from .decoding import BOM, decode
 from .links import LeadsOut, resolve
-from .regular_files import NotRegular, open_real
 
 LARGEST = 4_000_000  # bytes, or characters; larger files are generated, and take many seconds each
 LARGEST_NOTEBOOK = 64_000_000  # bytes: pictures are inside; what counts as code is at most LARGEST

@@ -6,9 +6,9 @@ import os
 import stat
 from dataclasses import dataclass
 
+from ..._linux.regular_files import read_regular
 from .git_index import Index, read_index
 from .gitignore import IgnoreFile, read_ignore_file
-from .regular_files import read_regular
 
 MARK = ".git"
 _POINTER_BYTES = 10_000  # of a file that says where the repository is: one path

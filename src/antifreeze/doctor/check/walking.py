@@ -40,7 +40,7 @@ class Walked:
 def walk(paths: Sequence[Path], settings: Settings) -> Walked:
     """Find the files to check, in a stable order, each once. Files that are named are always meant,
     unless excluding is forced. Raises FileNotFoundError for a path that is not there, OSError for
-    one that is no regular file, since a device may have no end, or that leads out of its project.
+    one that is not a regular file, since a device may have no end, or leads out of its project.
     """
     done = Walked()
     every: dict[str, Path] = {}  # by what they are, behind all links
@@ -93,7 +93,7 @@ def not_there(paths: Iterable[Path]) -> dict[Path, str]:
             found[path] = "it is not there"
         else:
             if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-                found[path] = "it is no regular file"
+                found[path] = "it is not a regular file"
     return found
 
 

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..._linux.regular_files import NotRegular, open_real_folder
 from .links import resolve
-from .regular_files import NotRegular, open_real_folder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -24,7 +24,7 @@ def replace_file(path: Path, data: bytes, named: Sequence[Path] = ()) -> None:
     try:
         old = os.stat(name, dir_fd=place, follow_symlinks=False)
         if not stat.S_ISREG(old.st_mode):
-            raise NotRegular("this is no regular file")
+            raise NotRegular("it is not a regular file")
         if not os.access(name, os.W_OK, dir_fd=place):
             raise PermissionError(13, "it may not be written", str(path))
         beside = f".{name[:100]}.{secrets.token_hex(8)}.antifreeze"

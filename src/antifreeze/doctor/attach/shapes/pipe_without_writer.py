@@ -129,6 +129,6 @@ SHAPE = Shape(
         "Start the program that should write to the pipe, or end the worker: the loop then raises"
         " an error. Do not write into it yourself: what comes out is taken for data."
     ),
-    prevent="Leave out what is no regular file when the list of files is made.",
+    prevent="Leave out what is not a regular file when the list of files is made.",
     find=find,
 )
