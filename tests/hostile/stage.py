@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import pty
-import resource
 import select
 import subprocess
 import sys
@@ -17,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from ..patience import PATIENCE_S
 
 BOUND_S = 120.0  # for one command: five times what it takes at most, on a busy machine
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes the part of another user: root")
@@ -55,10 +52,13 @@ def antifreeze(*words: str, cwd: Path | None = None, **variables: str) -> Ran:
     return Ran(done.returncode, done.stdout.decode(errors="replace"), err, int(largest) * 1024)
 
 
+# Not `ru_maxrss`: that counts what the parent had when it started this process.
 _MEASURED = """
-import atexit, resource, sys
-atexit.register(lambda: print("largest", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-                              file=sys.stderr))
+import atexit, re, sys
+def tell():
+    with open("/proc/self/status") as file:
+        print("largest", re.search(r"VmHWM:\\s+(\\d+)", file.read())[1], file=sys.stderr)
+atexit.register(tell)
 from antifreeze.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -124,14 +124,3 @@ def dead_file_system(folder: Path) -> Iterator[Path]:
     finally:
         os.close(device)  # whoever waits is told that it is gone
         libc.umount2(os.fsencode(folder), 2)
-
-
-def open_files(number: int) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
-
-
-def wait_for(condition: object) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
