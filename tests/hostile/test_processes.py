@@ -73,21 +73,26 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("name", ["libc.so.6", "libc.so\x0cform feed", "libc-\x85\u2028.so"])
+ANOTHER = {
+    "FIFO": "os.unlink(sys.argv[1]); os.mkfifo(sys.argv[1])",
+    "sparse": "os.truncate(sys.argv[1], 3 << 30)",
+    "device": "os.unlink(sys.argv[1]); os.symlink('/dev/zero', sys.argv[1])",
+    "as it was": "",
+}
+
+
 @pytest.mark.parametrize(
-    "then",
+    ("name", "then"),
     [
-        "os.unlink(sys.argv[1]); os.mkfifo(sys.argv[1])",
-        "os.truncate(sys.argv[1], 3 << 30)",
-        "os.unlink(sys.argv[1]); os.symlink('/dev/zero', sys.argv[1])",
-        "",
+        *(("libc.so.6", each) for each in ANOTHER),
+        ("libc.so\x0cform feed", "FIFO"),
+        ("libc-\x85\u2028.so", "sparse"),
     ],
-    ids=["FIFO", "sparse", "device", "as it was"],
 )
 def test_a_mapped_file_may_be_anything_by_now(name: str, then: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(b"\x7fELF\x02\x01" + bytes(8192))
-    with victim(MAPS, str(path), then) as pid:
+    with victim(MAPS, str(path), ANOTHER[then]) as pid:
         ran = antifreeze("attach", str(pid))
     assert ran.code != 2, ran.text
     assert ran.largest < 500 * MEGABYTE
