@@ -44,6 +44,16 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, told.out, told.err
 
 
+def test_a_link_that_is_tracked_is_counted_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "leak.py").symlink_to("/etc/hostname")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
+    _, _, err = run(capsys, str(tmp_path))
+    assert "left out: 1 link leads out of the project" in err
+
+
 @pytest.mark.parametrize("how", ["text", "json", "sarif", "github"])
 def test_a_link_out_of_the_project_is_left_out_and_named(
     how: str, here: Path, capsys: pytest.CaptureFixture[str]

@@ -59,7 +59,8 @@ def walk(paths: Sequence[Path], settings: Settings) -> Walked:
             known = every.setdefault(real, each)
             if known is not each and known.is_symlink() and not each.is_symlink():
                 every[real] = each  # the file is told of at its own place
-        done.led_out += (each for each in tree.led_out if not is_left_out(each, settings))
+        led_out = dict.fromkeys(tree.led_out)  # one that is tracked was met twice
+        done.led_out += (each for each in led_out if not is_left_out(each, settings))
         done.is_whole = done.is_whole and not tree.steps.are_spent
     done.files = list(every.values())
     return done
