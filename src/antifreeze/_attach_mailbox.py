@@ -4,7 +4,7 @@
    /proc/PID/fd, so the kernel decides who may ask: the same user, and root. There is no name that
    another user could take first, no queue that another user could fill, and nothing to connect to.
    It also works across network namespaces, and goes with the process.
-2. Who asks writes a number of its own to `asked`. The program looks at that once a second; if it
+2. The asker writes a number of its own to `asked`. The program looks at that once a second; if it
    has changed, it writes an answer: `answers` is odd while it writes, and two more after it.
 3. Neither side trusts the other. Nothing is mapped, so nobody dies of a file that shrinks; an
    answer is bounded, has a checksum against being read half written, and is JSON.
@@ -55,9 +55,9 @@ class Mailbox:
         self._seen = 0  # the last question
         self._answers = 0
         with contextlib.suppress(OSError):  # no descriptor is left: nobody can ask
-            self._file = self._made()
+            self._file = self._create()
 
-    def _made(self) -> int:
+    def _create(self) -> int:
         file = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(file, _BODY_AT + MOST_BYTES)  # takes no memory until it is written to
@@ -78,7 +78,7 @@ class Mailbox:
         if self._file is None:
             return
         if len(text) > MOST_BYTES:
-            text = b'{"error": "its loader has more to say than fits"}'
+            text = b'{"error": "the answer of its loader is longer than 1 MiB"}'
         self._seen = self._question()
         os.pwrite(self._file, _NUMBER.pack(self._answers + 1), _ANSWERS_AT)
         os.pwrite(self._file, text, _BODY_AT)
@@ -125,18 +125,18 @@ class _Question:
 
 
 def ask(pids: Iterable[int], wait_s: float = WAIT_S) -> dict[int, dict[str, Any]]:
-    """Ask processes how their loaders are, all at once. Who has no mailbox is left out; for who has
-    one and gives no answer there is an "error"."""
+    """Ask processes how their loaders are, all at once. Processes without a mailbox are left out;
+    for one that gives no answer there is an "error"."""
     open_questions: dict[int, _Question] = {}
     found: dict[int, dict[str, Any]] = {}
-    until = monotonic() + wait_s
     try:
         for pid in pids:
-            if (question := _put(pid)) is not None:
+            if (question := _open_question(pid)) is not None:
                 open_questions[pid] = question
+        until = monotonic() + wait_s
         while open_questions:
             for pid, question in list(open_questions.items()):
-                if (said := _heard(question)) is not None:
+                if (said := _poll_answer(question)) is not None:
                     found[pid] = said
                     os.close(open_questions.pop(pid).file)
             if monotonic() >= until:
@@ -149,21 +149,21 @@ def ask(pids: Iterable[int], wait_s: float = WAIT_S) -> dict[int, dict[str, Any]
             os.close(question.file)
 
 
-def _heard(question: _Question) -> dict[str, Any] | None:
+def _poll_answer(question: _Question) -> dict[str, Any] | None:
     try:
         return question.answer()
     except (OSError, ValueError, RecursionError, struct.error):
         return {"error": "its loader's answer cannot be read"}
 
 
-def _put(pid: int) -> _Question | None:
+def _open_question(pid: int) -> _Question | None:
     """Put a question into the mailbox of a process; None if it has none, or we may not look."""
     numbers = procfs.table(proc_text(pid, "status")).get("NSpid", "").split()
     known = {pid, *map(procfs.whole, numbers[-1:])}  # its own, in the container that it is in
     for number in proc_numbers(pid, "fd", most=MOST_OPEN):
         if proc_link(pid, "fd", str(number)) == _LINK:
             with contextlib.suppress(OSError):
-                if (question := _asked(f"/proc/{pid}/fd/{number}", known)) is not None:
+                if (question := _post_question(f"/proc/{pid}/fd/{number}", known)) is not None:
                     return question
     return None
 
@@ -181,7 +181,7 @@ def _opened(path: str) -> int | None:
         os.close(probe)
 
 
-def _asked(path: str, known: set[int]) -> _Question | None:
+def _post_question(path: str, known: set[int]) -> _Question | None:
     """Ask, if the mailbox is that of one of these processes. Raises OSError."""
     if (file := _opened(path)) is None:
         return None

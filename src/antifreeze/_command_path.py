@@ -18,5 +18,7 @@ def leave_current_folder() -> None:
     # While `-m` looks for its module, that stands in place of the module's path.
     if words[:1] != ["-m"] or words[1:2] == [] or words[1] not in _RUN_NOTHING:
         return
-    if not sys.flags.safe_path and sys.orig_argv[-len(words)] in _MODULES:
+    if sys.flags.safe_path or len(sys.orig_argv) < len(words):
+        return
+    if sys.orig_argv[-len(words)] in _MODULES:
         del sys.path[:1]

@@ -4,7 +4,8 @@
    `.git` or `.hg`. Without one, the nearest folder with a pyproject.toml is the project.
 2. Only files count that belong to the user, to root, or to the owner of what is named: whoever
    wrote the script that is about to run gains nothing by its settings. The same holds for links,
-   for what they point to, and for `.git`.
+   for what they point to, and for `.git`. A link that leads out of the project is not followed:
+   a message of ours would show what stands there.
 3. A file is opened only if it is a regular one, and parsed only if that takes seconds at most.
    Faults in files that do not mention us are not ours to report.
 """
@@ -61,6 +62,7 @@ def read_upward(named: Path, say: Say, *, trust_owner: bool = True) -> Iterator[
     for place in (folder, *folder.parents):
         path = place / FILE
         try:
+            _check_link(path, str(root or place))
             found = _read(path, owners)
         except _PassedOver as why:
             say(f"{shown_path(path)} is not used: {why}")
@@ -119,6 +121,14 @@ def _read(path: Path, owners: frozenset[int]) -> Pyproject | None:
         if len(data) > LARGEST:
             raise _PassedOver(words) from None
         return Pyproject(path, None)
+
+
+def _check_link(path: Path, project: str) -> None:
+    """Raise _PassedOver for a link that leads out of the project."""
+    if not path.is_symlink():
+        return
+    if not os.path.realpath(path).startswith(project.rstrip("/") + "/"):
+        raise _PassedOver("it is a link that leads out of the project")
 
 
 def _bytes(path: Path, owners: frozenset[int]) -> bytes:

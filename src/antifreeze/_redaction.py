@@ -59,8 +59,9 @@ _EXTENSIONS = frozenset(
     }
 )
 _EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,7}|7z")
-# A folder that was named after a URL: the kernel leaves one slash of two.
-_OF_FOLDER = re.compile(r"(?<=:/)[^/\s@:]{0,128}:[^/\s@]{0,128}@")
+# User and password after one slash, or after an odd number of them: a folder that was named after a
+# URL, of which the kernel leaves one; JSON in JSON.
+_AFTER_SLASH = re.compile(r"(?<=/)[^/\s@:'\"]{0,128}:[^/\s@]{1,128}@(?=[\w\[])")
 _NEVER = re.compile(r"[<>|*?\"\x00]")  # in no path that anybody would write
 _QUOTED = re.compile(r"(?<![\w])(['\"])(?P<text>(?:(?!\1)[^\\\n]){1,512})\1")
 _WORD = re.compile(r"[^\s'\",;()\[\]{}<>]{1,512}")
@@ -149,8 +150,8 @@ def without_credentials(text: str) -> str:
     if "://" in text:
         first, *others = text.split("://")
         text = "://".join([first, *map(_clean_start, others)])
-    if ":/" in text and "@" in text:
-        text = _OF_FOLDER.sub("", text)
+    if "/" in text and "@" in text:
+        text = _AFTER_SLASH.sub("", text)
     if "?" in text:
         text = _QUERY.sub(_clean_query, text)
     return _REST_OF_QUERY.sub(_clean_rest, text) if "&" in text else text

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import SUFFIXES, find_files
+from antifreeze.doctor.check.walking import SUFFIXES, walk
 
 NAMES = (
     "a",
@@ -96,7 +96,7 @@ def asked_git(folder: Path) -> list[str]:
 
 
 def found_by_us(folder: Path) -> list[str]:
-    return sorted(str(each.relative_to(folder)) for each in find_files([folder], Settings()))
+    return sorted(str(each.relative_to(folder)) for each in walk([folder], Settings()).files)
 
 
 def as_text(root: Path) -> str:

@@ -13,7 +13,7 @@ import pytest
 from antifreeze.doctor.check.config import read_settings
 from antifreeze.doctor.check.running import check, check_text
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import find_files
+from antifreeze.doctor.check.walking import walk
 from antifreeze.doctor.findings import Confidence
 
 from ..patience import PATIENCE_S
@@ -88,7 +88,7 @@ def test_a_file_that_is_opened_for_each_sample_is_never_blamed(how: str) -> None
 
 def test_our_own_tree_is_clean() -> None:
     settings = read_settings(ROOT)
-    files = list(find_files([ROOT / each for each in ("src", "examples", "tests")], settings))
+    files = walk([ROOT / each for each in ("src", "examples", "tests")], settings).files
     result = check(files, settings)
     assert not result.failures
     assert not [f"{each.place}: {each.code} {each.words}" for each in result.found]
@@ -106,7 +106,7 @@ def test_a_large_package_is_checked_without_a_failure_in_time() -> None:
     import torch
 
     package = Path(torch.__file__).resolve().parent  # a link out of the project is refused
-    files = list(find_files([package / each for each in ("utils", "distributed")], Settings()))
+    files = walk([package / each for each in ("utils", "distributed")], Settings()).files
     start = time.perf_counter()
     result = check(files, Settings(jobs=1, confidence=Confidence.POSSIBLE))
     took = time.perf_counter() - start

@@ -14,7 +14,7 @@ from antifreeze.doctor.attach.shapes import all_shapes
 from antifreeze.doctor.check.config import read_settings
 from antifreeze.doctor.check.running import check, check_text
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import find_files
+from antifreeze.doctor.check.walking import walk
 from antifreeze.doctor.findings import Confidence
 from antifreeze.doctor.rules import find_rule
 
@@ -88,7 +88,7 @@ def test_many_files_are_checked_in_processes_and_a_broken_one_is_reported(tmp_pa
         (tmp_path / f"m{number:02}.py").write_text(BAD if number % 20 == 0 else "x = 1\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "binary.py").write_bytes(b"\x00\xff\x00")
-    files = list(find_files([tmp_path], Settings()))
+    files = walk([tmp_path], Settings()).files
     alone, together = (check(files, Settings(jobs=jobs)) for jobs in (1, 2))
     assert alone == together and alone.files == 62
     assert [(each.path.name, each.code) for each in together.found] == [
@@ -131,7 +131,7 @@ def test_a_file_of_the_same_name_in_another_folder_is_another_file(tmp_path: Pat
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "data.py").write_text(DATASET)
     (tmp_path / "two" / "train.py").write_text(TRAINING)
-    files = list(find_files([tmp_path], Settings()))
+    files = walk([tmp_path], Settings()).files
     (found,) = check(files, Settings()).found
     assert found.code == "AF604" and found.path == tmp_path / "two" / "data.py"
 
@@ -181,7 +181,7 @@ def test_dead_links_and_pipes_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "inner").symlink_to(tmp_path)
     (tmp_path / "real.py").write_text("1\n")
-    assert list(find_files([tmp_path], Settings())) == [tmp_path / "real.py"]
+    assert walk([tmp_path], Settings()).files == [tmp_path / "real.py"]
 
 
 def test_what_git_ignores_is_left_out_unless_it_is_named(tmp_path: Path) -> None:
@@ -190,11 +190,11 @@ def test_what_git_ignores_is_left_out_unless_it_is_named(tmp_path: Path) -> None
     (tmp_path / "made").mkdir()
     for name in ("a.py", "made/b.py", "c.ipynb", "d.txt"):
         (tmp_path / name).write_text("")
-    names = [each.name for each in find_files([tmp_path], Settings())]
+    names = [each.name for each in walk([tmp_path], Settings()).files]
     assert names == ["a.py", "c.ipynb"]
-    assert [each.name for each in find_files([tmp_path / "made"], Settings())] == ["b.py"]
+    assert [each.name for each in walk([tmp_path / "made"], Settings()).files] == ["b.py"]
     excluded = Settings(root=tmp_path, exclude=("*.ipynb",))
-    assert [each.name for each in find_files([tmp_path], excluded)] == ["a.py"]
+    assert [each.name for each in walk([tmp_path], excluded).files] == ["a.py"]
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:

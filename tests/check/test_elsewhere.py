@@ -11,7 +11,7 @@ import pytest
 
 from antifreeze.doctor.check.config import read_settings
 from antifreeze.doctor.check.running import check
-from antifreeze.doctor.check.walking import find_files
+from antifreeze.doctor.check.walking import walk
 
 READING = """
 import torch
@@ -51,7 +51,7 @@ def found(root: Path, files: dict[str, str]) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     settings = read_settings(root)
-    result = check(find_files([root], settings), settings)
+    result = check(walk([root], settings).files, settings)
     assert not result.failures
     return sorted(f"{each.path.relative_to(root)} {each.code}" for each in result.found)
 
@@ -95,7 +95,7 @@ def test_it_is_told_where_it_stands(tmp_path: Path) -> None:
     }
     found(tmp_path, files)
     settings = read_settings(tmp_path)
-    [hit] = check(find_files([tmp_path], settings), settings).found
+    [hit] = check(walk([tmp_path], settings).files, settings).found
     assert (hit.path.name, hit.line) == ("steps.py", 12)
     assert hit.words.endswith("(it runs in workers by way of train.py, line 16)")
     assert hit.source.strip() == "return row.to(place)"

@@ -15,7 +15,7 @@ from antifreeze.doctor.check.git_index import read_index
 from antifreeze.doctor.check.gitignore import IgnoreFile, Steps
 from antifreeze.doctor.check.globs import Text, git_glob, settings_glob
 from antifreeze.doctor.check.settings import Settings, matches
-from antifreeze.doctor.check.walking import find_files, walk
+from antifreeze.doctor.check.walking import walk
 
 from .ignored_trees import as_text, asked_git, clear, found_by_us, git, plant
 
@@ -275,7 +275,7 @@ def test_a_folder_that_nobody_may_read_ends_nothing(here: Path) -> None:
     (deep / "a.py").write_text("")
     subprocess.run(["chmod", "000", str(here / "d" / "d")], check=True)
     try:
-        found = list(find_files([here], Settings()))
+        found = walk([here], Settings()).files
     finally:
         subprocess.run(["chmod", "755", str(here / "d" / "d")], check=True)
     assert len(found) == (1 if os.geteuid() == 0 else 0)

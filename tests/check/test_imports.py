@@ -8,7 +8,7 @@ import pytest
 
 from antifreeze.doctor.check.config import read_settings
 from antifreeze.doctor.check.running import check
-from antifreeze.doctor.check.walking import find_files
+from antifreeze.doctor.check.walking import walk
 
 DATASET = """
 from torch.utils.data import Dataset
@@ -53,7 +53,7 @@ def found(root: Path, files: dict[str, str], *named: str) -> list[str]:
         path.write_text(text)
     paths = [root / each for each in named] or [root]
     settings = read_settings(paths[0])
-    result = check(find_files(paths, settings), settings)
+    result = check(walk(paths, settings).files, settings)
     assert not result.failures
     assert {each.code for each in result.found} <= {"AF201"}
     return sorted(str(each.path.relative_to(root)) for each in result.found)

@@ -10,7 +10,7 @@ import pytest
 
 from antifreeze.cli import main
 from antifreeze.doctor.check.settings import Settings, matches
-from antifreeze.doctor.check.walking import find_files
+from antifreeze.doctor.check.walking import walk
 
 ROOT = Path(__file__).parents[2]
 _NOBODY = {
@@ -48,10 +48,10 @@ def test_repositories_inside_a_repository_are_walked(tmp_path: Path) -> None:
     git(cloned, "commit", "-q", "-m", "first")
     repository(whole / "ignored", "c.py")
     (whole / ".gitignore").write_text("ignored/\n")
-    found = [str(each.relative_to(whole)) for each in find_files([whole], Settings())]
+    found = [str(each.relative_to(whole)) for each in walk([whole], Settings()).files]
     assert found == ["a.py", "data/cloned/b.py", "sub/new.py", "sub/there.py"]
     git(whole, "submodule", "--quiet", "deinit", "-f", "sub")
-    found = [str(each.relative_to(whole)) for each in find_files([whole], Settings())]
+    found = [str(each.relative_to(whole)) for each in walk([whole], Settings()).files]
     assert found == ["a.py", "data/cloned/b.py"]
 
 

@@ -135,7 +135,8 @@ def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
 MAKES_PROCESSES = (
     "_backends",
     "_transport.arena",
-    "doctor.attach.bounded_run",  # py-spy
+    "doctor.attach.bounded_run",  # py-spy, and who may be left behind
+    "doctor.check.processes",  # to read many files
 )
 
 

@@ -26,6 +26,7 @@ from antifreeze.doctor.attach.frames import LOADER, in_init_fn, is_at_work
 from antifreeze.doctor.attach.scene import scenes
 from antifreeze.doctor.attach.sockets import Sockets
 
+from ..hostile.stage import dead_file_system, needs_root
 from ..patience import PATIENCE_S
 
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
@@ -142,23 +143,16 @@ def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
     assert [each.name for each in found.threads] == ["told"]
 
 
-def test_a_folder_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = threading.Event()
-    real = os.stat
-
-    def stat(path: object, **options: object) -> os.stat_result:
-        if str(path).endswith("/gone/server"):
-            answer.wait(30)
-        return real(path, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(machine.os, "stat", stat)
-    with running(env={**os.environ, "TMPDIR": "/gone/server"}) as pid:
-        seen = machine.machine(pid)
-        waited = not answer.is_set()
-        answer.set()
-    assert waited
-    assert (seen.temporary, seen.temporary_there, seen.temporary_free) == ("/gone/server", True, -1)
-    assert seen.shm > 0
+@needs_root
+def test_a_folder_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
+    with dead_file_system(tmp_path / "dead") as dead:
+        gone = str(dead / "temporary")
+        with running(env={**os.environ, "TMPDIR": gone}) as pid:
+            began = time.monotonic()
+            first = machine.machine(pid)
+            assert machine.machine(pid).temporary == gone  # it is not asked again
+            assert time.monotonic() - began < 5 * machine.FOLDERS_S
+    assert (first.temporary, first.temporary_there, first.temporary_free) == (gone, True, -1)
 
 
 def test_a_relative_folder_is_one_of_where_the_process_works(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import ctypes
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,8 +109,9 @@ def victim(code: str, *words: str, folder: Path | None = None) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def dead_file_system(folder: Path) -> Iterator[Path]:
-    """A file system whose server never answers: all that touches it waits."""
+def dead_file_system(folder: Path, *, listens: bool = False) -> Iterator[Path]:
+    """A file system whose server never answers: all that touches it waits. `listens`: it takes the
+    questions, and then whoever waits cannot be ended."""
     folder.mkdir()
     try:
         device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -119,8 +122,32 @@ def dead_file_system(folder: Path) -> Iterator[Path]:
     if libc.mount(b"dead", os.fsencode(folder), b"fuse", 0, options):
         os.close(device)
         pytest.skip(f"no file systems of our own here: {os.strerror(ctypes.get_errno())}")
+    over = threading.Event()
+
+    def listen() -> None:
+        while not over.is_set():
+            if select.select([device], [], [], 0.1)[0]:
+                _answer_init(device, os.read(device, 1 << 18))
+
+    thread = threading.Thread(target=listen)
+    if listens:
+        thread.start()
     try:
         yield folder
     finally:
+        over.set()
+        if listens:
+            thread.join()
         os.close(device)  # whoever waits is told that it is gone
         libc.umount2(os.fsencode(folder), 2)
+
+
+def _answer_init(device: int, question: bytes) -> None:
+    """Answer the first question (FUSE_INIT), without which no other is asked; and no other."""
+    _, kind, unique = struct.unpack_from("=IIQ", question)
+    if kind != 26:
+        return
+    major, minor = struct.unpack_from("=II", question, 40)
+    body = struct.pack("=IIIIHHIIHH", major, minor, 1 << 16, 0, 12, 9, 1 << 16, 1, 0, 0)
+    body = body.ljust(64, b"\0")
+    os.write(device, struct.pack("=IiQ", 16 + len(body), 0, unique) + body)

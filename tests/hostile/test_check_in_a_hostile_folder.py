@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import antifreeze
+
 from ..patience import PATIENCE_S
 
 OURS = (
@@ -64,3 +66,27 @@ def test_what_was_asked_for_stays_on_the_path(here: Path, tmp_path: Path) -> Non
         timeout=PATIENCE_S,
     )
     assert first and done.returncode == 1, done.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_processes_that_check_many_files_import_nothing_from_the_current_folder(
+    method: str, tmp_path: Path
+) -> None:
+    """Whatever the default way to start a process is: it depends on Python and on the system."""
+    (tmp_path / "multiprocessing.py").write_text("open('PWNED', 'w')\n")
+    for number in range(100):
+        (tmp_path / f"file_{number}.py").write_text("import torch.utils.data\n")
+    code = f"""
+import multiprocessing, sys
+multiprocessing.set_start_method({method!r})
+sys.path[:] = [each for each in sys.path if each]
+from antifreeze.cli import main
+sys.exit(main(["check", ".", "--jobs", "2"]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(antifreeze.__file__).parent.parent)}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=PATIENCE_S
+    )
+    assert not (tmp_path / "PWNED").exists()
+    assert done.returncode == 0 and "Nothing found in 101 files" in done.stdout, done.stderr

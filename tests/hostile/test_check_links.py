@@ -217,3 +217,17 @@ def test_a_file_that_may_not_be_written_is_refused(
     path.chmod(0o444)
     code, _, err = run(capsys, str(path), "--fix")
     assert code == 2 and "may not be written" in err and path.read_text() == MENDABLE
+
+
+def test_packages_of_one_repository_may_link_to_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in ("a", "shared"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyproject.toml").write_text("")
+    (tmp_path / "shared" / "data.py").write_text(MENDABLE)
+    (tmp_path / "a" / "data.py").symlink_to("../shared/data.py")
+    for path in (tmp_path / "a", tmp_path / "a" / "data.py"):
+        code, out, err = run(capsys, str(path))
+        assert (code, err) == (1, "") and "1 found in 1 file" in out

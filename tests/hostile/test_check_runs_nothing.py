@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import find_files
+from antifreeze.doctor.check.walking import walk
 
 from ..check.ignored_trees import git
 from ..patience import PATIENCE_S
@@ -122,7 +122,7 @@ def test_no_program_that_a_repository_names_is_run(
 ) -> None:
     here = attack(tmp_path, program(tmp_path))
     (tmp_path / "ran").unlink(missing_ok=True)  # git itself ran it while the trap was laid
-    assert list(find_files([here], Settings()))
+    assert walk([here], Settings()).files
     assert not (tmp_path / "ran").exists()
 
 
@@ -190,7 +190,7 @@ def test_no_pipe_or_device_in_a_repository_is_waited_for(
 ) -> None:
     here = repository(tmp_path / "clone")
     trap(here)
-    assert [each.name for each in find_files([here], Settings())] == ["train.py"]
+    assert [each.name for each in walk([here], Settings()).files] == ["train.py"]
 
 
 WATCHED = """

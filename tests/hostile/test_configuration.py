@@ -163,6 +163,7 @@ def test_a_module_brings_settings_only_from_where_it_may_come_from(tmp_path: Pat
 def test_a_link_counts_if_it_and_its_target_do(
     tmp_path: Path, link: int, target: int, counts: bool
 ) -> None:
+    (tmp_path / ".git").mkdir()  # the project, with both of them in it
     real = settings_file(tmp_path / "elsewhere", target)
     script = write(tmp_path, "pass", "project/train.py")
     linked = tmp_path / "project/pyproject.toml"
@@ -265,7 +266,9 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, what: str) -> Non
         code, err = tells(script)
         assert "Traceback" not in err and err.count("\n") == 1
         if what != "link to itself":
-            assert code == 0 and "is not used: it is not a regular file" in err
+            link = what == "device"  # only a link has one in a project of others
+            why = "a link that leads out of the project" if link else "not a regular file"
+            assert code == 0 and f"is not used: it is {why}" in err
 
 
 def test_no_pattern_takes_long(tmp_path: Path) -> None:
@@ -299,3 +302,17 @@ def test_a_check_shows_whose_settings_it_used(tmp_path: Path) -> None:
     assert "settings" not in start(tmp_path, *CHECK, str(path)).stdout.decode()
     told = json.loads(start(tmp_path, *CHECK, "--format=json", str(path)).stdout)
     assert told["settings"] is None
+
+
+@pytest.mark.parametrize("root", [".git", None])
+def test_a_link_out_of_the_project_shows_nothing_of_what_it_leads_to(
+    root: str | None, tmp_path: Path
+) -> None:
+    secret = settings_file(tmp_path / "secret", text='[tool.antifreeze.check]\npassword = "x"\n')
+    script = write(tmp_path, "pass", "project/train.py")
+    if root is not None:
+        (tmp_path / "project" / root).mkdir()
+    (tmp_path / "project/pyproject.toml").symlink_to(secret)
+    _, err = check_finds(script)
+    assert "password" not in err
+    assert "is not used: it is a link that leads out of the project" in err

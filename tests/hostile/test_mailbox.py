@@ -93,7 +93,7 @@ def test_an_answer_that_is_none_is_said_to_be_none(text: bytes) -> None:
 
 def test_an_answer_without_end_is_not_written() -> None:
     with answering(b'"' + b"x" * MOST_BYTES + b'"'):
-        assert ask([ME]) == {ME: {"error": "its loader has more to say than fits"}}
+        assert ask([ME]) == {ME: {"error": "the answer of its loader is longer than 1 MiB"}}
 
 
 def test_who_never_answers_is_waited_for_no_longer_than_was_asked_for() -> None:

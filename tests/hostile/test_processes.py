@@ -214,6 +214,16 @@ def test_who_has_more_than_anybody_needs_is_looked_at_within_bounds(code: str) -
     assert ran.largest < 1000 * MEGABYTE
 
 
+def test_of_very_many_threads_the_main_one_is_seen() -> None:
+    if reason := blindness():
+        pytest.skip(f"stacks cannot be taken here: {reason}")
+    code = f"{MANY_THREADS[: MANY_THREADS.rindex('time.sleep')]}def stuck_here(): time.sleep(600)"
+    with victim(f"{code}\nstuck_here()") as pid:
+        ran = antifreeze("attach", str(pid))
+    assert "stuck_here" in ran.out
+    assert "only 1000 of the 1501 threads" in " ".join(ran.out.split())
+
+
 def test_secrets_in_urls_are_neither_shown_nor_saved(tmp_path: Path) -> None:
     code = """
     import os, socket, time
@@ -241,20 +251,64 @@ def test_a_saved_case_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert antifreeze("attach", str(pid), "--save", str(path)).code != 2
         assert path.stat().st_mode & 0o777 == 0o600
         assert json.loads(path.read_text())["asked"] == pid
-        # Somebody else has put it there, or a link for us to write through.
+        # Somebody else has put something there for us to write to. The answer is told all the same.
         protected = tmp_path / "protected"
         protected.write_text("precious")
         path.unlink()
         path.symlink_to(protected)
-        os.chown(path, 65534, 65534, follow_symlinks=False)
         ran = antifreeze("attach", str(pid), "--save", str(path))
-        assert (ran.code, protected.read_text()) == (2, "precious")
+        assert (ran.code, protected.read_text()) == (2, "precious") and str(pid) in ran.out
+        path.unlink()
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        assert antifreeze("attach", str(pid), "--save", str(path)).code == 2
+        assert os.read(reader, 100) == b""
+        os.close(reader)
         path.unlink()
         path.write_text("theirs")
         os.chown(path, 65534, 65534)
         ran = antifreeze("attach", str(pid), "--save", str(path))
         assert (ran.code, path.read_text()) == (2, "theirs")
         assert ran.err.count("\n") == 1 and "another user" in ran.err
+
+
+@needs_root
+def test_a_server_that_takes_the_question_and_never_answers_keeps_nobody(tmp_path: Path) -> None:
+    """Who waits for such a one cannot be ended at all, so that it must not be the command."""
+    with dead_file_system(tmp_path / "dead", listens=True) as dead:
+        code = f"""
+        import os, time
+        os.environ["TMPDIR"] = {str(dead / "temporary")!r}
+        print("there", flush=True)
+        time.sleep(600)
+        """
+        with victim(code) as pid:
+            ran = antifreeze("attach", str(pid))
+    assert ran.code != 2, ran.text
+
+
+SOURCE_BOMB = """
+import sys, threading, time
+lock = threading.Lock()
+lock.acquire()
+def take():
+    with lock:
+        pass
+take.__code__ = take.__code__.replace(co_filename=sys.argv[1])
+threading.Thread(target=take, daemon=True).start()
+print("there", flush=True)
+take()
+"""
+
+
+def test_source_that_takes_the_parser_long_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.py"
+    path.write_text("x = f'" + "{a}" * 130_000 + "'\n")
+    with victim(SOURCE_BOMB, str(path)) as pid:
+        began = time.monotonic()
+        ran = antifreeze("attach", str(pid))
+        assert time.monotonic() - began < 60
+    assert ran.code != 2, ran.text
 
 
 @needs_root

@@ -57,6 +57,9 @@ QUICK_S = 10.0  # several times what they take; with a time that grows with the 
         ("postgresql+psycopg://me:abc@host:5432/db", "postgresql+psycopg://host:5432/db"),
         ("s3+http://key:abc@host/x", "s3+http://host/x"),
         ("cannot open cache/https:/me:abc@host/x", "cannot open cache/https:/host/x"),
+        ('{"u": "https:\\/\\/me:abc@host"}', '{"u": "https:\\/\\/host"}'),
+        ("//me:abc@host/x", "//host/x"),
+        ("http:///me:abc@host/x", "http:///host/x"),
         ("c:/a/me@b.txt and file:/b:c/d@e", "c:/a/me@b.txt and file:/b:c/d@e"),
         ("https://token@host/x", "https://host/x"),
         ("https://me:a'b,c)d@host/x", "https://host/x"),
@@ -151,12 +154,27 @@ def test_records_that_are_harmless_stay_as_they_are(caplog: pytest.LogCaptureFix
     assert plain.exc_info is not None and changed.exc_info is not None
 
 
+def test_a_traceback_in_a_log_line_has_no_secret_and_no_escape() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    log.logger.addHandler(handler)
+    try:
+        raise ValueError(f"https://me:abc@host/x?sig=def {ESCAPE}")
+    except ValueError:
+        log.logger.error("failed", exc_info=True)
+    finally:
+        log.logger.removeHandler(handler)
+    text = stream.getvalue()
+    assert "Traceback" in text and "https://host/x?sig=***" in text
+    assert "ValueError: https://me" not in text and ESCAPE not in text
+
+
 def test_the_filter_is_there_once_and_breaks_nothing() -> None:
     importlib.reload(log)
     kinds = [type(each).__name__ for each in logging.getLogger("antifreeze").filters]
-    assert kinds.count("Shareable") == 1
+    assert kinds.count("RedactingFilter") == 1
     record = logging.LogRecord("antifreeze", 30, "", 0, "%d %d", ("a",), None)
-    assert log.Shareable().filter(record) and record.args == ("a",)
+    assert log.RedactingFilter().filter(record) and record.args == ("a",)
 
 
 def _logs(thing: Any) -> int:

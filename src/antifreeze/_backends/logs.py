@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from .._core.messages import frozen
-from .._reporting.log import filtered
+from .._reporting.log import ensure_filter
 from .faithful import Unsendable
 
 _OWN = ("lock", "stream")  # attributes of a handler that belong to its process
@@ -64,7 +64,7 @@ class Logs:
                 if id(each) not in made:
                     made[id(each)] = _make(each)
             logger.handlers[:] = [made[id(each)] for each in sent.handlers]
-        filtered()
+        ensure_filter()
         logging.disable(self.disabled_to)
         if self.takes_warnings:
             logging.captureWarnings(True)

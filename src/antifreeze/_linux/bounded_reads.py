@@ -5,7 +5,7 @@
 2. At most so many bytes are read. A sparse file has terabytes, a table of the kernel may be long.
 3. Each read is done by a thread that is left behind when it takes too long: a file on a server that
    is gone, or of a process that is being replaced (execve), may not answer at all, and no signal
-   interrupts it. Whoever did not answer once is not asked again for `SILENT_S`.
+   interrupts it. Whoever did not answer once is not asked again for `UNRESPONSIVE_S`.
 4. Lines end with a newline and nothing else: `str.splitlines` also splits at form feeds and other
    characters that names of files may hold.
 
@@ -26,15 +26,15 @@ from .regular_files import open_regular
 
 PROC = "/proc"  # another folder in tests
 READ_S = 1.0  # for one read; /proc answers in microseconds, a disk in milliseconds
-SILENT_S = 30.0  # during which somebody who did not answer is not asked again
+UNRESPONSIVE_S = 30.0  # during which somebody who did not answer is not asked again
 IDLE_S = 0.5  # after which a thread that has nothing to do ends
 MOST_LEFT_BEHIND = 64  # threads that wait for an answer; more are not started
-MOST_SILENT = 1000  # that are remembered
+MOST_UNRESPONSIVE = 1000  # that are remembered
 PROC_BYTES = 1 << 16  # of a file of /proc; most have less than a page
 # Files of /proc that may be longer: 65,530 mappings of 100 characters, a long environment.
 _LONGER = {"maps": 1 << 24, "environ": 1 << 20, "mounts": 1 << 20, "unix": 1 << 22}
 _LONGER |= dict.fromkeys(("tcp", "tcp6", "udp", "udp6", "locks"), 1 << 22)
-LISTED = 20_000  # entries of a folder: a process may have a million open files
+MOST_ENTRIES = 20_000  # entries of a folder: a process may have a million open files
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class _Reader:
 _Job = Callable[[], None]
 _idle: list[_Reader] = []
 _left_behind: set[_Reader] = set()
-_silent: dict[object, float] = {}  # who did not answer -> until when it is not asked
+_unresponsive: dict[object, float] = {}  # who did not answer -> until when it is not asked
 
 
 def in_time(work: Callable[[], T], otherwise: T, wait_s: float = READ_S) -> T:
@@ -94,20 +94,22 @@ def in_time(work: Callable[[], T], otherwise: T, wait_s: float = READ_S) -> T:
     reader.jobs.put(job)
     try:
         value, error = answer.get(timeout=wait_s)
-    except queue.Empty:
+    except BaseException as error:
         _left_behind.add(reader)
         reader.jobs.put(None)  # it leaves when it gets its answer
-        return otherwise
+        if isinstance(error, queue.Empty):
+            return otherwise
+        raise  # Ctrl-C
     _idle.append(reader)
     if error is not None:
         raise error
     return value  # type: ignore[return-value]
 
 
-def answer_of(who: object, work: Callable[[], T], otherwise: T) -> T:
+def read_in_time(source: object, work: Callable[[], T], otherwise: T) -> T:
     """Return what a call returns; `otherwise` if it takes too long, or did so lately for the same
-    `who`. Raises what the call raises."""
-    if _silent and monotonic() < _silent.get(who, 0.0):
+    source. Raises what the call raises."""
+    if _unresponsive and monotonic() < _unresponsive.get(source, 0.0):
         return otherwise
     late: list[bool] = [True]
 
@@ -119,9 +121,9 @@ def answer_of(who: object, work: Callable[[], T], otherwise: T) -> T:
 
     found = in_time(noted, otherwise)
     if late[0]:
-        if len(_silent) >= MOST_SILENT:
-            _silent.clear()
-        _silent[who] = monotonic() + SILENT_S
+        if len(_unresponsive) >= MOST_UNRESPONSIVE:
+            _unresponsive.clear()
+        _unresponsive[source] = monotonic() + UNRESPONSIVE_S
     return found
 
 
@@ -130,7 +132,7 @@ def proc_text(pid: int | str, *name: str) -> str:
     read. The names are ours: nothing of others is in them."""
     most = _LONGER.get(name[-1], PROC_BYTES)
     path = _path(pid, *name)
-    return _asked(pid, lambda: _read(path, most)).decode(errors="replace")
+    return _read_or_nothing((pid, name[-1]), path, most).decode(errors="replace")
 
 
 def proc_link(pid: int | str, *name: str) -> str:
@@ -154,12 +156,12 @@ def proc_memory(pid: int, size: int, address: int) -> bytes:
             os.close(memory)
 
     try:
-        return answer_of(pid, work, b"")
+        return read_in_time((pid, "mem"), work, b"")
     except (OSError, ValueError, OverflowError):
         return b""
 
 
-def proc_numbers(pid: int | str, *name: str, most: int = LISTED) -> list[int]:
+def proc_numbers(pid: int | str, *name: str, most: int = MOST_ENTRIES) -> list[int]:
     """Return the numbers that a folder of a process's lists, in order: its threads (`task`), its
     open files (`fd`), and of /proc itself the processes; none if it may not be read."""
 
@@ -169,7 +171,7 @@ def proc_numbers(pid: int | str, *name: str, most: int = LISTED) -> list[int]:
             return sorted(itertools.islice((int(name) for name in names if name.isdigit()), most))
 
     try:
-        return answer_of(pid, work, [])
+        return read_in_time((pid, *name), work, [])
     except OSError:
         return []
 
@@ -177,7 +179,7 @@ def proc_numbers(pid: int | str, *name: str, most: int = LISTED) -> list[int]:
 def system_text(path: str) -> str:
     """Return a file of the kernel's (/proc, /sys) that is about no process."""
     most = _LONGER.get(path.rpartition("/")[2], PROC_BYTES)
-    return _asked(path, lambda: _read(path, most)).decode(errors="replace")
+    return _read_or_nothing(path, path, most).decode(errors="replace")
 
 
 def file_bytes(path: str, most: int, pid: int = 0) -> bytes | None:
@@ -189,7 +191,7 @@ def file_bytes(path: str, most: int, pid: int = 0) -> bytes | None:
         return data if len(data) <= most else None
 
     try:
-        return answer_of(("file", pid), work, None)
+        return read_in_time(("file", pid), work, None)
     except (OSError, ValueError):
         return None
 
@@ -205,7 +207,7 @@ def file_part(path: str, at: int, size: int, pid: int = 0) -> bytes:
             os.close(file)
 
     try:
-        return answer_of(("file", pid), work, b"")
+        return read_in_time(("file", pid), work, b"")
     except (OSError, ValueError, OverflowError):
         return b""
 
@@ -215,19 +217,20 @@ def complete_lines(text: str) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def silent_processes() -> list[int]:
-    """Return the processes whose files did not answer lately."""
+def unresponsive_processes() -> list[int]:
+    """Return the processes of which some file did not answer lately."""
     now = monotonic()
-    return sorted(who for who, until in _silent.items() if isinstance(who, int) and now < until)
+    late = [source for source, until in _unresponsive.items() if now < until]
+    return sorted({each[0] for each in late if isinstance(each, tuple) and type(each[0]) is int})
 
 
 def _path(pid: int | str, *name: str) -> str:
     return "/".join((PROC, str(pid), *name))
 
 
-def _asked(who: object, work: Callable[[], bytes]) -> bytes:
+def _read_or_nothing(source: object, path: str, most: int) -> bytes:
     try:
-        return answer_of(who, work, b"")
+        return read_in_time(source, lambda: _read(path, most), b"")
     except (OSError, ValueError):
         return b""
 
@@ -247,3 +250,13 @@ def _contents(file: int, most: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(file)
+
+
+def _forget_readers() -> None:
+    """In a forked child: the threads are its parent's."""
+    _idle.clear()
+    _left_behind.clear()
+    _unresponsive.clear()
+
+
+os.register_at_fork(after_in_child=_forget_readers)

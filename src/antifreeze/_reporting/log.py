@@ -13,11 +13,13 @@ import logging
 from .._redaction import shareable
 
 
-class Shareable(logging.Filter):
-    """Let every record pass, with a message that may be shown. Only a message that changes is
-    replaced, so that handlers see template and arguments of all others."""
+class RedactingFilter(logging.Filter):
+    """Let every record pass, with a message that may be shown, and a traceback. Only a message that
+    changes is replaced, so that handlers see template and arguments of all others."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and not record.exc_text:  # handlers take this text if it is there
+            record.exc_text = shareable(logging.Formatter().formatException(record.exc_info))
         try:
             message = record.getMessage()
         except Exception:  # wrong arguments: logging reports that itself
@@ -28,13 +30,14 @@ class Shareable(logging.Filter):
         return True
 
 
-def filtered() -> logging.Logger:
+def ensure_filter() -> logging.Logger:
     """Return the logger, with the filter: at first, and when settings of another process were
     applied to this one."""
     logger = logging.getLogger("antifreeze")
-    if not any(type(each).__name__ == Shareable.__name__ for each in logger.filters):
-        logger.addFilter(Shareable())
+    # By name: a module that is imported anew has a class of its own.
+    if not any(type(each).__name__ == RedactingFilter.__name__ for each in logger.filters):
+        logger.addFilter(RedactingFilter())
     return logger
 
 
-logger = filtered()
+logger = ensure_filter()

@@ -10,8 +10,9 @@ Every verb of the command line and every report prints through this module.
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -45,6 +46,11 @@ def as_log_line(text: str) -> str:
     if bare.startswith("::"):
         line = f"{line[: len(line) - len(bare)]}\\{bare}"
     return _SERVICE_COMMAND.sub(r"#\\", line) if "##" in line else line
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """Return JSON that can be printed: ASCII, its values exact, and no command of a CI service."""
+    return json.dumps(data, indent=indent).replace("##", "#\\u0023")
 
 
 def styled_line(*parts: str | tuple[str, str]) -> Text:

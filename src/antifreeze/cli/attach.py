@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import sys
 import traceback
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .._clock import pause, time_of_day
 from .._linux.bounded_reads import in_time
 from .._redaction import redacts
-from .._reporting.untrusted_text import as_log_line, styled_line
+from .._reporting.untrusted_text import as_log_line, json_text, styled_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,8 +114,7 @@ def _in_time(work: Callable[[], T], what: str) -> T:
 
 def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
     """Look, or read what was seen."""
-    from ..doctor.attach.case_files import write_case
-    from ..doctor.attach.looking import CannotLook, look_at
+    from ..doctor.attach.looking import look_at
     from ..doctor.attach.redacting import without_names, without_secrets
 
     if arguments.case is not None:
@@ -126,13 +124,19 @@ def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
         case = without_secrets(_in_time(lambda: look_at(pid, manner), f"to look at process {pid}"))
     if redacts():
         case = without_names(case)
-    if arguments.save is not None:
-        try:
-            write_case(arguments.save, case)
-        except OSError as error:
-            words = error.strerror or error
-            raise CannotLook(f"{arguments.save} cannot be written: {words}") from None
     return case
+
+
+def _is_saved(path: Path, case: Case) -> bool:
+    """Write down what was seen; return whether that could be done, and say if not."""
+    from ..doctor.attach.case_files import write_case
+
+    try:
+        write_case(path, case)
+    except OSError as error:
+        _refuse(f"{path} cannot be written: {error.strerror or error}")
+        return False
+    return True
 
 
 def _case_of(path: Path) -> Case:
@@ -173,10 +177,13 @@ def _answers(case: Case) -> list[Answer]:
 def _tell(case: Case, arguments: argparse.Namespace) -> int:
     answers = _answers(case)
     if arguments.json:
-        print(json.dumps(_plain(case, answers), indent=2))
+        print(json_text(_plain(case, answers), 2))
     else:
         show(case, answers)
-        if arguments.save is not None:
+    if arguments.save is not None:  # the answer is told in any case
+        if not _is_saved(arguments.save, case):
+            return CANNOT
+        if not arguments.json:
             said = f"antifreeze attach: written to {arguments.save}"
             print(as_log_line(said), file=sys.stderr)
     if any(each.stuck for each in answers):
@@ -192,8 +199,10 @@ def _watch(arguments: argparse.Namespace) -> int:
     while True:  # until Ctrl-C, or the program ends
         case = _see(arguments, manner)
         answers = _answers(case)
+        if arguments.save is not None and not _is_saved(arguments.save, case):
+            return CANNOT
         if arguments.json:
-            print(json.dumps(_plain(case, answers)), flush=True)
+            print(json_text(_plain(case, answers)), flush=True)
         elif (now := [(each.pid, each.sentence) for each in answers]) != said:
             print(f"== {time_of_day()}", flush=True)
             show(case, answers)

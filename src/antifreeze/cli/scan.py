@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.messages import frozen, record
+from .._linux.cores import granted_cores
 from .._redaction import shareable, shareable_line
 from .._reporting.log import logger
 from .._transport.frames import is_library, is_ours
@@ -122,7 +123,7 @@ def add_to(verbs: Any) -> None:
         default="quarantine.json",
         help="(%(default)s; if there is such a file it is kept, and the new one gets a number)",
     )
-    verb.add_argument("-w", "--workers", type=int, default=len(os.sched_getaffinity(0)))
+    verb.add_argument("-w", "--workers", type=int, default=granted_cores())
     verb.add_argument(
         "--timeout", type=float, default=TIMEOUT_S, help="seconds for a sample (%(default)g)"
     )

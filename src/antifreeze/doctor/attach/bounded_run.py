@@ -25,11 +25,17 @@ class Done:
     too_long: bool = False  # it was ended, for its answer had no end
 
 
-def run_bounded(command: Sequence[str], wait_s: float, most_bytes: int) -> Done:
-    """Run a program and return what it wrote. Raises OSError if it cannot be started."""
+def run_bounded(
+    command: Sequence[str], wait_s: float, most_bytes: int, given: IO[bytes] | None = None
+) -> Done:
+    """Run a program, with a file as its input, and return what it wrote. Raises OSError if it
+    cannot be started."""
     until = monotonic() + wait_s
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        stdin=subprocess.DEVNULL if given is None else given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None and process.stderr is not None
     with process.stdout as output, process.stderr as errors:

@@ -19,7 +19,7 @@ from typing import Any
 from ..._attach_mailbox import ask
 from ..._clock import monotonic, pause
 from ..._linux import procfs
-from ..._linux.bounded_reads import silent_processes
+from ..._linux.bounded_reads import unresponsive_processes
 from ..._linux.socket_traffic import sockets_of
 from ..._version import VERSION
 from . import held, pipes, proc
@@ -98,7 +98,9 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...
     second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
     second = _closer(replace(second, at=at, pipe_readers=pipes.readers(second.processes)))
     if not proc.read(pid, "cmdline"):  # it may have ended before its stack could be taken
-        raise CannotLook(f"process {pid} has ended while it was being looked at")
+        late = pid in unresponsive_processes()
+        why = "/proc did not answer in time" if late else "it ended while it was being looked at"
+        raise CannotLook(f"process {pid}: {why}")
     manner.asleep.disturbed(_unmoved(first, second))
     return (*looks, second)
 
@@ -316,9 +318,12 @@ def _unseen(look: Look, pid: int) -> tuple[str, ...]:
         found.append(f"no stacks: {main.blind}")
     if not any(each.descriptors for each in look.processes):
         found.append(f"no open files: sudo antifreeze attach {pid}")
-    if silent := {*silent_processes()} & {each.pid for each in look.processes}:
-        named = ", ".join(map(str, sorted(silent)[:3]))
+    if late := unresponsive_processes():
+        named = ", ".join(map(str, late[:3]))
         found.append(f"/proc did not answer in time about process {named}")
+    for each in look.processes:
+        if (there := proc.number_of_threads(each.pid)) > len(each.threads):
+            found.append(f"only {len(each.threads)} of the {there} threads of process {each.pid}")
     if look.machine.container:
         found.append("this is a container: processes and limits outside of it cannot be seen")
     return tuple(found)

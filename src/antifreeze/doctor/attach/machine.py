@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..._linux import procfs
-from ..._linux.bounded_reads import answer_of, proc_text, system_text
+from ..._linux.bounded_reads import proc_text, system_text
 from .environment import variable
 from .facts import Group, Machine
+from .outside import run_outside
 
 _KB = 1024
 _NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs")
@@ -20,6 +21,8 @@ _UNLIMITED = 1 << 60  # what version 1 of control groups says for none
 
 MOST_MOUNTS = 64  # that are written down; a machine has a few
 MOST_GROUPS = 64  # folders in which limits are looked for
+FOLDERS_S = 2.0  # for folders to answer, and a process to ask them: a disk takes milliseconds
+_gave_no_answer: set[int] = set()  # programs whose folders are not asked again
 _NOT_KNOWN = -1  # 0 would be a full one
 
 
@@ -37,11 +40,7 @@ def machine(pid: int) -> Machine:
     """Look at the machine as this process sees it."""
     memory = procfs.counters(system_text("/proc/meminfo"))
     pages = procfs.counters(system_text("/proc/vmstat"))
-    root = Path(f"/proc/{pid}/root")
-    temporary = _temporary(pid)
-    # A folder that is not the root's is one of the folder that the process works in.
-    top = root if temporary.startswith("/") else Path(f"/proc/{pid}/cwd")
-    shm, inside = _folders(root / "dev/shm", top / temporary.lstrip("/"))
+    temporary, shm, inside, container = _seen_outside(pid)
     return Machine(
         cores=os.cpu_count() or 0,
         load=os.getloadavg()[0],
@@ -58,14 +57,34 @@ def machine(pid: int) -> Machine:
         temporary_there=inside.there,
         temporary_free=inside.free if inside.size else _NOT_KNOWN,
         network_mounts=_network_mounts(pid),
-        container=_in_container(pid),
+        container=container,
         group=_group(pid),
     )
 
 
-def _folders(*paths: Path) -> list[_Folder]:
-    """Look at folders; what does not answer in time is not known."""
-    return [answer_of(path, functools.partial(_folder, path), _Folder()) for path in paths]
+def _seen_outside(pid: int) -> tuple[str, _Folder, _Folder, bool]:
+    """Return what only the program's own file systems know: its folder for temporary files, that
+    and its /dev/shm, and whether it is in a container. What does not answer is not known."""
+    if pid in _gave_no_answer:
+        found = None
+    else:
+        found = run_outside(look_at_folders, pid, FOLDERS_S)
+    marked = "container=" in proc_text(1, "environ")
+    if found is None:
+        _gave_no_answer.add(pid)
+        return _temporary(pid, asks=False), _Folder(), _Folder(), marked
+    temporary, shm, inside, container = found
+    return temporary, _Folder(*shm), _Folder(*inside), container or marked
+
+
+def look_at_folders(pid: int) -> tuple[str, tuple[Any, ...], tuple[Any, ...], bool]:
+    """Look at them; called in a process of its own."""
+    root = Path(f"/proc/{pid}/root")
+    temporary = _temporary(pid)
+    # A folder that is not the root's is one of the folder that the process works in.
+    top = root if temporary.startswith("/") else Path(f"/proc/{pid}/cwd")
+    shm, inside = _folder(root / "dev/shm"), _folder(top / temporary.lstrip("/"))
+    return temporary, astuple(shm), astuple(inside), _in_container(pid)
 
 
 def _folder(path: Path) -> _Folder:
@@ -81,8 +100,11 @@ def _folder(path: Path) -> _Folder:
     return _Folder(there, size, free, room.f_favail)
 
 
-def _temporary(pid: int) -> str:
-    return variable(pid, "TMPDIR") or "/tmp"
+def _temporary(pid: int, *, asks: bool = True) -> str:
+    """Return the folder for temporary files. Not `asks`: as it was when the program started."""
+    started = [each for each in procfs.strings(proc_text(pid, "environ")) if each[:7] == "TMPDIR="]
+    found = variable(pid, "TMPDIR") if asks else "".join(started[:1])[7:]
+    return found or "/tmp"
 
 
 def _network_mounts(pid: int) -> tuple[str, ...]:
@@ -96,11 +118,7 @@ def _network_mounts(pid: int) -> tuple[str, ...]:
 
 def _in_container(pid: int) -> bool:
     root = f"/proc/{pid}/root"
-
-    def marked() -> bool:
-        return any(map(os.path.lexists, (f"{root}/.dockerenv", f"{root}/run/.containerenv")))
-
-    return answer_of(root, marked, False) or "container=" in proc_text(1, "environ")
+    return any(map(os.path.lexists, (f"{root}/.dockerenv", f"{root}/run/.containerenv")))
 
 
 def _group(pid: int) -> Group:

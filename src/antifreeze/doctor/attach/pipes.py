@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 
+from ..._clock import monotonic
 from . import proc
 from .calls import WRITES
 from .facts import PipeReader, Process
 
 MOST = 2000  # processes of the machine that are looked through
 READERS = 16  # that are written down
+READERS_S = 5.0  # for all of them: somebody may have opened as many files as there can be
 _ACCESS, _WRITE_ONLY = 3, 1  # the bits of a descriptor's flags that say how it was opened
 
 
@@ -23,12 +25,14 @@ def readers(processes: tuple[Process, ...]) -> tuple[PipeReader, ...]:
     if not pipes:
         return ()
     own = os.getpid()
-    found = [
-        PipeReader(pipe, pid, proc.name(pid), proc.state(pid), proc.sleeps_in(pid).strip("0"))
-        for pid in sorted(proc.parents())[-MOST:]
-        if pid != own
-        for pipe in sorted(pipes & _read(pid))
-    ]
+    found: list[PipeReader] = []
+    until = monotonic() + READERS_S
+    for pid in sorted(proc.parents())[-MOST:]:
+        if pid == own or monotonic() > until:
+            continue
+        for pipe in sorted(pipes & _read(pid)):
+            asleep_in = proc.sleeps_in(pid).strip("0")
+            found.append(PipeReader(pipe, pid, proc.name(pid), proc.state(pid), asleep_in))
     return tuple(found[:READERS])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from typing import TypeVar
 
 from ..._linux import procfs
 from ..._linux.bounded_reads import proc_link, proc_numbers, proc_text
@@ -11,9 +13,9 @@ from . import calls, held
 from .facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
 from .sockets import Sockets
 
+T = TypeVar("T")
 MOST_DESCRIPTORS = 400  # listed of one process; a program that leaks has thousands of the same
-MOST_THREADS = 400  # of one process that are looked at; one may have thirty thousand
-MOST_OPENED = 1000  # open files of one process that are asked where they lead
+MOST_THREADS = 1000  # of one process that are looked at; one may have thirty thousand
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KB = 1024
 # Those that have threads or locks of their own: whoever asks for more looks into /proc/PID/maps.
@@ -191,9 +193,22 @@ def _kb(table: dict[str, str], name: str) -> int:
 
 
 def threads(pid: int) -> list[int]:
-    """Give the numbers of a process's threads, at most `MOST_THREADS`; none if it has ended."""
+    """Return the numbers of a process's threads, at most `MOST_THREADS`: the main one, those that
+    were started first, and those that were started last. None if it has ended."""
     found = proc_numbers(pid, "task")
-    return sorted({*found[:MOST_THREADS], *({pid} & {*found})})
+    kept = both_ends(found, MOST_THREADS)
+    return kept if pid not in found or pid in kept else sorted({*kept[1:], pid})
+
+
+def number_of_threads(pid: int) -> int:
+    return len(proc_numbers(pid, "task"))
+
+
+def both_ends(items: Sequence[T], most: int) -> list[T]:
+    """Return the first and the last of many: what matters is more often there than in between."""
+    if len(items) <= most:
+        return list(items)
+    return [*items[: most // 2], *items[-(most - most // 2) :]]
 
 
 def _threads(pid: int, parent: int) -> tuple[Thread, ...]:
@@ -279,7 +294,7 @@ def state(pid: int) -> str:
 def opened(pid: int, kind: str) -> list[tuple[str, int]]:
     """Give target and flags of the open files of a process whose targets begin so."""
     found = []
-    for number in proc_numbers(pid, "fd")[:MOST_OPENED]:
+    for number in proc_numbers(pid, "fd"):
         target = proc_link(pid, "fd", str(number))
         if target.startswith(kind):
             found.append((target, _flags(pid, number)))

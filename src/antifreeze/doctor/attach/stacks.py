@@ -15,7 +15,7 @@ from typing import Any
 from ..._clock import monotonic
 from .bounded_run import run_bounded
 from .facts import Frame, Thread
-from .proc import MOST_THREADS, read, threads
+from .proc import MOST_THREADS, both_ends, read, threads
 
 BOUND_S = 4.0  # for one process; a large one on a busy machine takes one
 NATIVE_BOUND_S = (
@@ -24,7 +24,7 @@ NATIVE_BOUND_S = (
 AT_ONCE = 4
 ALL_S = 20.0  # for all processes; whoever is still to be asked then is not
 MOST_BYTES = 1 << 24  # of an answer: a process may be a million calls deep
-INNERMOST, OUTERMOST = 300, 100  # frames of a thread that are kept
+MOST_FRAMES = 400  # of a thread that are kept, from both ends
 MOST_CHARACTERS = 1000  # of a name in a stack
 INSTALL = "pip install py-spy"
 _INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+|src(?=/antifreeze/))/")
@@ -99,7 +99,7 @@ class Spy:
 def read_stacks(text: bytes | str) -> Stacks:
     """Read py-spy's answer. Names of functions and files in it are the program's: any text."""
     try:
-        found = tuple(_thread(each) for each in json.loads(text)[:MOST_THREADS])
+        found = tuple(_thread(each) for each in both_ends(json.loads(text), MOST_THREADS))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return Stacks(error=f"py-spy's answer cannot be read: {error}")
     return Stacks(found)
@@ -137,15 +137,9 @@ def _thread(said: dict[str, Any]) -> Thread:
     return Thread(
         tid=said["os_thread_id"] or 0,
         name=(said["thread_name"] or "")[:MOST_CHARACTERS],
-        frames=tuple(_frame(each) for each in _both_ends(said["frames"])),
+        frames=tuple(_frame(each) for each in both_ends(said["frames"], MOST_FRAMES)),
         holds_gil=bool(said["owns_gil"]),
     )
-
-
-def _both_ends(frames: list[Any]) -> list[Any]:
-    if len(frames) <= INNERMOST + OUTERMOST:
-        return frames
-    return [*frames[:INNERMOST], *frames[-OUTERMOST:]]
 
 
 def _frame(said: dict[str, Any]) -> Frame:

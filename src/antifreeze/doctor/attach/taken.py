@@ -14,18 +14,21 @@ from __future__ import annotations
 import ast
 import contextlib
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
-from ..._linux.bounded_reads import file_bytes, in_time
+from ..._linux.regular_files import read_regular
+from ..source.parsing import compile_quietly
 from .calls import Call
 from .facts import Frame, Process, Thread
+from .outside import run_outside
 
-READ_S = 1.0  # for all files: one on a server that is gone never answers
+READ_S = 2.0  # for all files: one on a server that is gone never answers
 _MOST_BYTES = 400_000  # of a file: longer ones are not written by hand, and take long to read
 _MOST_FILES = 8
 _MOST_THREADS = 16
+_MOST_LINES = 100  # of a stack, the innermost
 # Python's own code below a line of the script that takes a lock: `Lock.__enter__` and the like.
 _BELOW = ("threading.py", "multiprocessing/synchronize.py")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -43,16 +46,12 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
     ][:_MOST_THREADS]
     if not asked:
         return processes
-    found: dict[int, tuple[Frame, ...]] = {}
-
-    def look() -> None:
-        files: dict[tuple[int, str], _File | None] = {}
-        for pid, thread in asked:
-            # Their source is as deep as they like; one that is too deep tells nothing.
-            with contextlib.suppress(RecursionError, MemoryError):
-                found[thread.tid] = _taken_at(pid, _theirs(thread), files)
-
-    in_time(look, None, READ_S)
+    question = [
+        [pid, thread.tid, [astuple(each) for each in _theirs(thread)[:_MOST_LINES]]]
+        for pid, thread in asked
+    ]
+    answer = run_outside(find_taken, question, READ_S) or []
+    found = {tid: tuple(Frame(*each) for each in frames) for tid, frames in answer}
     return tuple(
         replace(
             each,
@@ -62,6 +61,18 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
         )
         for each in processes
     )
+
+
+def find_taken(question: list[Any]) -> list[Any]:
+    """Find the lines that have taken the lock, for each thread; called in a process of its own."""
+    files: dict[tuple[int, str], _File | None] = {}
+    found = []
+    for pid, tid, lines in question:
+        # Their source is as deep as they like; one that is too deep tells nothing.
+        with contextlib.suppress(RecursionError, MemoryError):
+            taken = _taken_at(pid, tuple(Frame(*each) for each in lines), files)
+            found.append([tid, [astuple(each) for each in taken]])
+    return found
 
 
 def _theirs(thread: Thread) -> tuple[Frame, ...]:
@@ -125,13 +136,11 @@ def _file(pid: int, path: str, known: dict[tuple[int, str], _File | None]) -> _F
 
 
 def _parsed(path: str) -> _File | None:
-    data = file_bytes(path, _MOST_BYTES)
-    if data is None:
+    data = read_regular(path, _MOST_BYTES + 1, follow=True)
+    if data is None or len(data) > _MOST_BYTES:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of their source
-            tree = ast.parse(data)
+        tree: ast.Module = compile_quietly(data.decode(errors="replace"), ast.PyCF_ONLY_AST)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     functions = [each for each in ast.walk(tree) if isinstance(each, _Function)]

@@ -3,9 +3,9 @@ Values are exact: what cannot be printed is escaped by JSON itself."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from ..._reporting.untrusted_text import json_text
 from .found import Found, Result
 
 VERSION = 1
@@ -13,7 +13,7 @@ LONGEST_SOURCE = 2_000  # characters of a line: many findings may be in one of m
 
 
 def as_json(result: Result) -> str:
-    return json.dumps(
+    return json_text(
         {
             "version": VERSION,
             "files": result.files,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from ..._reporting.untrusted_text import printable
+from ..._reporting.untrusted_text import json_text, printable
 from ..._version import VERSION
 from ..rules import all_rules, find_rule
 from ..rules.base import Rule
@@ -41,7 +40,7 @@ def as_sarif(result: Result) -> str:
             }
         ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, 2)
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._pyproject import Say, read_upward, shown, shown_path
-from ..._reporting.untrusted_text import printable
+from ..._reporting.untrusted_text import as_log_line, printable
 from ..findings import Confidence
 from .settings import ForPaths, Settings
 
@@ -53,7 +53,7 @@ def read_settings(named: Path, say: Say | None = None) -> Settings:
 
 
 def _say(words: str) -> None:
-    print(f"antifreeze check: {words}", file=sys.stderr)
+    print(as_log_line(f"antifreeze check: {words}"), file=sys.stderr)
 
 
 def _settings(table: Any, root: Path, python: tuple[int, int] | None) -> Settings:

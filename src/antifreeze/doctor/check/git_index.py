@@ -12,6 +12,7 @@ import os
 from ..._linux.regular_files import read_regular
 
 LARGEST = 64_000_000  # bytes; Chromium's index, of 500,000 files, has about as many
+LARGEST_NAMES = 64_000_000  # bytes of all names together: version 4 shares their beginnings
 _HEADER = 12
 _TIMES = 40  # bytes of an entry before the object's name
 _HASHES = (20, 32)  # bytes of an object's name: SHA-1, SHA-256
@@ -58,7 +59,7 @@ def _parse(data: bytes, hash_size: int) -> Index | None:
         return None
     files: set[str] = set()
     modules: set[str] = set()
-    place, name = _HEADER, b""
+    place, name, expanded = _HEADER, b"", 0
     fixed = _TIMES + hash_size + 2
     for _ in range(count):
         start = place
@@ -77,6 +78,9 @@ def _parse(data: bytes, hash_size: int) -> Index | None:
         else:
             name = data[place:end]
             place = start + (end - start + 8) // 8 * 8
+        expanded += len(name)
+        if expanded > LARGEST_NAMES:
+            return None
         if mode & 0o170000 in _KINDS and _is_harmless(name):
             (modules if mode & 0o170000 == _GITLINK else files).add(name.decode("latin-1"))
     return Index(files, modules) if place + hash_size <= len(data) else None

@@ -3,7 +3,8 @@
 A repository of others may hold a link to a file that only its reader can read; what stands there
 would be shown in a log, and `--fix` would write to it.
 
-1. A project is the nearest folder above with `.git` or `pyproject.toml`.
+1. A project is the nearest folder above with `.git` or `.hg`; without one, with pyproject.toml. So
+   the packages of one repository may link to each other.
 2. A link in a project leads to somewhere inside it, by whatever ways.
 3. A link in no project is the user's own if it is on the way to a path that was named, and is
    followed. One that is found further inside leads to somewhere inside that path.
@@ -15,7 +16,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-MARKS = (".git", "pyproject.toml")
+from ..._pyproject import FILE, MARKERS
+
+MARKS = (MARKERS, (FILE,))  # the second only where none of the first is found
 
 
 class LeadsOut(OSError):
@@ -39,26 +42,30 @@ def _follow(here: str, parts: Sequence[str], inside: str | None) -> str:
             continue
         step = os.path.join(here, part)
         if os.path.islink(step):
-            target = os.path.realpath(step)
-            project = project_of(here)
-            limit = project or inside
-            if limit is not None and not is_inside(target, limit):
-                what = "project" if project is not None else "folder"
-                raise LeadsOut(f"it leads out of the {what} {limit}")
-            step = target
+            step = follow_link(here, step, inside)
         here = step
     return here
 
 
+def follow_link(here: str, link: str, inside: str | None) -> str:
+    """Return where a link leads that lies in a folder without links. Raise LeadsOut."""
+    target = os.path.realpath(link)
+    project = project_of(here)
+    limit = project or inside
+    if limit is not None and not is_inside(target, limit):
+        what = "project" if project is not None else "folder"
+        raise LeadsOut(f"it leads out of the {what} {limit}")
+    return target
+
+
 def project_of(folder: str) -> str | None:
     """Return the project that a folder, given without links, belongs to; None if it has none."""
-    while True:
-        if any(os.path.lexists(os.path.join(folder, each)) for each in MARKS):
-            return folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
+    places = [folder, *map(str, Path(folder).parents)]
+    for marks in MARKS:
+        for place in places:
+            if any(os.path.lexists(os.path.join(place, each)) for each in marks):
+                return place
+    return None
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -154,7 +154,16 @@ def _allowed_by_neither(
 
 
 def in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"{type(error).__name__}: {text_of_error(error)}".removesuffix(": ")
+
+
+def text_of_error(error: Exception) -> str:
+    """Return what an error says of itself; '' if that fails, as with one of libcst's whose text
+    has a whole tree in it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _once(found: Iterable[Found]) -> Iterator[Found]:

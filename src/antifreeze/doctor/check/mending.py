@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..source.lines import LINE_END
+from ..source.parsing import compile_quietly
 from .decoding import BOM, Decoded, decode
 from .fixes import CannotFix, Fixed, fix_text
 from .found import Found, Result
-from .looking import in_words
+from .looking import in_words, text_of_error
 from .reading import LARGEST, read_bytes
 from .running import check, few_collections
 from .settings import Settings
@@ -77,7 +78,7 @@ def _round(
         except CannotFix:
             raise
         except (OSError, ValueError) as error:
-            done.refused[path] = str(error)
+            done.refused[path] = text_of_error(error)
         except Exception as error:  # ours, or libcst's: the other files are mended
             done.refused[path] = in_words(error)
     return changed
@@ -121,7 +122,7 @@ def _fixed(text: str, found: list[Found]) -> Fixed:
     if old:
         fixed = Fixed(fixed.text.replace("\n", "\r"), fixed.applied)
     try:
-        compile(fixed.text, "fixed", "exec", dont_inherit=True)
+        compile_quietly(fixed.text)
     except (SyntaxError, ValueError):
         return Fixed(text, ())
     return Fixed(mark + fixed.text, fixed.applied)

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -32,8 +34,14 @@ class Task(Generic[Item, Made]):
     given: tuple[Any, ...]  # to `begin`
 
 
+def are_possible() -> bool:
+    """Whether processes can be started by forking this one. (On a Mac, system libraries forbid
+    it.)"""
+    return sys.platform == "linux"
+
+
 def processes_for(items: int, jobs: int) -> int:
-    """Give how many processes are worth starting: not more than there are messages."""
+    """Return how many processes are worth starting: not more than there are messages."""
     return max(1, min(jobs, -(-items // AT_ONCE), MOST))
 
 
@@ -66,7 +74,10 @@ def _round(
     done: dict[int, Made],
 ) -> None:
     """Do what can be done with one set of processes."""
-    pool = ProcessPoolExecutor(processes, initializer=_begin, initargs=(task,))
+    # Forked, whatever the default is: other ways start Python anew in the current folder, which may
+    # be a repository of others with a `multiprocessing.py` of its own.
+    fork = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(processes, fork, initializer=_begin, initargs=(task,))
     try:
         asked: list[tuple[Sequence[int], Future[list[Made]]]] = []
         try:

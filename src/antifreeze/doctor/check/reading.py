@@ -14,7 +14,6 @@ import os
 import re
 import sys
 import tokenize
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from ..._linux.regular_files import NotRegular, open_real
 from ..source.lines import LINE_END, split_lines
 from ..source.notebooks import Notebook, read_notebook
+from ..source.parsing import TooManyFields, compile_quietly, refuse_huge_strings
 from .decoding import BOM, decode
 from .links import LeadsOut, resolve
 
@@ -29,10 +29,8 @@ LARGEST = 4_000_000  # bytes, or characters; larger files are generated, and tak
 LARGEST_NOTEBOOK = 64_000_000  # bytes: pictures are inside; what counts as code is at most LARGEST
 MENDED = 20  # bodies that are missing, in one file: more is no Python
 MENDED_CHARACTERS = 4_000_000  # read again for them: each is seen only after the one before it
-# Fields of one f-string. Before Python 3.12 its parser takes their square: 20,000 take a second.
-MOST_FIELDS = 20_000
-_IS_SLOW = sys.version_info < (3, 12)
-_FORMATTED = re.compile(r"""[fF][rR]?['"]|[rR][fF]['"]""")
+# Characters of a line in which a comment is looked for: `tokenize` may take the square of them.
+LONGEST_HEADER = 10_000
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 
 
@@ -85,19 +83,12 @@ def read_source(path: Path, text: str | None = None, named: Sequence[Path] = ())
         text = notebook.text
     if len(text) > LARGEST:
         raise NotLookedAt(too_large(LARGEST))
-    if _IS_SLOW and text.count("{") > MOST_FIELDS and _FORMATTED.search(text) is not None:
-        _refuse_huge_strings(text)
+    if notebook is None:  # a cell that is too much is left out alone
+        try:
+            refuse_huge_strings(text)
+        except TooManyFields as error:
+            raise NotLookedAt(f"this file is not parsed: {error}") from None
     return Source(path, text, notebook, is_whole=notebook is None or notebook.is_whole)
-
-
-def _refuse_huge_strings(text: str) -> None:
-    """Raise NotLookedAt if Python's parser would take minutes for an f-string."""
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.STRING and token.string.count("{") > MOST_FIELDS:
-                raise NotLookedAt(f"an f-string of this file has more than {MOST_FIELDS:,} fields")
-    except (tokenize.TokenError, IndentationError, SyntaxError):
-        pass  # the parser ends there, too, and says so
 
 
 def read_bytes(path: Path, largest: int, named: Sequence[Path] = ()) -> bytes:
@@ -176,9 +167,7 @@ def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreada
 
 
 def _compile(text: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        compile(text, "file", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    compile_quietly(text, ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def _with_pass(text: str, first: int, until: int) -> str | None:
@@ -202,6 +191,8 @@ def _with_pass(text: str, first: int, until: int) -> str | None:
 
 def _without_comment(line: str) -> str:
     """Cut a comment off, as well as one line by itself tells."""
+    if len(line) > LONGEST_HEADER:
+        return line
     try:
         for token in tokenize.generate_tokens(io.StringIO(line).readline):
             if token.type == tokenize.COMMENT:

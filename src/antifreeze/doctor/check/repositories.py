@@ -35,7 +35,8 @@ def open_repository(root: str) -> Repository | None:
 
 def is_second_work_tree(root: str) -> bool:
     """Whether a folder was made by `git worktree add`: it has the files of another one again."""
-    return b"/worktrees/" in (read_regular(os.path.join(root, MARK), _POINTER_BYTES) or b"")
+    pointer = (read_regular(os.path.join(root, MARK), _POINTER_BYTES) or b"").strip()
+    return pointer.rpartition(b"/")[0].endswith(b"/worktrees")  # not a submodule of such a one
 
 
 def root_above(folder: str) -> str | None:

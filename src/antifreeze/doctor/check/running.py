@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._linux.cores import granted_cores
 from ..source.module import Module
 from ..source.naming import module_name
 from ..source.project import Project
 from ..source.summary import Summary
 from .found import Failure, Found, Result
 from .looking import concerns_us, first_pass, in_words, second_pass, unreadable
-from .processes import Task, in_processes
+from .processes import Task, are_possible, in_processes
 from .reading import PYTHON, NotLookedAt, Source, Unreadable, mended, read_source
 from .settings import CANNOT_BE_READ, Settings
 
@@ -57,7 +57,7 @@ def check(
     """Check files. `texts`: those that are not read from the disk, such as standard input."""
     work = _Work(settings, dict(texts or {}))
     files = list(dict.fromkeys(paths))
-    jobs = settings.jobs or len(os.sched_getaffinity(0))
+    jobs = (settings.jobs or granted_cores()) if are_possible() else 1
     if jobs <= 1 or len(files) <= FEW or texts:
         with few_collections():
             firsts = [work.first(path) for path in files]

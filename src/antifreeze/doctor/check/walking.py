@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from .globs import Text
 from .links import LeadsOut, resolve
 from .repositories import MARK, Repository, is_second_work_tree, open_repository, root_above
 from .settings import Settings, matches
+from .tracked import Tracked
 
 SUFFIXES = (".py", ".ipynb")
 IGNORE_FILE = ".gitignore"
@@ -62,6 +64,9 @@ def walk(paths: Sequence[Path], settings: Settings) -> Walked:
         led_out = dict.fromkeys(tree.led_out)  # one that is tracked was met twice
         done.led_out += (each for each in led_out if not is_left_out(each, settings))
         done.is_whole = done.is_whole and not tree.steps.are_spent
+        if tree.tracked.left_out:
+            words = f"left out: {tree.tracked.left_out:,} tracked files behind too many links"
+            print(f"antifreeze check: {words}", file=sys.stderr)
     done.files = list(every.values())
     return done
 
@@ -74,11 +79,6 @@ def _real(path: Path, places: dict[str, str]) -> str:
     if folder not in places:
         places[folder] = os.path.realpath(folder)
     return os.path.join(places[folder], name)
-
-
-def find_files(paths: Iterable[Path], settings: Settings) -> Iterator[Path]:
-    """Return the files of `walk` alone."""
-    return iter(walk(list(paths), settings).files)
 
 
 def not_there(paths: Iterable[Path]) -> dict[Path, str]:
@@ -157,6 +157,7 @@ class _Tree:
         self.folder = folder
         self.led_out: list[Path] = []
         self.steps = Steps()
+        self.tracked = Tracked(folder)
         self._users_own: IgnoreFile | None = None
         self._begun: list[_Place] = []  # where a work tree, or the part that was named, begins
         self._todo: list[_Place] = []
@@ -259,7 +260,14 @@ class _Tree:
                 rest = os.fsdecode(name[len(start) :].encode("latin-1"))
                 path = os.path.join(place.path, rest)
                 if path not in self._found:
-                    self._add_link(path)  # a folder on the way may be a link
+                    self._add_one_tracked(place.path, rest, path)
+
+    def _add_one_tracked(self, folder: str, name: str, path: str) -> None:
+        try:
+            if self.tracked.is_file(folder, name):
+                self._found[path] = None
+        except LeadsOut:
+            self.led_out.append(Path(path))
 
     # ---- elsewhere -------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TypeAlias, TypeVar
 from . import known
 from .lines import split_lines
 from .naming import relative_to
+from .parsing import compile_quietly
 from .reaching import attribute_can_reach, can_reach
 from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
 
@@ -376,9 +376,7 @@ def parse_module(
 ) -> Module:
     """Parse a file's text. Raises SyntaxError, or ValueError for null bytes."""
     flags = ast.PyCF_ONLY_AST | (ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if is_notebook else 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "invalid escape sequence": another linter's business
-        tree: ast.Module = compile(text, str(path), "exec", flags, dont_inherit=True)
+    tree: ast.Module = compile_quietly(text, flags, path.name)
     package = functools.partial(relative_to, name, path, is_package)
     scopes = read_scopes(tree, package, shallow=shallow)
     return Module(path, name, tree, scopes, split_lines(text), is_notebook, is_whole)

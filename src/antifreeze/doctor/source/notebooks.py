@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .lines import split_lines
+from .parsing import compile_quietly
 
 _MAGIC = re.compile(
     r"^(\s*)(%{1,2}[A-Za-z_]|!|\?)|^(\s*)[\w.]+\?{1,2}\s*$|^()(pip|conda) install\b"
 )
-_SHELL = re.compile(r"^(\s*[\w, ]+=\s*)(!|%[A-Za-z_])")  # files = !ls
+# files = !ls; each part keeps what it has taken: a line of spaces would take their square
+_SHELL = re.compile(r"^(\s*+[\w, ]++=\s*+)(!|%[A-Za-z_])")
 # Cell magics whose cell is still Python, and those that surely bind no name.
 _STILL_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python3")
 _BIND_NOTHING = frozenset(
@@ -129,7 +131,7 @@ def _tame(line: str) -> str:
 
 def _compiles(text: str) -> bool:
     try:
-        compile(text, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        compile_quietly(text, ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
