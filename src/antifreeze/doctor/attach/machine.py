@@ -21,7 +21,7 @@ _UNLIMITED = 1 << 60  # what version 1 of control groups says for none
 
 MOST_MOUNTS = 64  # that are written down; a machine has a few
 MOST_GROUPS = 64  # folders in which limits are looked for
-FOLDERS_S = 2.0  # for folders to answer, and a process to ask them: a disk takes milliseconds
+FOLDERS_S = 5.0  # for folders to answer, and for a process to start that asks them: 50 ms
 _gave_no_answer: set[int] = set()  # programs whose folders are not asked again
 _NOT_KNOWN = -1  # 0 would be a full one
 

@@ -24,7 +24,7 @@ from .calls import Call
 from .facts import Frame, Process, Thread
 from .outside import run_outside
 
-READ_S = 2.0  # for all files: one on a server that is gone never answers
+READ_S = 4.0  # for all files: one on a server that is gone never answers
 _MOST_BYTES = 400_000  # of a file: longer ones are not written by hand, and take long to read
 _MOST_FILES = 8
 _MOST_THREADS = 16
