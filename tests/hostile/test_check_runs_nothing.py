@@ -204,10 +204,8 @@ def hook(event, given):
         seen.append(event)
     if event == "import" and given[0].partition(".")[0] in {"evil", "conftest", "setup", "train"}:
         seen.append(f"import {given[0]}")
-    if event in ("exec", "compile") and "clone" in str(given):
-        code = given[0] if event == "exec" else None
-        if event == "exec" and "clone" in code.co_filename:
-            seen.append(f"exec {code.co_filename}")
+    if event == "exec" and given[0].co_filename.startswith(sys.argv[1]):
+        seen.append(f"exec {given[0].co_filename}")
 
 sys.addaudithook(hook)
 from antifreeze.cli import main

@@ -99,8 +99,8 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...
     second = _closer(replace(second, at=at, pipe_readers=pipes.readers(second.processes)))
     if not proc.read(pid, "cmdline"):  # it may have ended before its stack could be taken
         late = pid in unresponsive_processes()
-        why = "/proc did not answer in time" if late else "it ended while it was being looked at"
-        raise CannotLook(f"process {pid}: {why}")
+        why = "did not answer in time, in /proc," if late else "has ended"
+        raise CannotLook(f"process {pid} {why} while it was being looked at")
     manner.asleep.disturbed(_unmoved(first, second))
     return (*looks, second)
 
