@@ -130,8 +130,9 @@ def ask(pids: Iterable[int], wait_s: float = WAIT_S) -> dict[int, dict[str, Any]
     open_questions: dict[int, _Question] = {}
     found: dict[int, dict[str, Any]] = {}
     try:
+        until = monotonic() + wait_s  # somebody may have opened as many files as there can be
         for pid in pids:
-            if (question := _open_question(pid)) is not None:
+            if monotonic() < until and (question := _open_question(pid)) is not None:
                 open_questions[pid] = question
         until = monotonic() + wait_s
         while open_questions:
