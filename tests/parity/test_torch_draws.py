@@ -23,10 +23,12 @@ from torch.utils.data import Dataset, get_worker_info
 
 from antifreeze import DataLoader, policies
 
-from .drawing_programs import EagerBatches, Rows, arguments_of, perform
+from .drawing_programs import STREAMS, EagerBatches, Rows, arguments_of, perform
 
 PROGRAMS = 72
 PARTS = 8
+# When streams end, torch's order depends on when it learns of it: two runs of its own may differ.
+TORCH_AGAIN = 5
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -37,6 +39,10 @@ def test_random_programs_receive_train_and_draw_what_they_do_with_torch(part: in
             warnings.simplefilter("ignore")
             theirs = perform(TorchLoader, chosen)
             ours = perform(DataLoader, chosen, randomness="torch")
+            for _ in range(TORCH_AGAIN):
+                if repr(ours) == repr(theirs) or chosen["dataset"] not in STREAMS:
+                    break
+                theirs = perform(TorchLoader, chosen)
         # By their looks: not a number is not equal to itself.
         assert repr(ours) == repr(theirs), (number, chosen)
 
