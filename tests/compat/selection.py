@@ -67,7 +67,8 @@ CHOSEN = (
     Choice(
         "sending",
         tuple(
-            f"rogues/test_{name}.py" for name in ("sending", "faithful", "by_name", "real_handles")
+            f"rogues/test_{name}.py"
+            for name in ("sending", "faithful", "by_name", "unfaithful_code")
         ),
         "datasets, tensors, modules and generators that go to another process and stay the same",
     ),

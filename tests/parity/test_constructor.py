@@ -76,7 +76,8 @@ def test_workers_that_may_fetch_nothing_ahead_are_an_assertion_error(
 ) -> None:
     complaints: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
-    with pytest.raises(AssertionError, match="prefetch_factor"):
+    is_named = NAMES_PREFETCH_FACTOR or loader_class is not LOADERS["torch"]
+    with pytest.raises(AssertionError, match="prefetch_factor" if is_named else "^$"):
         iter(loader_class(ROWS, prefetch_factor=0, num_workers=1))
     # Ours only: torch's half-made iterator complains again when it is dropped.
     assert which == "torch" or loader_class is LOADERS["torch"] or not complaints
