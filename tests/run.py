@@ -44,6 +44,7 @@ WEIGHTS = {
     "cli/test_attach.py": 15,
     "cli/test_run.py": 100,
     "cli/test_run_report.py": 40,
+    "compat/test_missing_names.py": 60,
     "core/test_machine.py": 10,
     "docs/test_examples_run.py": 55,
     "doctor/test_locks.py": 25,
@@ -160,9 +161,7 @@ TESTS_FAILED = 1  # pytest's exit code: all tests ran, and some failed
 
 
 def main() -> int:
-    # Whoever starts this in the background may have it ignored, and the programs of tests as well.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    heed_signals()
     arguments = sys.argv[1:]
     lanes = usual_lanes()
     if "--lanes" in arguments:
@@ -180,6 +179,12 @@ def main() -> int:
         tests.run([[*map(str, part)] for part in share_out(everything)], lanes)
         failed = tests.settled()
         return _tell(tests.parts, failed, time.monotonic() - began)
+
+
+def heed_signals() -> None:
+    """Undo what a shell does to what it starts in the background: programs of tests inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def usual_lanes() -> int:

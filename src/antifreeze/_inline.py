@@ -17,8 +17,6 @@ from operator import truediv
 from threading import get_ident
 from typing import Any
 
-from torch.utils.data import IterDataPipe, MapDataPipe
-
 from ._backends import evidence
 from ._bystander import LoadingPost
 from ._clock import Clock
@@ -34,6 +32,7 @@ from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._herald import tell_trends
 from ._meter import OpenWait
+from ._torch_internals import is_pipe
 from ._transport.exceptions import add_note
 from ._worker.careful import NothingLeft
 from ._worker.fetch import UNUSUAL_S, Fetcher
@@ -82,7 +81,7 @@ class InlineDriver:
         self.traps = Traps(1) if traps is None else traps
         self.job = job
         self.process = PROCESS[0]
-        self.is_pipe = isinstance(job.dataset, IterDataPipe | MapDataPipe)
+        self.is_pipe = is_pipe(job.dataset)
         self._owner: weakref.ref[Any] | None = None
         self.on_error: Any = None  # what the policy of the job was made of
         self.home: list[InlineDriver] | None = None  # where it is kept for other iterators

@@ -17,15 +17,12 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import _BaseDataLoaderIter
-from torch.utils.data.graph_settings import apply_sharding
-
 from . import _platform
 from ._bystander import makes_generator, making_iterator
 from ._core.traps import Traps
 from ._inline import PROCESS, InlineDriver
 from ._reporting.log import logger
+from ._torch_internals import BaseIterator, apply_sharding, is_pipe
 from .errors import LoaderClosed
 from .iteration import (
     UNGUARDED,
@@ -54,10 +51,10 @@ class InlineIterator(LoaderIterator):
         began_at = now()
         sampler = loader._index_sampler
         if makes_generator(sampler):
-            _BaseDataLoaderIter.__init__(self, loader)  # seeds, the sampler's iterator, pinning
+            BaseIterator.__init__(self, loader)  # seeds, the sampler's iterator, pinning
         else:
             with making_iterator(sampler):
-                _BaseDataLoaderIter.__init__(self, loader)
+                BaseIterator.__init__(self, loader)
         sampler_s = now() - began_at
         self._finished = False
         self._loader = weakref.ref(loader)
@@ -111,7 +108,7 @@ class InlineIterator(LoaderIterator):
         entry = self.entry
         entry.profile = loader._profile()
         enter(entry)
-        if isinstance(self._dataset, IterDataPipe | MapDataPipe):
+        if is_pipe(self._dataset):
             self._shard()
         pinner = self._pinner()
         driver = InlineDriver(

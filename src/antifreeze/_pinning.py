@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils.data._utils.pin_memory import pin_memory
+
+from ._torch_internals import pin_memory
 
 
 class AcceleratorPinner:
@@ -24,4 +25,4 @@ class AcceleratorPinner:
         torch.accelerator.set_device_index(self._index)
 
     def pin(self, batch: Any) -> Any:
-        return pin_memory(batch, self._device_type)  # type: ignore[no-untyped-call]
+        return pin_memory(batch, self._device_type)

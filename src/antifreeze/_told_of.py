@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data.dataloader import _DatasetKind
-
 from ._redaction import shareable_line
+from ._torch_internals import is_stream
 
 if TYPE_CHECKING:
     from .loader import DataLoader
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 def state_of(loader: DataLoader[Any]) -> str:
     """Tell what a loader is, how far its loop has come, and how it fares."""
-    if not {"num_workers", "batch_size", "_dataset_kind"} <= vars(loader).keys():
+    if not {"num_workers", "batch_size", "dataset"} <= vars(loader).keys():
         return f"<{type(loader).__name__}, not made yet>"
     parts = [f"{type(loader).__name__} ({loader._made_at})", _what(loader)]
     entry = vars(loader).get("_counted")
@@ -31,7 +30,7 @@ def _what(loader: DataLoader[Any]) -> str:
     workers = "no workers"
     if loader.num_workers:
         workers = f"{loader.num_workers} worker" + "s" * (loader.num_workers != 1)
-    if loader._dataset_kind == _DatasetKind.Iterable:
+    if is_stream(loader):
         return f"a stream, {_batches(loader)}, {workers}"
     try:
         count = f"{len(loader):,} "

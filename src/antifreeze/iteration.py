@@ -25,13 +25,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import (
-    _BaseDataLoaderIter,
-    _DatasetKind,
-    _sharding_worker_init_fn,
-    _share_dist_seed,
-)
 
 from . import _platform
 from ._backends.base import Backend
@@ -49,6 +42,15 @@ from ._ranks import who
 from ._remarks import remark
 from ._reporting.log import logger
 from ._sampler_lead import free_draws
+from ._torch_internals import (
+    BaseIterator,
+    IterDataPipe,
+    MapDataPipe,
+    is_stream,
+    profiler_enabled,
+    sharding_worker_init_fn,
+    share_dist_seed,
+)
 from ._transport.frames import leave_out_ours
 from ._worker.observing import Attributes
 from ._worker.resuming import is_stateful
@@ -88,9 +90,6 @@ UNGUARDED = (
 STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 
-_profiled = torch._C._autograd._profiler_enabled
-
-
 class _Owner:
     """Held by all handles on one iterator: its end is the iterator's."""
 
@@ -103,7 +102,7 @@ _drivers: weakref.WeakSet[Driver | InlineDriver] = (
 )  # open ones, for the end of the program
 
 
-class LoaderIterator(_BaseDataLoaderIter):
+class LoaderIterator(BaseIterator):
     """One loop over a loader that has workers. Looks like torch's iterators where others look at
     them. (Without workers: `_inline_iteration.py`.)"""
 
@@ -119,7 +118,7 @@ class LoaderIterator(_BaseDataLoaderIter):
         sampler_s = clock.now() - began_at
         if isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
-            _share_dist_seed(loader.generator, self._pg)  # type: ignore[no-untyped-call]
+            share_dist_seed(loader.generator, self._pg)
         self._batch_samples = _samples_a_batch(loader)
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._book = loader._book
@@ -161,7 +160,7 @@ class LoaderIterator(_BaseDataLoaderIter):
 
     def __next__(self) -> Any:
         try:
-            if _profiled():  # 10 us a batch that only a profiler needs
+            if profiler_enabled():  # 10 us a batch that only a profiler needs
                 with torch.autograd.profiler.record_function(self._profile_name):
                     return self._next_data()
             return self._next_data()
@@ -291,11 +290,11 @@ class LoaderIterator(_BaseDataLoaderIter):
         init_fn = loader.worker_init_fn
         if self._num_workers and isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(
-                _sharding_worker_init_fn, init_fn, self._world_size, self._rank
+                sharding_worker_init_fn, init_fn, self._world_size, self._rank
             )
         return Job(
             dataset=self._dataset,
-            streams=self._dataset_kind == _DatasetKind.Iterable,
+            streams=is_stream(loader),
             auto_collation=self._auto_collation,
             collate_fn=self._collate_fn,
             drop_last=self._drop_last,
@@ -411,7 +410,7 @@ def _samples_a_batch(loader: DataLoader[Any]) -> int:
 
 def _plan(loader: DataLoader[Any]) -> Plan:
     """Say in the core's words what the arguments ask for."""
-    streams, policy = loader._dataset_kind == _DatasetKind.Iterable, policy_of(loader.on_error)
+    streams, policy = is_stream(loader), policy_of(loader.on_error)
     source = Source.STREAMS if streams else Source.INDICES
     choice = loader._lineage().choice
     start_s = CLEAN_S if choice.asked_for else CLEAN_OR_FORKED_S
@@ -469,8 +468,7 @@ def _may_bundle(loader: DataLoader[Any]) -> bool:
     batches to overtake each other wants none of them to queue behind a slow one. And what a lost
     worker had loaded of a stream, but not sent, nobody could load again.
     """
-    streams = loader._dataset_kind == _DatasetKind.Iterable
-    return loader.prefetch_factor == 2 and loader.in_order and not streams
+    return loader.prefetch_factor == 2 and loader.in_order and not is_stream(loader)
 
 
 def _close_in(owner: int, driver: Driver | InlineDriver) -> None:

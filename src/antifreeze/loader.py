@@ -20,13 +20,13 @@ import torch.utils.data as torch_data
 
 # By this name: the shorter one may be a library's own by now.
 from torch.utils.data.dataloader import DataLoader as TorchLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import _defaults, _platform, options
+from . import _defaults, _platform, _torch_internals, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
 from ._ranks import Ranks, ranks
 from ._remarks import remark, user_line
+from ._torch_internals import Purpose
 from .policies import Fault, Policy, policy_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ._core.snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
     from ._progress.loop import Progress
+    from ._torch_internals import BaseIterator
     from ._worker.spec import Job
     from .stats import Entry, Explanation
 
@@ -136,6 +137,8 @@ class DataLoader(TorchLoader[T]):
         except (TypeError, ValueError) as error:
             options.name_values(error, arguments)
             raise
+        if "in_order" not in _PARAMETERS:  # a torch that is too old for ours
+            self.in_order = True
         if strict:
             options.check_together(arguments)
             _defaults.fit(self, present_defaults())
@@ -143,7 +146,7 @@ class DataLoader(TorchLoader[T]):
             self._quarantined = options.read_quarantine(
                 self.quarantine, policy_of(self.on_error), self
             )
-            if self.num_workers > 0 and not _platform.missing():
+            if self.num_workers > 0 and can_run():
                 from ._backends.lineage import foresee
 
                 foresee(self.multiprocessing_context)
@@ -176,7 +179,7 @@ class DataLoader(TorchLoader[T]):
         `str()` of it is meant for people; `sentence`, `evidence` and `advice` for programs.
         """
         told = self._settled().explain()
-        if _platform.switched_off() or _platform.missing():
+        if _platform.switched_off() or not can_run():
             from .stats import Explanation
 
             return Explanation("nothing is counted where torch's own loader does the work")
@@ -243,7 +246,10 @@ class DataLoader(TorchLoader[T]):
             book = self.__dict__.setdefault("_fault_book", new)
         return book
 
-    def __iter__(self) -> _BaseDataLoaderIter:
+    def __iter__(self) -> BaseIterator:
+        if _torch_internals.LACKS and not _platform.switched_off():
+            _supported()  # says so: torch may not call `_get_iterator` any more
+            return super().__iter__()
         if self.num_workers == 0 and self._iterator is None:  # nothing to keep
             return self._get_iterator()
         kept = self._iterator
@@ -262,8 +268,8 @@ class DataLoader(TorchLoader[T]):
                 kept.end()
         super().__setattr__(name, value)
 
-    def _get_iterator(self) -> _BaseDataLoaderIter:
-        if _platform.switched_off() or not _supported():
+    def _get_iterator(self) -> BaseIterator:
+        if _platform.switched_off() or not _supported() or self._is_left_to_torch():
             return super()._get_iterator()
         if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
             self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
@@ -279,6 +285,19 @@ class DataLoader(TorchLoader[T]):
         except Exception as error:
             explain_start(error, self.num_workers)
             raise
+
+    def _is_left_to_torch(self) -> bool:
+        """Whether this loader, unlike others, must have torch's own iterator; say so, once."""
+        if not _torch_internals.LACKS_FOR_SOME:
+            return False
+        for purpose, is_meant in (
+            (Purpose.DATA_PIPES, _torch_internals.is_pipe(self.dataset)),
+            (Purpose.PINNING, self.pin_memory),
+        ):
+            if is_meant and (why := _torch_internals.fault(purpose)):
+                _say_once(f"{why}: loaders with {purpose.value} work as torch's")
+                return True
+        return False
 
     def snapshot(self) -> LoaderSnapshot:
         """Give the state of the whole loader as frozen data. Starts nothing, waits for nothing."""
@@ -325,25 +344,36 @@ def present_defaults() -> dict[str, Any]:
 _OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_drivers", "_told"})
 
 
+def can_run() -> bool:
+    """Whether this platform and this torch have all that we need."""
+    return not _torch_internals.LACKS and not _platform.missing()
+
+
 @functools.cache
 def _supported() -> bool:
-    lacking = _platform.missing()
-    if lacking:
-        remark(
-            f"antifreeze: this platform lacks {', '.join(lacking)}; DataLoader works as torch's"
-            f" here. {_platform.SWITCH}=off says so without this notice."
-        )
-    return not lacking
+    if lacking := _platform.missing():
+        why = f"antifreeze: this platform lacks {', '.join(lacking)};"
+    elif fault := _torch_internals.fault():
+        why = f"{fault}:"
+    else:
+        return True
+    _say_once(f"{why} DataLoader works as torch's here")
+    return False
 
 
 @functools.cache
-def _inline_iterator() -> type[_BaseDataLoaderIter]:
+def _say_once(text: str) -> None:
+    remark(f"{text}. {_platform.SWITCH}=off says so without this notice.")
+
+
+@functools.cache
+def _inline_iterator() -> type[BaseIterator]:
     from ._inline_iteration import InlineIterator
 
     return InlineIterator
 
 
 # The engine, where it can run; elsewhere some of it cannot even be imported.
-if not _platform.switched_off() and not _platform.missing():
+if not _platform.switched_off() and can_run():
     from . import _inline_iteration, iteration  # noqa: F401
     from ._backends import processes  # noqa: F401

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.compat import environments, results, selection  # noqa: E402
 from tests.compat.environments import CannotBeMade, Environment, Wanted  # noqa: E402
-from tests.run import COMPILED, Suite, in_parts, totals, usual_lanes  # noqa: E402
+from tests.run import COMPILED, Suite, heed_signals, in_parts, totals, usual_lanes  # noqa: E402
 
 BOUND_S = 1200.0  # for the tests of one pair: they take five minutes on two cores
 TEST_BOUND_S = 240.0  # for one test: what hangs on a new Python should not cost the others
@@ -51,6 +51,7 @@ class Outcome:
 
 
 def main() -> int:
+    heed_signals()
     options = parsed(sys.argv[1:])
     os.chdir(ROOT)
     outcomes: list[Outcome] = []

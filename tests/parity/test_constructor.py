@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
+from tests.torch_versions import NAMES_PREFETCH_FACTOR
+
 from .observe import LOADERS, LoaderClass, caught_warnings, first_line, public, whole_text
 from .programs import MapRows, as_list
 from .wrong_arguments import ROWS, STREAM, WRONG, Wrong

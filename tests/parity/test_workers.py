@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch.utils.data import get_worker_info
 
+from tests.torch_versions import WORKER_INFO_IS_FROZEN_DATACLASS
+
 from .observe import LOADERS, LoaderClass, error_of, first_line, wait_until, watch
 from .programs import PAIRS, Introspective, MapRows, SlowAt, Streams, as_list, mark, pairs
 

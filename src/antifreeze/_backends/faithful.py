@@ -30,8 +30,8 @@ from multiprocessing import synchronize
 from typing import Any
 
 import torch
-from torch.multiprocessing import reductions as torch_reductions
 
+from .._torch_internals import share_storage, share_tensor, untyped
 from .._worker.generators import numpy_if_there
 from .mappings import Areas, InFile
 
@@ -90,6 +90,12 @@ def check(thing: Any) -> None:
         raise Unsendable("an array with attributes of its own")
 
 
+def _shared(way: Any, thing: Any) -> Any:
+    if way is None:
+        raise Unsendable("shared memory, which this torch does not send in a way we know")
+    return way(thing)
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 
@@ -120,7 +126,7 @@ class _Memory:
             return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
         storage = self._storage(tensor.untyped_storage())
         if storage is None:
-            return torch_reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+            return _shared(share_tensor, tensor)
         placed = (tensor.storage_offset(), tensor.size(), tensor.stride())
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         return _place, (storage, tensor.dtype, *placed, tensor.requires_grad, is_parameter)
@@ -130,11 +136,11 @@ class _Memory:
             raise Unsendable(f"memory of {memory.device}; forked workers cannot use it")
         storage = self._storage(memory)
         if storage is None:
-            return torch_reductions.reduce_storage(memory)  # type: ignore[no-untyped-call]
+            return _shared(share_storage, memory)
         return _memory_of, (storage,)
 
     def typed(self, typed: Any) -> Any:
-        return _typed, (typed._untyped_storage, typed.dtype)
+        return _typed, (untyped(typed), typed.dtype)
 
     def _storage(self, memory: torch.UntypedStorage) -> _Storage | None:
         """Give what stands for some memory; None: torch shares it, in its own way."""

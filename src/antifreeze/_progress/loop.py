@@ -15,9 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
-from torch.utils.data.dataloader import _DatasetKind
-
-from .. import _platform
+from .. import _platform, _torch_internals
 from .._core.messages import frozen
 from .._redaction import shareable_line
 from .displays import Display, display_for
@@ -118,7 +116,9 @@ class _Tally:
 
     def _counted(self) -> _Counted:
         # Not all of `stats()`: its quantiles take longer than a bar takes to be drawn.
-        if _platform.missing():  # not all of the engine can be imported, either
+        if (
+            _platform.missing() or _torch_internals.LACKS
+        ):  # not all of the engine can be imported, either
             return _Counted()
         entry = self._loader._settled()
         accounts = entry.accounts
@@ -165,7 +165,7 @@ def batches_of(loader: DataLoader[Any]) -> int | None:
     Of a stream, what its dataset says: `len(loader)` would hold the loader to it.
     """
     with suppress(Exception):  # samplers and datasets are the user's
-        if loader._dataset_kind != _DatasetKind.Iterable:
+        if not _torch_internals.is_stream(loader):
             return len(loader)
         samples, size = len(loader.dataset), loader.batch_size or 1  # type: ignore[arg-type]
         return samples // size if loader.drop_last else -(-samples // size)

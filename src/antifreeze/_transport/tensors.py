@@ -9,11 +9,19 @@ from typing import Any
 
 import torch
 
+from .._torch_internals import (
+    make_per_channel_quantized,
+    make_per_tensor_quantized,
+    nested_layout,
+    nested_view_from_buffer,
+    ragged_dimension,
+)
 from .sparse_tensors import reduce_sparse
 
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
-_ONLY_QUANTIZED = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
+_QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
+_ONLY_QUANTIZED = {getattr(torch, name) for name in _QUANTIZED if hasattr(torch, name)}
 _NATIVE_REDUCE = torch.Tensor.__reduce_ex__
 
 
@@ -161,30 +169,31 @@ def reduce_storage(storage: torch.UntypedStorage) -> Reduced | None:
     return _rebuild_storage, (torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage),)
 
 
-def _reduce_nested(tensor: torch.Tensor) -> Reduced:
+def _reduce_nested(tensor: torch.Tensor) -> Reduced | None:
     values: Any = tensor.detach()
     if tensor.layout is torch.jagged:
-        parts = (values.values(), values.offsets(), values.lengths(), values._ragged_idx)
+        ragged = ragged_dimension(values)
+        if ragged is None:
+            return None
+        parts = (values.values(), values.offsets(), values.lengths(), ragged)
         return _rebuild_jagged, (*parts, tensor.requires_grad)
     values = values if values.is_contiguous() else values.contiguous()
-    return _rebuild_nested, (
-        values.values(),
-        values._nested_tensor_size(),
-        values._nested_tensor_strides(),
-        values._nested_tensor_storage_offsets(),
-        tensor.requires_grad,
-    )
+    if (layout := nested_layout(values)) is None:
+        return None
+    return _rebuild_nested, (values.values(), *layout, tensor.requires_grad)
 
 
-def _reduce_quantized(tensor: torch.Tensor) -> Reduced:
+def _reduce_quantized(tensor: torch.Tensor) -> Reduced | None:
     # torch's own way sends the whole storage and warns about an old class on arrival
+    if make_per_tensor_quantized is None or make_per_channel_quantized is None:
+        return None
     if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        return torch._make_per_tensor_quantized_tensor, (
+        return make_per_tensor_quantized, (
             tensor.int_repr(),
             tensor.q_scale(),
             tensor.q_zero_point(),
         )
-    return torch._make_per_channel_quantized_tensor, (
+    return make_per_channel_quantized, (
         tensor.int_repr(),
         tensor.q_per_channel_scales(),
         tensor.q_per_channel_zero_points(),
@@ -203,7 +212,7 @@ def _rebuild_nested(
     offsets: torch.Tensor,
     grad: bool,
 ) -> torch.Tensor:
-    tensor = torch._nested_view_from_buffer(values, size, strides, offsets)
+    tensor: torch.Tensor = nested_view_from_buffer(values, size, strides, offsets)
     return tensor.requires_grad_() if grad else tensor
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils.data import _utils as torch_data
 
+from .._torch_internals import default_collate_fn_map, set_worker_info, worker_info
 from .._transport.arena import Arena
 from .._transport.memory import MemoryShort
 
@@ -22,8 +22,7 @@ def collate_into(arena: Arena) -> None:
     torch's own way allocates a shared memory object for every tensor when it runs in a worker. It
     looks for worker info to know where it is; where we leave a batch to it, it finds none.
     """
-    functions = torch_data.collate.default_collate_fn_map
-    plain = functions[torch.Tensor]
+    plain = default_collate_fn_map[torch.Tensor]
 
     def stack_in_slab(batch: Any, *, collate_fn_map: Any = None) -> Any:
         if (room := _room(batch, arena)) is not None:
@@ -31,14 +30,14 @@ def collate_into(arena: Arena) -> None:
                 return torch.stack(batch, out=room)
             except RuntimeError:  # shapes that differ, gradients: torch's own way has the words
                 pass
-        info = torch_data.worker._worker_info
-        torch_data.worker._worker_info = None
+        info = worker_info()
+        set_worker_info(None)
         try:
             return plain(batch, collate_fn_map=collate_fn_map)
         finally:
-            torch_data.worker._worker_info = info
+            set_worker_info(info)
 
-    functions[torch.Tensor] = stack_in_slab
+    default_collate_fn_map[torch.Tensor] = stack_in_slab
 
 
 def _room(batch: Any, arena: Arena) -> torch.Tensor | None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .._torch_internals import version_of
+
 WHOLE = 512 * 1024  # bytes: 0.2 ms. Of larger ones, as many elements as follow
 ELEMENTS = 4096
 
@@ -58,9 +60,9 @@ def _print_of_tensor(tensor: torch.Tensor) -> tuple[int, ...] | None:
         some = tensor.detach().clone()  # `numpy()` leaves a mark on the memory it shows
         return (zlib.crc32(some.numpy().tobytes()),)
     if not tensor.is_contiguous():
-        return (tensor._version,)
+        return (version_of(tensor),)
     some = tensor.detach().view(-1)[:: tensor.numel() // ELEMENTS].clone()
-    return tensor._version, zlib.crc32(some.numpy().tobytes())
+    return version_of(tensor), zlib.crc32(some.numpy().tobytes())
 
 
 def _is_private(array: Any) -> bool:

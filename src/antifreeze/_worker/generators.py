@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
+from .._torch_internals import address_of
 from .insides import in_function, is_users, things_in
 
 LOW_32 = 0xFFFFFFFF
@@ -139,7 +140,7 @@ class TorchGenerator:
         offset = _offset_in_torch()
         self.mark: Callable[[], object] = self._whole
         if offset is not None:
-            address = _address(generator) + offset
+            address = (address_of(generator) or 0) + offset
             self.mark = _peek(address, _TORCH_PEEK)
             if _knows_torchs_memory():
                 self._memory = _peek(address - 8, _TORCH_MEMORY)
@@ -307,11 +308,6 @@ _SEED = 0x1234567890ABCDEF
 _TORCH_WORDS = 24 + 624 * 8  # bytes of a saved state up to what is kept of a pair of normal numbers
 
 
-def _address(generator: torch.Generator) -> int:
-    address: int = generator._cdata  # type: ignore[attr-defined]
-    return address
-
-
 def _peek(address: int, size: int) -> Callable[[], bytes]:
     view = memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
     return view.tobytes  # 45 ns; `ctypes.string_at` takes 600
@@ -334,11 +330,14 @@ def _offset_in_torch() -> int | None:
     """Say where `torch.Generator` has its position, as tried out; None if it is not so here."""
     trial = torch.Generator()
     trial.manual_seed(_SEED)
-    start = ctypes.string_at(_address(trial), 256)  # of an object of more than 2,500 bytes
+    address = address_of(trial)
+    if address is None:
+        return None
+    start = ctypes.string_at(address, 256)  # of an object of more than 2,500 bytes
     seed_at = start.find(_SEED.to_bytes(8, "little"))
     if seed_at < 0:
         return None
-    mark = _peek(_address(trial) + seed_at + 8, _TORCH_PEEK)
+    mark = _peek(address + seed_at + 8, _TORCH_PEEK)
     marks = [mark()]
     for _ in range(3):
         torch.rand(1, generator=trial)
@@ -366,9 +365,10 @@ def _knows_torchs_memory() -> bool:
     """Whether `torch.Generator` lies in memory as above, as tried out."""
     offset = _offset_in_torch()
     trial = torch.Generator()
-    if offset is None or sys.byteorder != "little":
+    address = address_of(trial)
+    if offset is None or address is None or sys.byteorder != "little":
         return False
-    memory = _peek(_address(trial) + offset - 8, _TORCH_MEMORY)
+    memory = _peek(address + offset - 8, _TORCH_MEMORY)
     tails = []
     for seed in (_SEED, 5):
         trial.manual_seed(seed)

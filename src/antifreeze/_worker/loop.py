@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils.data import IterDataPipe
-from torch.utils.data.graph_settings import apply_random_seed
 
 from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
 from .._core.traps import StreamState, Suspects
+from .._torch_internals import IterDataPipe, apply_random_seed
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind

@@ -8,10 +8,9 @@ import socket
 import traceback
 from dataclasses import replace
 
-from torch.utils.data import _utils as torch_data
-
 from .. import _platform
 from .._core.steps import CLEAN, OURS
+from .._torch_internals import set_worker_info
 from .._transport.arena import Arena
 from .._transport.framing import Kind
 from . import guard
@@ -106,7 +105,4 @@ def _settle(spec: WorkerSpec) -> None:
     """Make this process what a torch worker is: its own seed, worker info."""
     job = spec.job
     seed = seed_worker(job.base_seed, spec.seat)
-    # `torch.utils.data.get_worker_info()` reads this name; there is no public way to set it.
-    torch_data.worker._worker_info = Info(
-        id=spec.seat, num_workers=job.num_workers, seed=seed, dataset=job.dataset
-    )
+    set_worker_info(Info(id=spec.seat, num_workers=job.num_workers, seed=seed, dataset=job.dataset))

@@ -8,10 +8,9 @@ from collections import deque
 from typing import Any
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data._utils.worker import WorkerInfo
 
 from .._core.traps import FEW, PLENTY, Change, Changed, Drew, Opening
+from .._torch_internals import IterDataPipe, MapDataPipe, WorkerInfo
 from .contents import Contents, is_array
 from .generators import Generator, as_bytes
 from .insides import has_own, things_in

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch.utils.data._utils.collate import default_collate_fn_map
-
+from .._torch_internals import default_collate_fn_map
 from .._transport.words import shown
 from .subsets import behind
 

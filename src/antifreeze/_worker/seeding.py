@@ -36,4 +36,7 @@ def seed_worker(base_seed: int, worker: int) -> int:
 def _accelerated() -> bool:
     """Say whether this torch was built for an accelerator. (To seed what is not there takes 3 ms in
     a forked process, where whatever is touched must be copied.)"""
-    return torch.accelerator.current_accelerator() is not None
+    try:
+        return torch.accelerator.current_accelerator() is not None
+    except RuntimeError:  # torch 2.6 raises where later ones return None
+        return False

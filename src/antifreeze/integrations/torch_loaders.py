@@ -20,6 +20,7 @@ from torch.utils.data import dataloader as torch_engine
 
 from .._platform import switched_off
 from .._reporting.log import logger
+from .._torch_internals import MultiProcessingIterator
 from ..loader import DataLoader
 from .names_taken import names_taken
 
@@ -34,14 +35,16 @@ def take_over() -> None:
     _TORCHS.__init_subclass__ = classmethod(_derive)
     for known in _TORCHS.__subclasses__():
         _put_between(known)
-    behind = torch_engine._MultiProcessingDataLoaderIter.__init__
+    if MultiProcessingIterator is None:
+        return  # a torch of another build: it cannot be said where its workers start
+    behind = MultiProcessingIterator.__init__
 
     @functools.wraps(behind)
     def begin(self: Any, loader: Any) -> None:
         _say_that_torch_loads(loader)
         behind(self, loader)
 
-    torch_engine._MultiProcessingDataLoaderIter.__init__ = begin  # type: ignore[method-assign]
+    MultiProcessingIterator.__init__ = begin
 
 
 def _make(cls: type, *arguments: Any, **named: Any) -> Any:
