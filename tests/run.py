@@ -77,6 +77,7 @@ WEIGHTS = {
     "parity/test_endings.py": 15,
     "parity/test_iteration.py": 35,
     "parity/test_looks.py": 15,
+    "parity/test_loop_shapes.py": 55,
     "parity/test_randomness.py": 15,
     "parity/test_several_loops.py": 20,
     "rogues/test_dead_holders.py": 30,

@@ -23,6 +23,10 @@ class Choice:
     reason: str
 
 
+def rogues(names: str) -> tuple[str, ...]:
+    return tuple(f"rogues/test_{name}.py" for name in names.split())
+
+
 CHOSEN = (
     Choice(
         "parity",
@@ -36,60 +40,34 @@ CHOSEN = (
     ),
     Choice(
         "recovery",
-        (
-            *(
-                f"rogues/test_{name}.py"
-                for name in ("killed", "matrix", "crashed_in", "left_epochs")
-            ),
-            *(
-                f"rogues/test_{name}.py"
-                for name in ("streams_resumed", "kept_by_errors", "leaving")
-            ),
-            "rogues/test_leftovers.py",
-        ),
+        rogues("killed matrix crashed_in left_epochs streams_resumed kept_by_errors leaving"),
         "workers that are killed or leave in every phase: what the loop sees, and what stays",
     ),
     Choice(
         "starting",
-        (
-            *(
-                f"rogues/test_{name}.py"
-                for name in ("first_crew", "templates", "nursery", "hazards")
-            ),
-            *(
-                f"rogues/test_{name}.py"
-                for name in ("pools", "interrupted_starts", "circumstances")
-            ),
-            *(f"rogues/test_{name}.py" for name in ("opened_by_each", "names_of_processes")),
-        ),
+        rogues("first_crew templates nursery hazards pools interrupted_starts circumstances")
+        + rogues("opened_by_each names_of_processes"),
         "forks, threads at the time of a fork, and clean processes: what Python changes most",
     ),
     Choice(
         "sending",
-        tuple(
-            f"rogues/test_{name}.py"
-            for name in ("sending", "faithful", "by_name", "unfaithful_code")
-        ),
+        rogues("sending faithful by_name unfaithful_code"),
         "datasets, tensors, modules and generators that go to another process and stay the same",
     ),
     Choice(
         "hangs",
-        ("rogues/test_hangs.py", "rogues/test_stuck.py"),
+        rogues("hangs stuck"),
         "samples that hang, with and without the interpreter's lock, found by their stacks",
     ),
     Choice(
-        "failures",
+        "exam",
         ("failures/test_exam.py",),
-        "the exam: every known way in which torch's loader fails, as a program that must not",
+        "every known way in which torch's loader fails, as a program that must not",
     ),
     Choice(
         "programs",
-        (
-            "integrations/test_ddp.py",
-            "integrations/test_install_names.py",
-            "packaging/test_import.py",
-        ),
-        "distributed training on CPUs, torch's class replaced by ours, and what an import costs",
+        ("integrations/test_ddp.py", "integrations/test_install_names.py"),
+        "distributed training on CPUs, and torch's class replaced by ours",
     ),
     Choice(
         "versions",
@@ -99,6 +77,7 @@ CHOSEN = (
 )
 # In a chosen folder, and not run: why.
 LEFT_OUT = {
+    "parity/test_accounting.py": "what time was spent on depends on no version, and takes long",
     "compat/test_results.py": "it is about the table that these runs write, not about versions",
 }
 
