@@ -150,10 +150,11 @@ class LoadingPost(Post):
 
 
 class Asked:
-    """A sampler's iterator that is looked at while it is asked."""
+    """A sampler's iterator, made when it is first asked, and looked at while it is asked."""
 
-    def __init__(self, sampler: Iterator[Any]) -> None:
-        self._sampler = sampler
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self._make = make
+        self._sampler: Iterator[Any] | None = None
         self._post: Post | None = None  # when it is asked: workers were forked before that
 
     def __iter__(self) -> Asked:
@@ -173,6 +174,8 @@ class Asked:
         post = self.attend()
         post.steps[0] = SAMPLER
         try:
+            if self._sampler is None:
+                self._sampler = self._make()
             return next(self._sampler)
         except StopIteration:
             post.leave()

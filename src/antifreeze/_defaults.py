@@ -30,6 +30,7 @@ class Options(TypedDict, total=False):
     fault_log: str | os.PathLike[str] | None
     worker_memory: float | Literal["auto"] | None
     quarantine: str | os.PathLike[str] | Iterable[int] | None
+    randomness: Literal["sample", "torch"]
 
 
 NAMES = tuple(Options.__annotations__)
@@ -82,6 +83,8 @@ def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any
         options.check_sample_timeout(new["sample_timeout"])
     if "worker_memory" in new:
         options.check_worker_memory(new["worker_memory"])
+    if "randomness" in new:
+        options.check_randomness(new["randomness"])
     options.check_fault_log(new.get("fault_log"))
     if new.get("fault_log") is not None:
         new["fault_log"] = _absolute(new["fault_log"])

@@ -463,6 +463,9 @@ class Driver:
         self._herald.nothing_said(command.seat)
         try:
             brief = self._brief
+            if command.heir:
+                brief = replace(brief, heir=command.heir)
+                self._herald.tell_heir(command.seat)
             if self._supervisor.plan.source is Source.STREAMS:
                 brief = self._streams.brief(brief, command)
                 self._herald.tell_lost(command.seat, self._streams.lost.pop(command.seat, ()))

@@ -74,10 +74,13 @@ class FaultBook:
         path: str | os.PathLike[str] | None = None,
         underlying: Callable[[Any], str] = lambda index: "",
         file_of: Callable[[Any], str] = lambda index: "",
+        *,
+        torch_draws: bool = False,
     ) -> None:
         """`underlying` gives the index that a sample has in the dataset under a Subset, `file_of`
-        the file that the dataset lists for it."""
+        the file that the dataset lists for it. `torch_draws`: see `draws_differ`."""
         self._policy, self._underlying, self._file_of = policy, underlying, file_of
+        self._torch_draws = torch_draws
         self._file = None if path is None else FaultFile(path)
         self._epochs = 0  # begun
         self.tally = FaultTally()
@@ -140,6 +143,19 @@ class FaultBook:
                 file=failed.file or self._file_of_sample(failed.index),
             )
         )
+        if self._torch_draws and failed.kind != QUARANTINED:
+            self.draws_differ(f"sample {shown(failed.index)} was {failed.verdict}")
+
+    def draws_differ(self, why: str) -> None:
+        """Warn, once, that what samples draw is no longer what they draw in torch's loader."""
+        if self._torch_draws:
+            self._torch_draws = False
+            logger.warning(
+                "%s: %s, so from here on random draws differ from those of torch's loader"
+                ' (randomness="torch"). No sample is lost or repeated.',
+                who(),
+                why,
+            )
 
     def note_core(self, fault: core.Fault, label: str, *, quiet: bool) -> None:
         """Keep what the core has decided about a worker; say it, if the loop goes on without a

@@ -128,6 +128,10 @@ class Herald:
                 ", ".join(changed),
             )
 
+    def tell_heir(self, seat: int) -> None:
+        """Note that a worker begins to draw where the one before it was lost."""
+        self._book.draws_differ(f"worker {seat} was replaced")
+
     def tell_lock(self, command: do.ReleaseLock, name: str) -> None:
         """Say that a lock was released whose holder is gone."""
         if not name:

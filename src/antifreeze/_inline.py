@@ -87,7 +87,7 @@ class InlineDriver:
         self.home: list[InlineDriver] | None = None  # where it is kept for other iterators
         self.last_will: weakref.finalize[..., Any] | None = None  # when its loader is gone
         self._randomness: Randomness | None = None
-        if not job.streams:
+        if not (job.streams or job.torch_draws):
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
         self.accounts = accounts or Accounts()
         self._post = LoadingPost(self.accounts, ITER, self.book.file_at)

@@ -31,6 +31,7 @@ from .iteration import (
     _drivers,
     _samples_a_batch,
 )
+from .options import TORCH
 from .stats import enter
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class InlineIterator(LoaderIterator):
             and job.auto_collation is self._auto_collation
             and job.drop_last == self._drop_last
             and job.quarantine is loader._quarantined
+            and job.torch_draws is (loader.randomness == TORCH)
             and driver.on_error == loader.on_error
             and driver.process == PROCESS[0]
             and driver.book is self._book

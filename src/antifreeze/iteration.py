@@ -21,6 +21,7 @@ import signal
 import threading
 import weakref
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ from ._worker.observing import Attributes
 from ._worker.resuming import is_stateful
 from ._worker.spec import Job
 from .errors import LoaderClosed
+from .options import TORCH
 from .policies import policy_of
 from .stats import enter, entries
 
@@ -155,7 +157,8 @@ class LoaderIterator(BaseIterator):
         _iterators.add(self)
         self._now = clock.now
         self._driver.absence.iterator = weakref.ref(self)
-        self._begin_epoch(began_at, sampler_s)
+        again = functools.partial(_ask_sampler_again, weakref.ref(self), self._index_sampler)
+        self._begin_epoch(began_at, sampler_s, again)
         stay_for(self._driver)  # now: the workers have been forked
 
     def __next__(self) -> Any:
@@ -220,13 +223,16 @@ class LoaderIterator(BaseIterator):
             changes = (each for thing, were in self._were for each in were.changes(thing))
             self._traps.changed_here(tuple(changes))
             self._warn_of_traps()
-        self._begin_epoch(began_at, sampler_s)
+        sampler_iter: Iterator[Any] = self._sampler_iter
+        self._begin_epoch(began_at, sampler_s, lambda: sampler_iter)
 
-    def _begin_epoch(self, began_at: float, sampler_s: float) -> None:
+    def _begin_epoch(
+        self, began_at: float, sampler_s: float, sampler: Callable[[], Iterator[Any]]
+    ) -> None:
         seeds = int(self._base_seed), self._shared_seed
         assert isinstance(self._driver, Driver)
         free = free_draws(self._index_sampler)
-        sampler_s += self._driver.begin_epoch(Asked(self._sampler_iter), *seeds, free)
+        sampler_s += self._driver.begin_epoch(Asked(sampler), *seeds, free)
         self._driver.turnstile.began(self._now() - began_at, sampler_s)
 
     def handle(self) -> LoaderIterator:
@@ -305,6 +311,7 @@ class LoaderIterator(BaseIterator):
             quarantine=loader._quarantined,
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
+            torch_draws=loader.randomness == TORCH,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),
@@ -394,6 +401,15 @@ def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
     return tuple(it.snapshot() for it in _held() if it.serves(loader))
 
 
+def _ask_sampler_again(owner: weakref.ref[LoaderIterator], sampler: Iterable[Any]) -> Iterator[Any]:
+    """Ask a sampler for its iterator a second time, when the workers have been started: torch does,
+    and a sampler that draws its whole order there has another order the second time."""
+    sampler_iter = iter(sampler)
+    if (iterator := owner()) is not None:
+        iterator._sampler_iter = sampler_iter
+    return sampler_iter
+
+
 def _samples_a_batch(loader: DataLoader[Any]) -> int:
     """Say how large its batches are, for counting; one, where nobody says so.
 
@@ -423,6 +439,7 @@ def _plan(loader: DataLoader[Any]) -> Plan:
         source=source,
         tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
         longest_bundle=LONGEST if _may_bundle(loader) else 1,
+        torch_draws=loader.randomness == TORCH,
         timeout_s=loader.timeout,
         spares=policy.action != "raise",
         restarts=streams,
@@ -466,9 +483,12 @@ def _may_bundle(loader: DataLoader[Any]) -> bool:
 
     The default factor is ours to interpret; any other number is the user's own wish. Who wants
     batches to overtake each other wants none of them to queue behind a slow one. And what a lost
-    worker had loaded of a stream, but not sent, nobody could load again.
+    worker had loaded of a stream, but not sent, nobody could load again. And where draws are
+    torch's, every batch has a worker of its own, and a loop that is left early has had as many
+    loaded as torch's.
     """
-    return loader.prefetch_factor == 2 and loader.in_order and not is_stream(loader)
+    single = is_stream(loader) or loader.randomness == TORCH
+    return loader.prefetch_factor == 2 and loader.in_order and not single
 
 
 def _close_in(owner: int, driver: Driver | InlineDriver) -> None:

@@ -84,6 +84,10 @@ class DataLoader(TorchLoader[T]):
 
     `quarantine`: samples that are known to be bad, or the file of `antifreeze scan`: they are not
     loaded, and the policy says what to have instead.
+
+    `randomness`: "sample": what a sample draws depends on the seed, the epoch and its position, so
+    it is the same for any number of workers and after any crash. "torch": worker processes are
+    seeded as torch seeds them, and a run without faults equals torch's bit for bit.
     """
 
     sample_timeout: float | Literal["auto"] | None
@@ -91,6 +95,7 @@ class DataLoader(TorchLoader[T]):
     fault_log: str | os.PathLike[str] | None
     worker_memory: float | Literal["auto"] | None
     quarantine: str | os.PathLike[str] | Iterable[int] | None
+    randomness: Literal["sample", "torch"]
     _quarantined: frozenset[Any]
 
     _made_at = "unknown"  # where; a subclass may go past our `__init__`
@@ -120,6 +125,7 @@ class DataLoader(TorchLoader[T]):
         fault_log: str | os.PathLike[str] | None = None,
         worker_memory: float | Literal["auto"] | None = "auto",
         quarantine: str | os.PathLike[str] | Iterable[int] | None = None,
+        randomness: Literal["sample", "torch"] = "sample",
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
         own = {name: value for name, value in locals().items() if name in _defaults.NAMES}
@@ -127,6 +133,7 @@ class DataLoader(TorchLoader[T]):
         self._made_at = user_line(sys._getframe(1))
         strict = not _platform.switched_off()
         if strict:
+            options.check_randomness(randomness)
             options.check_types(arguments)
             options.check_sample_timeout(sample_timeout)
             options.check_worker_memory(worker_memory)
@@ -149,7 +156,7 @@ class DataLoader(TorchLoader[T]):
             if self.num_workers > 0 and can_run():
                 from ._backends.lineage import foresee
 
-                foresee(self.multiprocessing_context)
+                foresee(self.multiprocessing_context, as_torch=randomness == options.TORCH)
 
     def _take_options(self, own: Mapping[str, Any]) -> None:
         vars(self).update(own)
@@ -242,6 +249,7 @@ class DataLoader(TorchLoader[T]):
                 self.fault_log,
                 functools.partial(underlying, self.dataset),
                 functools.partial(file_in_dataset, self.dataset),
+                torch_draws=self.randomness == options.TORCH,
             )
             book = self.__dict__.setdefault("_fault_book", new)
         return book
@@ -273,6 +281,7 @@ class DataLoader(TorchLoader[T]):
             return super()._get_iterator()
         if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
             self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
+            options.check_randomness(self.randomness)
             _defaults.fit(self, present_defaults())
         if self.num_workers == 0:
             return _inline_iterator()(self)
@@ -329,7 +338,7 @@ class DataLoader(TorchLoader[T]):
         """Say where its workers come from."""
         from ._backends.lineage import Lineage, wish_of
 
-        wish = wish_of(self.multiprocessing_context)
+        wish = wish_of(self.multiprocessing_context, as_torch=self.randomness == options.TORCH)
         kept: Lineage | None = self.__dict__.get("_descends")
         if kept is None or not kept.holds(wish):
             kept = self.__dict__["_descends"] = Lineage(wish, self.dataset)
@@ -340,6 +349,9 @@ def present_defaults() -> dict[str, Any]:
     """Give what holds for loaders that do not say otherwise; what is set in it holds."""
     return _defaults.of(DataLoader)
 
+
+if options.RANDOMNESS in os.environ:  # what it says is checked where a loader is made
+    present_defaults()["randomness"] = os.environ[options.RANDOMNESS].strip().lower()
 
 _OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_drivers", "_told"})
 

@@ -17,6 +17,8 @@ from ._ranks import ranks
 from .policies import Policy
 
 SHOWN = 80  # characters of a value in a message
+SAMPLE, TORCH = "sample", "torch"  # what random draws belong to: the sample, or as in torch
+RANDOMNESS = "ANTIFREEZE_RANDOMNESS"  # environment variable: what holds where nobody says otherwise
 
 
 @frozen
@@ -81,6 +83,17 @@ def check_worker_memory(value: Any) -> None:
         raise ValueError(
             "worker_memory option should be a positive number of bytes (None: no limit), but got"
             f" {_shown('worker_memory', {'worker_memory': value})}"
+        )
+
+
+def check_randomness(value: Any) -> None:
+    """Refuse what is neither "sample" nor "torch"."""
+    if value not in (SAMPLE, TORCH) or not isinstance(value, str):
+        named = os.environ.get(RANDOMNESS, "").strip().lower()
+        source = f" (from {RANDOMNESS})" if value and value == named else ""
+        raise ValueError(
+            'randomness option should be "sample" or "torch", but got'
+            f" {_shown('randomness', {'randomness': value})}{source}"
         )
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.commands import Deliver, RaiseFault, StartLife
+from antifreeze._core.commands import (
+    Command,
+    Deliver,
+    RaiseFault,
+    SendTickets,
+    StartLife,
+    StopLife,
+)
 from antifreeze._core.events import (
     EpochBegun,
     LifeEnded,
@@ -1092,3 +1099,49 @@ def test_a_loop_that_waits_cannot_have_left() -> None:
     s.tell(ASK)
     s.tell(LoopLeft())
     s.loaded(0, 1, deliver(1), send(0, ticket(2, 1)))
+
+
+# ---- torch's draws -------------------------------------------------------------------------------
+
+# A window taken literally, and every seat in its turn.
+IN_TURN = Plan(seats=2, window=4, longest_bundle=1, torch_draws=True)
+
+
+def seats_of(commands: list[Command]) -> list[int]:
+    return [each.seat for each in commands if isinstance(each, SendTickets)]
+
+
+def test_where_draws_are_torchs_a_slow_seat_gets_its_batches_in_its_turn() -> None:
+    script = Script(IN_TURN, MANY)
+    assert seats_of(script.perform(epoch_asked())) == [0, 1, 0, 1]
+    script.ready(0, 1)
+    script.loaded(0, 1)
+    script.loaded(0, 3)  # it has nothing to do now, and seat 1 has two batches
+    assert seats_of(script.perform(ASK)) == [0]  # batch 4, as torch deals it
+    script.perform(ASK)
+    script.loaded(1, 2, deliver(2), send(1, ticket(6, 5)))
+
+
+def test_where_draws_are_torchs_a_new_life_knows_that_others_have_drawn_before_it() -> None:
+    script = Script(IN_TURN, MANY).begin().ready(0, 1)
+    (started,) = (each for each in script.perform(LifeEnded(1, 1, KILLED)) if is_start(each))
+    assert started == StartLife(1, 2, 0, heir=1)
+
+
+def test_where_draws_are_torchs_a_life_that_never_began_has_drawn_nothing() -> None:
+    script = Script(IN_TURN, MANY).begin().ready(0)
+    (started,) = (each for each in script.perform(LifeEnded(1, 1, KILLED)) if is_start(each))
+    assert started == StartLife(1, 2, 0)
+
+
+def is_start(command: Command) -> bool:
+    return isinstance(command, StartLife)
+
+
+def test_where_draws_are_torchs_nobody_is_let_go_while_the_loop_is_away() -> None:
+    for plan, stops in ((replace(IN_TURN, torch_draws=False), True), (IN_TURN, False)):
+        script = Script(plan, 2).begin().ready(0, 1)
+        script.loaded(0, 1)
+        script.loaded(1, 2)
+        commands = script.perform(LoopLeft(for_good=True))
+        assert any(isinstance(each, StopLife) for each in commands) is stops

@@ -172,6 +172,7 @@ OURS = {
     "on_error",
     "fault_log",
     "worker_memory",
+    "randomness",
     "quarantine",
 }  # beyond torch's, by keyword only
 

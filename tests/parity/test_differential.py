@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler
 
+from antifreeze._defaults import NAMES
+
 from .observe import (
     LOADERS,
     Batch,
@@ -360,7 +362,7 @@ def _constructed(loader_class: LoaderClass, dataset: Any, arguments: dict[str, A
         except Exception as error:
             return type(error), first_line(error)
     public = {name: value for name, value in vars(loader).items() if not name.startswith("_")}
-    for beyond in ("sample_timeout", "on_error", "fault_log", "worker_memory", "quarantine"):
+    for beyond in NAMES:
         public.pop(beyond, None)
     return {
         name: type(value) if name in ("sampler", "batch_sampler") else value

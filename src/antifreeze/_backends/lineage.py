@@ -112,22 +112,22 @@ def is_ours(context: Any) -> bool:
     return context is None or type(context) in (ForkContext, SpawnContext, ForkServerContext)
 
 
-def foresee(context: Any) -> None:
+def foresee(context: Any, *, as_torch: bool = False) -> None:
     """Start the nursery if a loader is likely to need it: it has until the first loop."""
-    wish = wish_of(context)
+    wish = wish_of(context, as_torch=as_torch)
     clean = wish is Wish.CLEAN or (wish is Wish.NONE and hazards.has_hazards())
     if clean and is_ours(context):
         with contextlib.suppress(OSError):  # who needs it will say so
             nursery.present()
 
 
-def wish_of(context: Any) -> Wish:
-    """Say how the user wants processes to start."""
+def wish_of(context: Any, *, as_torch: bool = False) -> Wish:
+    """Return how the user wants processes to start. `as_torch`: as torch would start them."""
     if context is not None:
         return Wish.FORK if context.get_start_method() == "fork" else Wish.CLEAN
     usual = multiprocessing.get_all_start_methods()[0]  # from Python 3.14 on it is not "fork"
     # (Asked plainly, multiprocessing would fix it.)
     chosen = multiprocessing.get_start_method(allow_none=True)
     if chosen in (None, usual):
-        return Wish.NONE
+        return Wish.AS_TORCH if as_torch and usual == "fork" else Wish.NONE
     return Wish.FORK if chosen == "fork" else Wish.CLEAN

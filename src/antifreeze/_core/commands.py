@@ -35,6 +35,7 @@ class StartLife:
     past: int = 0  # batches of its stream that it is not to bring again
     # Batches that its seat was asked for in the epochs before, the latest first.
     before: tuple[int, ...] = ()
+    heir: int = 0  # lives of its seat that may have drawn before it, where draws are torch's
 
 
 @message

@@ -79,7 +79,8 @@ class Crew:
         seat.lives += 1
         seat.life = Life(seat.lives, LeaseTable(self._leases_a_life))
         self._set(DeadlineKind.START, seat, seat.life, now + self._limits.start_s)
-        out.append(do.StartLife(seat.number, seat.lives, self.epoch, seat.past, seat.before))
+        past, before = seat.past, seat.before
+        out.append(do.StartLife(seat.number, seat.lives, self.epoch, past, before, heir=seat.begun))
 
     def ready(self, seat: Seat, life: Life, now: float) -> None:
         life.move(LifeCue.READY)

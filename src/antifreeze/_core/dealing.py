@@ -19,9 +19,11 @@ class Dealer:
         self._crew = crew
         self._ledger = ledger
         self._dealt: dict[int, list[Errand]] = {}  # by seat
+        # Where it matters which worker loads a batch, each has its turn, as in torch.
+        in_turn = plan.source is Source.STREAMS or plan.torch_draws
         self._choose = (
             crew.seats.next_in_turn
-            if plan.source is Source.STREAMS and plan.order is Order.STRICT
+            if in_turn and plan.order is Order.STRICT
             else crew.seats.least_loaded
         )
 

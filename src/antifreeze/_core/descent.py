@@ -26,6 +26,7 @@ class Wish(Enum):
     """How the user wants processes to start."""
 
     NONE = "none"  # said nothing: what is best
+    AS_TORCH = "as torch"  # said nothing, and workers are to inherit what torch's would
     FORK = "fork"
     CLEAN = "clean"
 
@@ -101,6 +102,8 @@ def choose(program: Program, wish: Wish) -> Choice:
     """Choose for a loader at its first loop."""
     if wish is Wish.FORK:
         return Choice(Descent.MAIN, "a fork was asked for", asked_for=True)
+    if wish is Wish.AS_TORCH:
+        return Choice(Descent.MAIN, "torch's workers are forked")
     if wish is Wish.CLEAN:
         return Choice(Descent.NURSERY, "a clean start was asked for", asked_for=True)
     hazards = []

@@ -89,6 +89,7 @@ class Plan:
     spares: bool = False  # a sample that ends or hangs its worker again is left to the policy
     resumes: bool = False  # a stream that breaks off can be taken up again
     restarts: bool = False  # a stream of which nothing was taken can be begun anew
+    torch_draws: bool = False  # what a sample draws follows from what its worker drew before it
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:

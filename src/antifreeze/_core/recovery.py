@@ -78,7 +78,7 @@ class Recovery:
     def can_go_on(self, seat: Seat) -> bool:
         """Whether another worker can do all that is left to do in a seat, and nobody misses what
         the present one has kept in its memory."""
-        if self._plan.tenure is Tenure.LOADER:
+        if self._plan.tenure is Tenure.LOADER or self._plan.torch_draws:
             return False
         return self._plan.source is Source.INDICES or bool(seat.can_resume)
 

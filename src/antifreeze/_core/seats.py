@@ -154,6 +154,7 @@ class Seat:
     state: SeatState = SeatState.OPEN
     life: Life | None = None
     lives: int = 0  # ever started
+    begun: int = 0  # of these, that have begun an epoch; counted where draws are torch's
     undelivered: int = 0  # tickets given to this seat that the loop has not received
     past: int = 0  # batches that have arrived from it in this epoch
     before: tuple[int, ...] = ()  # batches of its stream it was asked for in epochs before

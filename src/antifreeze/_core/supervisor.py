@@ -25,7 +25,7 @@ from .lookout import Lookout
 from .pace import Pace
 from .plan import Plan, Source, Tenure
 from .recovery import Recovery
-from .seats import AT_WORK, EMPLOYED, Gap, Life, LifeState, Seat, SeatCue, SeatState
+from .seats import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
 from .snapshots import SupervisorSnapshot, snapshot_supervisor
 from .stalls import Stall
 from .states import Loop, Run, Sampling
@@ -372,6 +372,7 @@ class Supervisor:
         seat, life = self._seats.present(event.seat, event.life)
         if life is None or life.state not in AT_WORK or event.epoch != self._epoch:
             return
+        seat.begun += self.plan.torch_draws and life.epoch == NEVER
         life.epoch = event.epoch
         seat.failed_starts = 0
         for number in list(life.orphans):

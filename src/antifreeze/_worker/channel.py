@@ -39,9 +39,9 @@ class Channel:
         self._poller.register(sock, select.POLLIN)
 
     def keep_order(self) -> None:
-        """Skip no ticket at the start of an epoch. For streams: what the worker of a stream draws
-        next depends on all that it has loaded so far, so torch has it load what it was asked for.
-        """
+        """Skip no ticket at the start of an epoch. For streams, and where draws are torch's: what a
+        worker loads or draws next depends on all that it has loaded so far, so it loads what it
+        was asked for, as torch's does."""
         self._overtakes = frozenset({Kind.STOP})
 
     def receive(

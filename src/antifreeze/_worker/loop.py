@@ -54,7 +54,7 @@ NOT_KNOWN = (
 
 def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | None = None) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
-    if spec.job.streams:
+    if spec.job.streams or spec.job.torch_draws:
         channel.keep_order()
     outbox = Outbox(channel, spec.status)
     words, at = spec.status.steps
@@ -112,7 +112,7 @@ class Desk:
         self._outbox = outbox
         self._arena = arena
         self._fetcher: Fetcher | None = None
-        self._randomness: Randomness | None = None  # of samples; streams have none
+        self._randomness: Randomness | None = None  # of samples; streams have none, nor has torch
         self._broken: BaseException | None = None  # what setting up raised
         self._told = False
         self._steps = spec.status.steps
@@ -130,6 +130,7 @@ class Desk:
         spec, shared_seed = self._spec, brief.shared_seed
         self._fetcher, self._broken, self._told = None, None, False
         self._is_first = spec.job.streams and spec.job.num_workers > 1
+        sows = not (spec.job.streams or spec.job.torch_draws)
         doing = "preparing the dataset"
         self._at(ITER)
         try:
@@ -138,7 +139,7 @@ class Desk:
             roots = spec.job.dataset, spec.job.collate_fn
             salts: dict[str, int] | None = None  # as they are
             if first and spec.job.init_fn is not None:
-                if not spec.job.streams:
+                if sows:
                     doing = "looking for generators in the dataset"
                     salts = salts_in(*roots)
                 doing = f"calling worker_init_fn({spec.seat})"
@@ -148,9 +149,11 @@ class Desk:
                 finally:
                     if spec.by_kernel:  # setuid() in there would have made the kernel forget
                         guard.end_with(spec.ends_with, by_kernel=True)
-            if first and not spec.job.streams:
+            if first and sows:
                 doing = "looking for generators in the dataset"
                 self._randomness = Randomness(*roots, salts=salts)
+            if first and not spec.job.streams:
+                doing = "looking at the dataset"
                 self._were = Attributes(spec.job.dataset)
             if self._randomness is not None:
                 self._randomness.open(brief.seed, brief.epoch)

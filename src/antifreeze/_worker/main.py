@@ -104,5 +104,10 @@ def told_of(error: BaseException) -> tuple[str, str]:
 def _settle(spec: WorkerSpec) -> None:
     """Make this process what a torch worker is: its own seed, worker info."""
     job = spec.job
-    seed = seed_worker(job.base_seed, spec.seat)
+    as_worker = spec.seat
+    if job.torch_draws and not job.streams:
+        # What its predecessor drew is not known. It must not all be drawn again: a number that no
+        # other worker has gives it seeds that nobody has had.
+        as_worker += spec.brief.heir * job.num_workers
+    seed = seed_worker(job.base_seed, as_worker)
     set_worker_info(Info(id=spec.seat, num_workers=job.num_workers, seed=seed, dataset=job.dataset))

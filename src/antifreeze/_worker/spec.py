@@ -30,6 +30,7 @@ class Job:
     look_s: float = 1.0  # how often a worker looks whether it stands still
     stays: bool = False  # workers stay for the next epoch
     batch_size: int = 1  # of a stream
+    torch_draws: bool = False  # generators are seeded once in a worker's life, as in torch
 
 
 @frozen
@@ -58,6 +59,7 @@ class EpochBrief:
     carried_over: bool = False  # that had met the end of the epoch before
     left: tuple[Resume, ...] = ()  # earlier epochs, which are to be left as that worker left them
     unknown: bool = False  # nobody knows what it began this epoch with
+    heir: int = 0  # workers before this one that were lost after they had begun an epoch
 
 
 class Sealed(Protocol):

@@ -37,6 +37,7 @@ OPTIONS = {
     "fault_log": ("FILE", "gets each fault as a line of JSON"),
     "worker_memory": ("BYTES|2GB|1.5GiB|auto|none", "what a worker may hold of its own"),
     "quarantine": ("FILE", "of `antifreeze scan`: samples not to load"),
+    "randomness": ("sample|torch", "whose random draws samples get: ours, or torch's own"),
 }
 _OF_RUN = {"signal": ("USR1|USR2|QUIT|RTMIN|none", "which one has the report told at once")}
 _NUMBERS = ("sample_timeout", "worker_memory")

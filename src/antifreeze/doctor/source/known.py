@@ -79,7 +79,7 @@ TAKEN = {
     DATALOADER: LOADER_PARAMETERS,
     OURS: (
         *LOADER_PARAMETERS,
-        *("sample_timeout", "on_error", "fault_log", "worker_memory", "quarantine"),
+        *("sample_timeout", "on_error", "fault_log", "worker_memory", "quarantine", "randomness"),
     ),
     "torchdata.stateful_dataloader.StatefulDataLoader": (
         *(each for each in LOADER_PARAMETERS if each != "in_order"),
