@@ -45,6 +45,7 @@ WEIGHTS = {
     "cli/test_run.py": 100,
     "cli/test_run_report.py": 40,
     "compat/test_missing_names.py": 60,
+    "compat/test_new_arguments.py": 25,
     "core/test_machine.py": 10,
     "docs/test_examples_run.py": 55,
     "doctor/test_locks.py": 25,

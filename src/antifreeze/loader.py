@@ -21,7 +21,7 @@ import torch.utils.data as torch_data
 # By this name: the shorter one may be a library's own by now.
 from torch.utils.data.dataloader import DataLoader as TorchLoader
 
-from . import _defaults, _platform, _torch_internals, options
+from . import _defaults, _new_arguments, _platform, _torch_internals, options
 from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
 from ._ranks import Ranks, ranks
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 _CLOCK = MonotonicClock()
 
-_PARAMETERS = frozenset(inspect.signature(TorchLoader.__init__).parameters) - {"self"}
+_OF_TORCH = _new_arguments.parameters_of(TorchLoader.__init__)
+_PARAMETERS = frozenset(_OF_TORCH)
 
 
 @frozen
@@ -97,6 +98,7 @@ class DataLoader(TorchLoader[T]):
     quarantine: str | os.PathLike[str] | Iterable[int] | None
     randomness: Literal["sample", "torch"]
     _quarantined: frozenset[Any]
+    _new_arguments: dict[str, Any]
 
     _made_at = "unknown"  # where; a subclass may go past our `__init__`
 
@@ -129,6 +131,7 @@ class DataLoader(TorchLoader[T]):
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
         own = {name: value for name, value in locals().items() if name in _defaults.NAMES}
+        arguments |= _new_arguments.given_to(self)
         self._take_options(own)
         self._made_at = user_line(sys._getframe(1))
         strict = not _platform.switched_off()
@@ -144,6 +147,7 @@ class DataLoader(TorchLoader[T]):
         except (TypeError, ValueError) as error:
             options.name_values(error, arguments)
             raise
+        _new_arguments.show_on(self)
         if "in_order" not in _PARAMETERS:  # a torch that is too old for ours
             self.in_order = True
         if strict:
@@ -297,6 +301,12 @@ class DataLoader(TorchLoader[T]):
 
     def _is_left_to_torch(self) -> bool:
         """Whether this loader, unlike others, must have torch's own iterator; say so, once."""
+        if unknown := _new_arguments.unknown_to_us(self, _NEW):
+            _say_once(
+                f"antifreeze does not know {' and '.join(unknown)}, which torch"
+                f" {torch.__version__} has: a loader with it works as torch's"
+            )
+            return True
         if not _torch_internals.LACKS_FOR_SOME:
             return False
         for purpose, is_meant in (
@@ -343,6 +353,18 @@ class DataLoader(TorchLoader[T]):
         if kept is None or not kept.holds(wish):
             kept = self.__dict__["_descends"] = Lineage(wish, self.dataset)
         return kept
+
+
+# What torch's constructor has that ours, as it is written above, has not.
+_OURS = inspect.signature(DataLoader.__init__).parameters
+_NEW = {
+    name: parameter.default
+    for name, parameter in _OF_TORCH.items()
+    if name not in _OURS and parameter.default is not parameter.empty
+}
+DataLoader.__init__ = _new_arguments.widened(DataLoader.__init__, _NEW)  # type: ignore[method-assign]
+if _new_arguments.takes_any(TorchLoader.__init__):  # it passes on what it is given
+    _PARAMETERS |= frozenset(_OURS) - {"self", *_defaults.NAMES}
 
 
 def present_defaults() -> dict[str, Any]:

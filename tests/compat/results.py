@@ -61,7 +61,10 @@ def record(row: Row) -> None:
 def page(rows: list[Row]) -> str:
     """Return docs/compatibility.md."""
     suites = "\n".join(f"- **{choice.what}**: {choice.reason}" for choice in CHOSEN)
-    return PAGE_TEXT.format(table=table(rows), suites=suites)
+    differences = "| versions | what differs |\n|---|---|\n" + "".join(
+        f"| {versions} | {what} |\n" for versions, what in DIFFERENCES
+    )
+    return PAGE_TEXT.format(table=table(rows), suites=suites, differences=differences)
 
 
 def table(rows: list[Row]) -> str:
@@ -78,6 +81,36 @@ def table(rows: list[Row]) -> str:
     )
 
 
+# Each has its test: see tests/torch_versions.py for torch's.
+DIFFERENCES = (
+    (
+        "torch 2.6",
+        "a loader that pins asks for CUDA alone, and does not warn where there is no accelerator",
+    ),
+    ("torch 2.6 to 2.8", "`pin_memory_device` counts: a device that is not there is an error"),
+    (
+        "torch 2.6 to 2.11",
+        "an assignment to an attribute of `get_worker_info()` is a `RuntimeError`, later a"
+        " `FrozenInstanceError`",
+    ),
+    (
+        "Python 3.12 and newer",
+        "Python's own `DeprecationWarning` about a fork beside other threads, with torch's loader"
+        " and with ours; hidden unless warnings are switched on",
+    ),
+    (
+        "Python 3.14",
+        "torch's loader starts workers by a fork server unless told otherwise: each imports torch,"
+        " and the dataset is pickled. Ours forks them as before, unless"
+        " `multiprocessing_context` or `multiprocessing.set_start_method` says otherwise",
+    ),
+    (
+        "Python 3.14",
+        "a `breakpoint()` in a worker ends that worker, since pdb leaves by `sys.exit()`; before,"
+        " it is a `BdbQuit` in the loop",
+    ),
+    ("free-threaded Python", "not tested: no such interpreter was at hand"),
+)
 PAGE_TEXT = """\
 # Compatibility
 
@@ -90,8 +123,12 @@ not. A version between two of the table is expected to work. With one that is ne
 them, antifreeze works as long as torch has every name that it builds on; otherwise torch's own
 loader loads, and one line says so.
 
-All builds of torch in the table other than 2.13.0 are CUDA builds, on a machine without a GPU.
+All builds of torch in the table other than 2.13.0 are CUDA builds, on a machine without a GPU:
+nothing in it says anything about a GPU.
 
+## What differs by version
+
+{differences}
 ## What runs
 
 `make compat TORCH=2.7.1 PYTHON=python3.13` makes an environment of its own, runs these, replaces

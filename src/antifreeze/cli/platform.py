@@ -7,11 +7,13 @@ import json
 import os
 import platform
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from .. import _platform
 from .._ranks import ranks
 from .._version import VERSION
+from . import tested_versions
 
 
 def add_to(verbs: Any) -> None:
@@ -32,19 +34,33 @@ def run(arguments: argparse.Namespace) -> int:
 def gather() -> dict[str, Any]:
     import torch
 
-    lacking = _platform.missing()
+    from .. import _torch_internals
+
+    lacking = list(_platform.missing())
+    if _torch_internals.too_old():
+        lacking.append(f"torch {'.'.join(map(str, _torch_internals.OLDEST))} or newer")
+    lacking += _torch_internals.missing()
+    version, python = str(torch.__version__), tested_versions.this_python()
+    run = tested_versions.find(tested_versions.read(), version, python)
     off = _platform.switched_off()
     here = ranks()
     return {
         "antifreeze": VERSION,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+        "torch": version,
+        "python": python,
+        "tested": None if run is None else asdict(run),
         "system": f"{platform.system()} {platform.release()}",
         "cores allowed": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         "rank": f"{here.rank} of {here.world_size} ({here.local_world_size} on this machine)",
-        "missing": list(lacking),
+        "missing": lacking,
+        **{
+            f"missing for {purpose.value}": list(names)
+            for purpose in _torch_internals.Purpose
+            if purpose is not _torch_internals.Purpose.EVERY_LOADER
+            and (names := _torch_internals.missing(purpose))
+        },
         "switched off": f"yes, by {_platform.SWITCH}" if off else "no",
         "workers": "torch" if lacking or off else "antifreeze",
     }
@@ -58,8 +74,13 @@ def show(facts: dict[str, Any]) -> None:
     table.add_column(style="dim")
     table.add_column()
     for name, value in facts.items():
+        if name == "tested":
+            runs = tested_versions.read()
+            value = tested_versions.in_words(runs, facts["torch"], facts["python"])
+        elif isinstance(value, list):
+            value = ", ".join(value) or "nothing"
         if name != "workers":
-            table.add_row(name, ", ".join(value) or "nothing" if name == "missing" else str(value))
+            table.add_row(name, str(value))
     console = Console(file=sys.stdout)
     console.print(table)
     if facts["workers"] == "antifreeze":
