@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from antifreeze.cli.tested_versions import Run
 from tests.compat import environments, results, selection
 from tests.compat.environments import CannotBeMade
 from tests.compat.results import Row
@@ -56,6 +58,10 @@ def test_a_newer_run_replaces_the_row_of_its_versions_and_no_other(
         *(("2.15.0", "3.11.9"), ("2.6.0", "3.11.7")),
     ]
     assert "| 2.15.0 | 3.11.9 | 1,234 | 0 | 3 | 2026-11-18 | 0.1.0 |" in results.PAGE.read_text()
+
+
+def test_the_rows_are_what_the_command_line_reads() -> None:
+    assert [each.name for each in fields(Row)] == [each.name for each in fields(Run)]
 
 
 def test_every_choice_of_tests_finds_some_and_all_of_them_run_once() -> None:
