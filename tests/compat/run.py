@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -114,7 +115,7 @@ def tested(environment: Environment, options: argparse.Namespace) -> Outcome:
     python = str(environment.python)
     for folder in COMPILED:  # programs of tests would do it hundreds of times
         subprocess.run([python, "-m", "compileall", "-qq", folder], check=False)
-    only = options.tests.split()
+    only = re.split(r"\s+(?=tests/)", options.tests) if options.tests else []  # names have spaces
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="antifreeze-compat-") as base:
         arguments = [f"--timeout={TEST_BOUND_S:g}"]
