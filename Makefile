@@ -8,10 +8,10 @@ PEERS := .venv/.peers
 TRAINERS := .venv/.trainers
 VISION := .venv/vision
 
-.PHONY: help demo test test-all chaos check bench gallery what docs exam lock clean
+.PHONY: help demo test test-all compat compat-all chaos check bench gallery what docs exam lock clean
 
 help:  ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Show what a command says only if it fails; then nothing else is done.
@@ -50,6 +50,18 @@ test-all: $(TRAINERS)  ## run every test, those with real trainers too (Lightnin
 	@echo "== running all tests (half an hour on two cores)"
 	@$(BIN)/python tests/run.py --all
 
+# The tests that depend on torch, on other versions: each has an environment of its own, not .venv.
+COMPAT_FOLDER ?= .compat
+COMPAT = $(firstword $(wildcard $(BIN)/python) python3) tests/compat/run.py --folder "$(COMPAT_FOLDER)" \
+	$(if $(KEEP),--keep) $(if $(TESTS),--tests "$(TESTS)") $(ARGS)
+
+compat:  ## run what depends on torch on another one: make compat TORCH=2.7.1 PYTHON=python3.13 (KEEP=1, TESTS=...)
+	@test -n "$(TORCH)" || { echo 'which torch? make compat TORCH=2.7.1 PYTHON=python3.13'; exit 2; }
+	@$(COMPAT) "$(TORCH)@$(PYTHON)"
+
+compat-all:  ## the same for every version of docs/compatibility.md, one after the other (an hour and more)
+	@$(COMPAT) --all
+
 chaos: $(READY)  ## random faults against epochs whose content is known, 10 minutes (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
@@ -72,12 +84,13 @@ gallery: $(READY)  ## run every scenario through torch's loader and ours
 what: $(READY)  ## run every row of README's table through torch's loader and ours (ARGS=--json)
 	@$(BIN)/python examples/what_happens/what.py $(ARGS)
 
-docs: $(READY)  ## write docs/states, docs/hangs, docs/rules, docs/crash-matrix.md and what happens when anew from their tables
+docs: $(READY)  ## write docs/states, docs/hangs, docs/rules, docs/crash-matrix.md, docs/compatibility.md and what happens when anew from their tables
 	@$(BIN)/python examples/what_happens/what.py --write
 	@$(BIN)/python docs/write_states.py
 	@$(BIN)/python docs/write_hangs.py
 	@$(BIN)/python docs/write_rules.py
 	@$(BIN)/python docs/write_matrix.py
+	@$(BIN)/python docs/write_compatibility.py
 
 exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt expecttest dill 2>&1 | grep -v '^WARNING: Location' || true

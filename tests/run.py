@@ -78,6 +78,7 @@ WEIGHTS = {
     "parity/test_endings.py": 15,
     "parity/test_iteration.py": 35,
     "parity/test_looks.py": 15,
+    "parity/test_loop_shapes.py": 55,
     "parity/test_randomness.py": 15,
     "parity/test_several_loops.py": 20,
     "rogues/test_dead_holders.py": 30,
@@ -109,6 +110,15 @@ USUAL = 5
 ONLY_WITH_ALL = ("pytestmark = needs(", "pytestmark = thorough")
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many tests ended in which way, those that were tried again by their second try."""
+
+    passed: int
+    failed: int
+    skipped: int
+
+
 @dataclass
 class Part:
     """A share of the tests, in a process of its own."""
@@ -126,28 +136,36 @@ class Part:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Give how many tests are over, and how many of them were not as they should be."""
+        """Return how many tests are over, and how many of them were not as they should be."""
         marks = "".join(re.findall(r"^([.sxXFE]+)(?: +\[ *\d+%\])?$", self.text, re.MULTILINE))
         return len(marks), sum(mark in "FE" for mark in marks)
 
     @property
     def failed(self) -> list[str]:
-        """Give the tests that failed, if that is all that went wrong."""
+        """Return the tests that failed, if that is all that went wrong."""
         kept = self.folder / "cache/v/cache/lastfailed"
         if self.process.returncode != TESTS_FAILED or not kept.exists():
             return []
         return list(json.loads(kept.read_text()))
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Return the counts of pytest's last line, by what it calls them.
+
+        Libraries may say more after it, at the end of the process.
+        """
+        lines = re.findall(r"^(?:=+ )?(\d+ [a-z]+.*) in [\d.]+s\b", self.text, re.MULTILINE)
+        found = re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", lines[-1] if lines else "")
+        return {what.removesuffix("s"): int(count) for count, what in found}
 
 
 TESTS_FAILED = 1  # pytest's exit code: all tests ran, and some failed
 
 
 def main() -> int:
-    # Whoever starts this in the background may have it ignored, and the programs of tests as well.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    heed_signals()
     arguments = sys.argv[1:]
-    lanes = (os.cpu_count() or 1) + 1
+    lanes = usual_lanes()
     if "--lanes" in arguments:
         place = arguments.index("--lanes")
         lanes = int(arguments[place + 1])
@@ -165,11 +183,31 @@ def main() -> int:
         return _tell(tests.parts, failed, time.monotonic() - began)
 
 
+def heed_signals() -> None:
+    """Undo what a shell does to what it starts in the background: programs of tests inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def usual_lanes() -> int:
+    """Return how many parts run at once: one more than cores, since most of them wait."""
+    return (os.cpu_count() or 1) + 1
+
+
 class Suite:
     """The parts, as far as they are begun."""
 
-    def __init__(self, folder: Path, arguments: list[str], began: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        arguments: list[str],
+        began: float,
+        *,
+        python: str = sys.executable,
+        bound_s: float = BOUND_S,
+    ) -> None:
         self._folder, self._arguments, self._began = folder, arguments, began
+        self._python, self._bound_s = python, bound_s
         self._told = began
         self.parts: list[Part] = []
 
@@ -182,8 +220,8 @@ class Suite:
                 while waiting and len(at_work) < lanes:
                     at_work.append(self._start(waiting.popleft()))
                 time.sleep(0.2)
-                if time.monotonic() - self._began > BOUND_S:
-                    print(f"the tests take longer than {BOUND_S:g} s: ended", flush=True)
+                if time.monotonic() - self._began > self._bound_s:
+                    print(f"the tests take longer than {self._bound_s:g} s: ended", flush=True)
                     break
                 self._tell(len(waiting) + len(at_work))
         finally:
@@ -193,7 +231,7 @@ class Suite:
                     part.process.wait()
 
     def settled(self) -> list[Part]:
-        """Give the parts that failed, after those of a few tests were tried again."""
+        """Return the parts that failed, after those of a few tests were tried again."""
         failed = [part for part in self.parts if part.process.returncode != 0]
         for part in failed:
             print(part.text)
@@ -218,7 +256,7 @@ class Suite:
     def _start(self, share: list[str]) -> Part:
         folder = self._folder / f"part{len(self.parts)}"
         folder.mkdir()
-        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={folder / 'cache'}"]
+        command = [self._python, "-m", "pytest", "-o", f"cache_dir={folder / 'cache'}"]
         with (folder / "output.txt").open("wb") as file:
             process = subprocess.Popen(
                 [*command, *self._arguments, *share], stdout=file, stderr=subprocess.STDOUT
@@ -236,8 +274,13 @@ class Suite:
 
 
 def share_out(everything: bool = False) -> list[list[Path]]:
-    """Give the files in parts of about a minute: the longest first, so that lanes end together."""
-    found = [path for path in sorted(HERE.rglob("test_*.py")) if everything or _is_usual(path)]
+    """Return all files of tests, in parts."""
+    found = sorted(HERE.rglob("test_*.py"))
+    return in_parts([path for path in found if everything or is_usual(path)])
+
+
+def in_parts(found: list[Path]) -> list[list[Path]]:
+    """Return files in parts of about a minute: the longest first, so that lanes end together."""
     parts: list[list[Path]] = []
     load = 0
     for path in sorted(found, key=lambda path: -_weight(path)):
@@ -249,8 +292,8 @@ def share_out(everything: bool = False) -> list[list[Path]]:
     return parts
 
 
-def _is_usual(path: Path) -> bool:
-    """Tell whether a file runs without --all: from its text, since importing costs."""
+def is_usual(path: Path) -> bool:
+    """Whether a file runs without --all: from its text, since importing costs."""
     text = path.read_text()
     return not any(mark in text for mark in ONLY_WITH_ALL)
 
@@ -261,13 +304,23 @@ def _weight(path: Path) -> int:
 
 def _tell(parts: list[Part], failed: list[Part], seconds: float) -> int:
     """Sum up."""
-    totals: dict[str, int] = {}
+    summed: dict[str, int] = {}
     for part in parts:
-        for count, what in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", part.text[-400:]):
-            totals[what] = totals.get(what, 0) + int(count)
-    summed = ", ".join(f"{count:,} {what}" for what, count in totals.items())
-    print(f"{summed} in {seconds / 60:.1f} min, {len(parts)} parts; {len(failed)} parts failed")
+        for what, count in part.summary.items():
+            summed[what] = summed.get(what, 0) + count
+    counted = ", ".join(f"{count:,} {what}" for what, count in summed.items())
+    print(f"{counted} in {seconds / 60:.1f} min, {len(parts)} parts; {len(failed)} parts failed")
     return 1 if failed or not parts else 0
+
+
+def totals(parts: list[Part], failed: list[Part]) -> Totals:
+    """Return the counts of a run; a part that ended in no usual way counts as one failure more."""
+    broken = sum(1 for part in failed if not part.failed)
+    return Totals(
+        passed=sum(part.summary.get("passed", 0) for part in parts),
+        failed=sum(len(part.failed) for part in failed) + broken,
+        skipped=sum(part.summary.get("skipped", 0) for part in parts),
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
+from tests.torch_versions import WARNS_WITHOUT_ACCELERATOR
 
 
 class FakeDevice:
@@ -36,6 +37,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
     fake = FakeDevice()
     monkeypatch.setattr("antifreeze._pinning.AcceleratorPinner", lambda device: fake)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    if not WARNS_WITHOUT_ACCELERATOR:  # then torch's loader asks for CUDA
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     return fake
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from .programs import DATA, ERROR, PROGRAMS, SAID, WARNING, Program
+
+# Without a keyboard, pdb is left at once: by an exception, and from Python 3.14 on by `sys.exit()`.
+LEFT_THE_DEBUGGER = (
+    (r"exited unexpectedly with exit code 1", r"sys\.exit\(\) was called at program\.py:\d+")
+    if sys.version_info >= (3, 14)
+    else (r"BdbQuit", r"raised while loading sample 13 \(batch 3\)")
+)
 
 MORE = [
     # ---- D: randomness
@@ -179,7 +188,7 @@ MORE = [
     Program(
         "a breakpoint in a worker",
         ERROR,
-        (r"BdbQuit", r"raised while loading sample 13 \(batch 3\)"),
+        LEFT_THE_DEBUGGER,
         """
         class Debugged(Numbers):
             def __getitem__(self, index):

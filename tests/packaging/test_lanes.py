@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run import TRIED_AGAIN, Suite, share_out
+from tests.run import TRIED_AGAIN, Suite, Totals, share_out, totals
 
 
 def names(everything: bool) -> set[str]:
@@ -93,3 +93,28 @@ def test_a_part_that_ends_otherwise_has_failed(
     broken = tmp_path / "broken"
     broken.mkdir()
     assert run(broken, "def test_no(")[1] == 1
+
+
+# As libraries do that were extended in C++, at the end of the process.
+TALKS_AT_THE_END = """
+import atexit, os
+
+def test_well():
+    atexit.register(lambda: os.write(1, b"leaked 3 failed instances\\n" * 100))
+"""
+
+
+def test_counts_are_those_of_the_last_try_whatever_is_said_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    skipped = "import pytest\ndef test_not(): pytest.skip('no')"
+    tests, _ = run(tmp_path, SICK, TALKS_AT_THE_END, skipped)
+    assert "leaked 3 failed" in tests.parts[1].text[-400:]
+    assert totals(tests.parts, failed=[]) == Totals(passed=3, failed=0, skipped=1)
+    many = tmp_path / "many"
+    many.mkdir()
+    sick = ALWAYS_SICK.format(count=TRIED_AGAIN + 1)
+    tests, _ = run(many, sick, "import os\ndef test_ends(): os._exit(3)")
+    failed = [part for part in tests.parts if part.process.returncode != 0]
+    assert totals(tests.parts, failed) == Totals(passed=0, failed=TRIED_AGAIN + 2, skipped=0)

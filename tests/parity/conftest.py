@@ -1,6 +1,7 @@
 """Give every parity test the loader it runs: torch's, ours, or both in turn."""
 
 import gc
+import multiprocessing
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -34,6 +35,21 @@ def cheap_collections() -> Iterator[None]:
     """Set aside what is alive before the test: each ends with a full collection, 0.15 s without."""
     gc.freeze()
     yield
+
+
+@pytest.fixture(autouse=True)
+def torch_forks_its_workers() -> Iterator[None]:
+    """Have torch's loader fork, as ours does, also from Python 3.14 on.
+
+    There it has a fork server by default: other workers than ours, and each of them imports torch.
+    """
+    if multiprocessing.get_all_start_methods()[0] == "fork":
+        yield
+        return
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("fork", force=True)
+    yield
+    multiprocessing.set_start_method(chosen, force=True)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
+from tests.torch_versions import NAMES_PREFETCH_FACTOR
+
 from .observe import LOADERS, LoaderClass, caught_warnings, first_line, public, whole_text
 from .programs import MapRows, as_list
 from .wrong_arguments import ROWS, STREAM, WRONG, Wrong
@@ -76,7 +78,8 @@ def test_workers_that_may_fetch_nothing_ahead_are_an_assertion_error(
 ) -> None:
     complaints: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
-    with pytest.raises(AssertionError, match="prefetch_factor"):
+    is_named = NAMES_PREFETCH_FACTOR or loader_class is not LOADERS["torch"]
+    with pytest.raises(AssertionError, match="prefetch_factor" if is_named else "^$"):
         iter(loader_class(ROWS, prefetch_factor=0, num_workers=1))
     # Ours only: torch's half-made iterator complains again when it is dropped.
     assert which == "torch" or loader_class is LOADERS["torch"] or not complaints

@@ -19,7 +19,9 @@ from ..rogues.programs import finish, program
 from .lifetimes import HELD, SIDE, batch_of, held_while_recycling, same
 
 FORKING = f"""
-    import gc, multiprocessing
+    import gc, multiprocessing, warnings
+    # From Python 3.12 on, whoever forks beside threads is warned; here there are those of a loader.
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     torch.set_num_threads(1)    # a child of a process that used OpenMP's threads waits for them
     N = {4 * SIDE * SIDE // 4}
     RAMP = torch.arange(N, dtype=torch.int32)

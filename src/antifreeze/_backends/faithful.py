@@ -367,13 +367,21 @@ def _local(of_this_thread: dict[str, Any]) -> threading.local:
 def _executor(pool: Any) -> Any:
     try:
         idle = not pool._work_queue.qsize() and pool._idle_semaphore._value >= len(pool._threads)
-        made = (pool._max_workers, pool._thread_name_prefix, pool._initializer, pool._initargs)
+        made = (pool._max_workers, pool._thread_name_prefix, *_first_call(pool))
         shut = pool._shutdown
     except AttributeError:  # another Python's
         raise Unsendable("a thread pool") from None
     if not idle:
         raise Unsendable("a thread pool at work")
     return _make_executor, (made, shut)
+
+
+def _first_call(pool: Any) -> tuple[Any, Any]:
+    """Return what each thread of a pool calls first, and with what arguments."""
+    if hasattr(pool, "_initializer"):
+        return pool._initializer, pool._initargs
+    context = pool._create_worker_context()  # from Python 3.14 on
+    return context.initializer, context.initargs
 
 
 def _make_executor(made: tuple[Any, ...], shut: bool) -> ThreadPoolExecutor:

@@ -16,6 +16,7 @@ from .._torch_internals import (
     nested_view_from_buffer,
     ragged_dimension,
 )
+from .sparse_tensors import reduce_sparse
 
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -146,9 +147,9 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
     if tensor.is_quantized:
         return _reduce_quantized(tensor)
     if tensor.layout is not torch.strided:
-        if tensor.requires_grad:
-            return _attach_grad, (tensor.detach(),)
-        return None  # sparse tensors come apart into plain ones
+        if (sparse := reduce_sparse(tensor)) is not None or not tensor.requires_grad:
+            return sparse
+        return _attach_grad, (tensor.detach(),)
     if tensor.device.type != "cpu":
         if tensor.device.type == "meta":
             return None

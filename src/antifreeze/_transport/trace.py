@@ -18,7 +18,10 @@ ASKED_BY = signal.SIGRTMIN + 11  # by this signal a worker that keeps the interp
 READ = 256 * 1024  # bytes from its end
 FATAL = "Fatal Python error"
 EXIT = "SystemExit (most recent call first):"
-_BLOCK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)
+# From Python 3.14 on the stack of a crash is followed by that of its C code, in another form.
+_BLOCK = re.compile(
+    r"^(?!Current thread's C stack trace).*\(most recent call first\):$", re.MULTILINE
+)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _OURS = re.compile(r"[/\\]antifreeze[/\\](?:_backends|_worker|_transport)[/\\]\w+\.py$")
 
