@@ -19,9 +19,12 @@ from .throughput import ThroughputLoad, compare
 
 WORKERS = 2  # the fewest with which batches come from more than one process
 SAMPLES = 64  # where the question is not how many
-# Multiplied on the device before each copy, so that copies queue up while the loop runs ahead: a
-# matrix of this size takes a large GPU about 1 ms.
+# Multiplied on the device, first and before each copy, so that copies queue up while the loop runs
+# ahead. One takes a large GPU 0.3 to 1 ms, about as long as a batch takes to come, and a small one
+# 30 ms: then all of them are 50 s.
 STREAM_MATRIX_ROWS = 2048
+PRODUCTS_AT_FIRST = 100
+PRODUCTS_PER_BATCH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,16 @@ def pinning(setting: Setting) -> Outcome:
     """Whether pinned batches are pinned, and equal to those that are not."""
     if not setting.can_pin:
         return skipped("pinned memory needs an accelerator")
+    return pinned_batches(setting.loader)
+
+
+def pinned_batches(loader: Callable[..., Any]) -> Outcome:
+    """Compare the pinned batches of a loader's class with those that are not."""
     dataset = Numbered(SAMPLES, values=1000)
     for workers in (0, WORKERS):
         options = {"batch_size": 4, "num_workers": workers}
-        plain = list(setting.loader(dataset, **options))
-        pinned = list(setting.loader(dataset, pin_memory=True, **options))
+        plain = list(loader(dataset, **options))
+        pinned = list(loader(dataset, pin_memory=True, **options))
         with_workers = f"with {workers} workers"
         if wrong := known_data.fault(plain, dataset, 4):
             return failed("wrong", f"not pinned, {with_workers}: {wrong}")
@@ -92,16 +100,21 @@ def _copied(setting: Setting, dataset: Numbered, pin_memory: bool) -> Iterator[t
         num_workers=WORKERS,
         pin_memory=pin_memory,
     )
-    keeps_busy = None
-    if setting.device.type != "cpu":  # whose copies are never under way
-        rows = STREAM_MATRIX_ROWS
-        keeps_busy = torch.ones(rows, rows, device=setting.device)
+    _keep_busy(setting.device, PRODUCTS_AT_FIRST)
     for batch in loader:
-        if keeps_busy is not None:
-            torch.mm(keeps_busy, keeps_busy)
+        _keep_busy(setting.device, PRODUCTS_PER_BATCH)
         copy = batch.to(setting.device, non_blocking=True, copy=True)
         del batch  # before the next one is asked for
         yield copy
+
+
+def _keep_busy(device: torch.device, products: int) -> None:
+    """Queue work on a device. Never waits for it."""
+    if device.type == "cpu":  # which has no queue, and whose copies are never under way
+        return
+    matrix = torch.ones(STREAM_MATRIX_ROWS, STREAM_MATRIX_ROWS, device=device)
+    for _ in range(products):
+        torch.mm(matrix, matrix)
 
 
 def context(setting: Setting) -> Outcome:

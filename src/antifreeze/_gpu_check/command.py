@@ -117,6 +117,8 @@ def ask(
         endings = run_together(commands, bound_s, folder, _environment())
         if problem := _problem(endings, bound_s):
             return Answers((), problem)
+        if not all(file.exists() for file in files):
+            return Answers((), failed("no answer", "\n".join(each.output for each in endings)))
         return Answers([json.loads(file.read_text()) for file in files])
 
 

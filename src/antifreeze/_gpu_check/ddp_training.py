@@ -32,7 +32,9 @@ def train(setting: Setting, rank: Rank) -> dict[str, Any]:
     from torch.utils.data.distributed import DistributedSampler
 
     backend = BACKENDS.get(setting.device.type, "gloo")
-    # Devices that no backend is known for train on the CPU: the loader is what is looked at.
+    if not dist.is_backend_available(backend):  # a build of torch without it
+        backend = "gloo"
+    # Devices that there is no backend for train on the CPU: the loader is what is looked at.
     device = torch.device("cpu")
     if backend != "gloo":
         device = torch.device(setting.device.type, rank.number)
