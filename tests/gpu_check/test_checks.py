@@ -47,6 +47,19 @@ class OverwritesABatch(DataLoader[Any]):
                 batch.fill_(-1.0)
 
 
+class LateTensor(torch.Tensor):
+    """Copied when somebody looks at the copy, as by a device with a long queue."""
+
+    def to(self, *args: Any, **options: Any) -> torch.Tensor:
+        return self
+
+
+class OverwritesDuringCopies(OverwritesABatch):
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        for batch in super().__iter__():
+            yield batch.as_subclass(LateTensor)
+
+
 class Refuses(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         raise RuntimeError("a tensor on xpu:0 cannot be sent; call cpu() in the dataset")
@@ -103,6 +116,12 @@ def test_a_wrong_batch_is_named_by_its_position() -> None:
 def test_copies_are_asked_for_before_memory_may_be_used_again() -> None:
     assert perform("copies", OverwritesABatch).verdict is Verdict.OK  # the copy came first
     assert perform("context", OverwritesABatch).summary == "wrong"  # batches were kept
+
+
+def test_memory_that_is_used_again_while_a_copy_is_under_way_is_found() -> None:
+    outcome = perform("copies", OverwritesDuringCopies)
+    assert outcome.summary == "wrong"
+    assert outcome.detail.startswith("pin_memory=False: 40 of 40 batches have wrong values")
 
 
 def test_an_error_in_the_worker_is_refused_with_its_words() -> None:
