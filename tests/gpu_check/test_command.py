@@ -138,6 +138,20 @@ def test_torchs_own_loader_is_not_checked_in_place_of_ours() -> None:
     assert done.stdout.startswith("antifreeze is switched off by ANTIFREEZE: ")
 
 
+def test_a_platform_that_lacks_something_is_named_without_starting_anything() -> None:
+    program = (
+        "import os; del os.pidfd_open\n"
+        "from antifreeze.cli import main\n"
+        "raise SystemExit(main(['platform', '--gpu']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (command.CANNOT, "")
+    assert done.stdout.startswith("this platform lacks pidfd_open (Linux 5.3): ")
+    assert len(done.stdout.splitlines()) == 1
+
+
 def test_a_machine_that_cannot_be_looked_at_is_told() -> None:
     machine = command.look("no such device")
     assert machine.problem.startswith("cannot look for an accelerator: error: ")

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from .._clock import moment
-from .._reporting.untrusted_text import as_log_line, json_text
+from .._reporting.untrusted_text import as_log_line, json_text, printable_lines
 from . import report
 from .bounded_processes import Ending, run_together
 from .ddp_verdict import judge, ranks_for
-from .machine import Machine
+from .machine import Machine, platform_problem
 from .one_check import DDP, MACHINE
 from .outcomes import Outcome, failed
 
@@ -47,7 +47,8 @@ def run(*, as_json: bool = False, device: str | None = None) -> int:
     try:
         machine = look(device)
         if machine.problem:
-            print(json_text({"problem": machine.problem}) if as_json else machine.problem)
+            told = printable_lines(machine.problem)
+            print(json_text({"problem": machine.problem}) if as_json else told)
             return CANNOT
         found = check_all(machine, _progress)
     except KeyboardInterrupt:
@@ -61,6 +62,8 @@ def run(*, as_json: bool = False, device: str | None = None) -> int:
 
 def look(device: str | None = None, bound_s: float = BOUND_S) -> Machine:
     """Find out what there is to check."""
+    if problem := platform_problem():  # processes could not even be waited for
+        return Machine(problem)
     answers = ask(MACHINE, device or "", bound_s=bound_s)
     if answers.problem is not None:
         told = f"{answers.problem.summary}\n{answers.problem.detail}".strip()
@@ -134,7 +137,7 @@ def _problem(endings: Sequence[Ending], bound_s: float) -> Outcome | None:
     for it."""
     for each in endings:
         if each.code is not None and each.code < 0:
-            return failed(f"crashed: {signal.Signals(-each.code).name}", each.output)
+            return failed(f"crashed: {_signal_name(-each.code)}", each.output)
         if each.code:
             lines = each.output.strip().splitlines() or [f"exit code {each.code}"]
             return failed(f"error: {lines[-1][:LONGEST_SUMMARY]}", each.output)
@@ -142,6 +145,13 @@ def _problem(endings: Sequence[Ending], bound_s: float) -> Outcome | None:
         if each.is_late:
             return failed(f"no answer in {bound_s:g} s", each.output)
     return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _progress(text: str) -> None:

@@ -33,7 +33,7 @@ def describe(wanted: str | None) -> Machine:
     """Look for an accelerator, or take the type of device that a developer wants."""
     import torch
 
-    if problem := _not_ours():
+    if problem := platform_problem() or _torch_problem():
         return Machine(problem)
     if wanted is not None:
         device_type = torch.device(wanted).type
@@ -58,17 +58,25 @@ def describe(wanted: str | None) -> Machine:
     )
 
 
-def _not_ours() -> str:
-    """Return why torch's own loader would be checked in place of ours, or nothing."""
-    from .. import _torch_internals
-
+def platform_problem() -> str:
+    """Return why torch's own loader does the work on this platform, or nothing. Needs no torch."""
     if _platform.switched_off():
-        why = f"antifreeze is switched off by {_platform.SWITCH}"
-    elif lacking := _platform.missing():
-        why = f"this platform lacks {', '.join(lacking)}"
-    else:
-        why = _torch_internals.fault() or _torch_internals.fault(_torch_internals.Purpose.PINNING)
-    return f"{why}: DataLoader works as torch's here, and there is nothing to check" if why else ""
+        return _nothing(f"antifreeze is switched off by {_platform.SWITCH}")
+    lacking = _platform.missing()
+    return _nothing(f"this platform lacks {', '.join(lacking)}") if lacking else ""
+
+
+def _torch_problem() -> str:
+    """Return why torch's own loader does the work with this torch, or nothing."""
+    from .. import _torch_internals
+    from .._torch_internals import Purpose
+
+    why = _torch_internals.fault() or _torch_internals.fault(Purpose.PINNING)
+    return _nothing(why) if why else ""
+
+
+def _nothing(why: str) -> str:
+    return f"{why}: DataLoader works as torch's here, and there is nothing to check"
 
 
 def _name(device_type: str) -> str:
