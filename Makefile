@@ -8,7 +8,7 @@ PEERS := .venv/.peers
 TRAINERS := .venv/.trainers
 VISION := .venv/vision
 
-.PHONY: help demo test test-all compat compat-all chaos check bench gallery what docs exam lock clean
+.PHONY: help demo test test-all compat compat-all chaos check bench gallery what docs exam gpu-check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -95,6 +95,10 @@ docs: $(READY)  ## write docs/states, docs/hangs, docs/rules, docs/crash-matrix.
 exam: $(READY)  ## run torch's own DataLoader tests on our class: make exam SUITE=test_dataloader.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt expecttest dill 2>&1 | grep -v '^WARNING: Location' || true
 	@$(BIN)/python tests/parity/exam.py $(SUITE)
+
+# With another interpreter, whose torch has a GPU: make gpu-check GPU_PYTHON=~/venv/bin/python
+gpu-check: $(if $(GPU_PYTHON),,$(READY))  ## check the loader with this machine's accelerator, a minute or two (GPU_PYTHON=, ARGS=--json)
+	@PYTHONPATH=$(CURDIR)/src $(or $(GPU_PYTHON),$(BIN)/python) -m antifreeze platform --gpu $(ARGS)
 
 lock:  ## resolve the packages for development anew, with hashes (ARGS=--upgrade: newest versions; some minutes)
 	@$(PYTHON) requirements/lock.py $(ARGS)

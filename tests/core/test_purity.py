@@ -114,8 +114,8 @@ WALLS = {
     "_worker": ["_core.supervisor", "_driver", "_backends", "loader", "doctor", "view", "testing"],
     "_backends": ["_core.supervisor", "_driver", "loader", "doctor", "view", "testing"],
     "_driver": ["loader", "doctor", "view", "testing"],
-    "loader": ["doctor", "view", "testing", "cli"],
-    "doctor": ["_core.supervisor", "_driver", "_backends", "loader"],
+    "loader": ["doctor", "view", "testing", "cli", "_gpu_check"],
+    "doctor": ["_core.supervisor", "_driver", "_backends", "loader", "_gpu_check"],
     "view": ["_core.supervisor", "_driver", "_backends", "loader"],
 }
 
@@ -137,6 +137,7 @@ MAKES_PROCESSES = (
     "_transport.arena",
     "doctor.attach.bounded_run",  # py-spy, and who may be left behind
     "doctor.check.processes",  # to read many files
+    "_gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )
 
 

@@ -19,10 +19,20 @@ from . import tested_versions
 def add_to(verbs: Any) -> None:
     verb = verbs.add_parser("platform", help="what this machine has of what antifreeze needs")
     verb.add_argument("--json", action="store_true", help="as JSON")
+    verb.add_argument(
+        "--gpu",
+        action="store_true",
+        help="check that the loader works with this machine's accelerator: a minute or two; exit"
+        " code 0 if it does, 1 if a check failed, 2 if there is nothing to check",
+    )
     verb.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.gpu:
+        from .._gpu_check import command
+
+        return command.run(as_json=arguments.json)
     facts = gather()
     if arguments.json:
         print(json.dumps(facts, indent=2))

@@ -1,0 +1,1 @@
+"""`antifreeze platform --gpu`: whether the loader works with the accelerator of this machine."""
