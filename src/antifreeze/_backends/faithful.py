@@ -32,6 +32,7 @@ from typing import Any
 import torch
 
 from .._torch_internals import share_storage, share_tensor, untyped
+from .._transport.tensors import is_named, take_names
 from .._worker.generators import numpy_if_there
 from .mappings import Areas, InFile
 
@@ -122,7 +123,9 @@ class _Memory:
         if tensor.grad is not None:
             raise Unsendable("a tensor with a gradient")
         odd = tensor.is_conj() or tensor.is_neg() or bool(tensor.__dict__)
-        if odd or not (plain and strided):
+        if is_named(tensor) and type(tensor) is torch.Tensor and strided and not odd:
+            return take_names(tensor)
+        if odd or not (plain and strided) or is_named(tensor):
             return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
         storage = self._storage(tensor.untyped_storage())
         if storage is None:

@@ -23,6 +23,8 @@ Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 _QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 _ONLY_QUANTIZED = {getattr(torch, name) for name in _QUANTIZED if hasattr(torch, name)}
 _NATIVE_REDUCE = torch.Tensor.__reduce_ex__
+# Dimensions had names until torch 2.12. torch cannot pickle such a tensor; its loader hangs then.
+_has_names: Any = getattr(torch.Tensor, "has_names", None)
 
 
 # A tensor's place in the table of a parcel: what it looks like, but not where it lies.
@@ -47,6 +49,7 @@ def describe_plain(tensor: torch.Tensor) -> Description | None:
         and not tensor.is_neg()
         and not tensor.is_conj()
         and not tensor.__dict__
+        and not is_named(tensor)
     ):
         dtype = tensor.dtype
         if dtype not in _ONLY_QUANTIZED:
@@ -133,7 +136,23 @@ def is_strided(tensor: torch.Tensor) -> bool:
         and not tensor.is_quantized
         and tensor.dtype not in _ONLY_QUANTIZED
         and not tensor.__dict__
+        and not is_named(tensor)
     )
+
+
+def is_named(tensor: torch.Tensor) -> bool:
+    """Whether dimensions of a tensor have names."""
+    return _has_names is not None and bool(_has_names(tensor))
+
+
+def take_names(tensor: Any) -> Reduced:
+    """Take a plain tensor and the names of its dimensions apart."""
+    return name_dimensions, (tensor.detach().rename(None), tensor.names, tensor.requires_grad)
+
+
+def name_dimensions(plain: Any, names: tuple[str | None, ...], grad: bool) -> torch.Tensor:
+    tensor: torch.Tensor = plain.rename_(*names)  # in place: no view of another
+    return tensor.requires_grad_() if grad else tensor
 
 
 def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
@@ -144,6 +163,8 @@ def reduce_tensor(tensor: torch.Tensor) -> Reduced | None:
         return None
     if tensor.is_nested:
         return _reduce_nested(tensor)
+    if kind is torch.Tensor and not tensor.__dict__ and is_named(tensor):
+        return take_names(tensor)
     if tensor.is_quantized:
         return _reduce_quantized(tensor)
     if tensor.layout is not torch.strided:
