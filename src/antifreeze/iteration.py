@@ -305,6 +305,7 @@ class LoaderIterator(BaseIterator):
             quarantine=loader._quarantined,
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
+            is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),

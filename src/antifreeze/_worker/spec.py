@@ -30,6 +30,9 @@ class Job:
     look_s: float = 1.0  # how often a worker looks whether it stands still
     stays: bool = False  # workers stay for the next epoch
     batch_size: int = 1  # of a stream
+    # The dataset is a copy of its own, which the user asked for (spawn, forkserver): it goes before
+    # its worker does, so that its finalizers run, as in torch since 2.14.
+    is_released: bool = False
 
 
 @frozen
