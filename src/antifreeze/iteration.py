@@ -312,6 +312,7 @@ class LoaderIterator(BaseIterator):
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
             torch_draws=loader.randomness == TORCH,
+            is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),

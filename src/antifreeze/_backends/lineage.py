@@ -38,6 +38,11 @@ class Lineage:
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
 
+    @property
+    def is_clean_wish(self) -> bool:
+        """Whether the user wants processes that inherit nothing: spawn, or forkserver."""
+        return self._wish is Wish.CLEAN
+
     def holds(self, wish: Wish) -> bool:
         """Say whether the choice still holds: for as long as it is asked of the same process, in
         the same way, and nothing has come up that speaks against a plain fork."""

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import socket
 import traceback
+import weakref
 from dataclasses import replace
 
 from .. import _platform
@@ -23,7 +24,7 @@ from .observing import Info
 from .pools import cap_pools
 from .progress import Witness
 from .seeding import seed_worker
-from .spec import Sealed, WorkerSpec
+from .spec import Job, Sealed, WorkerSpec
 
 TOLD = 4000  # characters of an error, and of its traceback
 
@@ -54,6 +55,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
+        if spec.job.is_released:
+            _release(spec.job)
         return True
     except MainGone:
         return False
@@ -99,6 +102,21 @@ def told_of(error: BaseException) -> tuple[str, str]:
     with contextlib.suppress(Exception):  # it may not even have a text
         why += f": {error}"
     return why[:TOLD], traceback.format_exc()[-TOLD:]
+
+
+def _release(job: Job) -> None:
+    """Let go of the dataset, so that it is finalized while all else is still there. A finalizer
+    that hangs is ended with its worker, by the deadline that any worker has to leave."""
+    set_worker_info(None)
+    dataset, is_finalized = None, hasattr(type(job.dataset), "__del__")
+    with contextlib.suppress(TypeError):  # a list, say
+        is_finalized |= weakref.getweakrefcount(job.dataset) > 0  # by `weakref.finalize`
+        dataset = weakref.ref(job.dataset)
+    object.__setattr__(job, "dataset", None)  # in this process, of all that was left to it
+    if is_finalized and dataset is not None and dataset() is not None:
+        # It is in a cycle. To find it takes 200 ms, for which the loop waits.
+        gc.unfreeze()
+        gc.collect()
 
 
 def _settle(spec: WorkerSpec) -> None:
