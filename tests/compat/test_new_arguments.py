@@ -35,6 +35,8 @@ def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_samp
 TorchLoader.__init__ = __init__
 caught = warnings.catch_warnings(record=True).__enter__()
 warnings.simplefilter("always")
+# Python's own, from 3.12 on, at every fork: it also counts threads that are just ending.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 import antifreeze
 from antifreeze import DataLoader
 EXPECTED = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

@@ -9,6 +9,8 @@ import pytest
 
 from .test_install import run
 
+# From Python 3.14 on, torch's workers would run a script without a main guard again.
+TORCH_FORKS = "import multiprocessing; multiprocessing.set_start_method('fork')"
 IN_PLACE = {
     "a class derived from it": "type('Mine', (DataLoader,), {})",
     "a function that calls it": "lambda *given, **named: TORCHS(*given, **named)",
@@ -101,7 +103,8 @@ def test_what_is_set_on_torchs_class_holds_for_our_loaders(tmp_path: Path) -> No
 def test_where_another_has_replaced_how_loaders_are_made_that_is_said(tmp_path: Path) -> None:
     run(
         tmp_path,
-        """
+        f"""
+        {TORCH_FORKS}
         antifreeze.install()
         TORCHS.__new__ = staticmethod(lambda cls, *given, **named: object.__new__(cls))
         assert [int(batch) for batch in DataLoader([1, 2], num_workers=1)] == [1, 2]
@@ -142,7 +145,8 @@ def test_a_library_with_a_loader_of_its_own_works_as_it_did_and_that_is_said_onc
     (tmp_path / "fast.py").write_text(OF_ITS_OWN)
     run(
         tmp_path,
-        """
+        f"""
+        {TORCH_FORKS}
         import fast, logging
         antifreeze.install()
         heard = []

@@ -315,12 +315,13 @@ def test_a_tensor_in_a_file_stays_there(shared: bool, tmp_path: Path) -> None:
     assert float(tensor[5]) == (9 if shared else 5)  # shared: what was written is in the file
 
 
+FORK = multiprocessing.get_context("fork")  # from Python 3.14 on it is not the usual one
 FORCE_A_FORK = {
     "a file open for writing": lambda folder: open(folder / "log", "w"),  # noqa: SIM115
     "a generator": lambda folder: (number for number in range(3)),
-    "a lock that can only be inherited": lambda folder: multiprocessing.Lock(),
-    "a queue that can only be inherited": lambda folder: multiprocessing.Queue(),
-    "a value that can only be inherited": lambda folder: multiprocessing.Value("i", 0),
+    "a lock that can only be inherited": lambda folder: FORK.Lock(),
+    "a queue that can only be inherited": lambda folder: FORK.Queue(),
+    "a value that can only be inherited": lambda folder: FORK.Value("i", 0),
 }
 
 
