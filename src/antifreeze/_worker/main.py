@@ -9,6 +9,8 @@ import traceback
 import weakref
 from dataclasses import replace
 
+import torch
+
 from .. import _platform
 from .._core.steps import CLEAN, OURS
 from .._torch_internals import set_worker_info
@@ -34,7 +36,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
     Return whether it was told to stop. The descriptor of its channel stays open."""
     guard.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
-        prepare(forked=False)
+        prepare(forked=False, as_torch=is_as_torch(spec.sealed or spec.job))
     guard.forget(spec.forgets)
     guard.unblock_interrupts()
     guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
@@ -70,15 +72,23 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         sock.detach()
 
 
-def prepare(*, forked: bool) -> None:
+def is_as_torch(job: Job | Sealed) -> bool:
+    """Whether workers are to compute what torch's do, to the last bit."""
+    return isinstance(job, Job) and job.torch_draws
+
+
+def prepare(*, forked: bool, as_torch: bool = False) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
-    main process itself."""
+    main process itself. `as_torch`: see `is_as_torch`."""
     _platform.serves_a_loader = True
     guard.leave_signals_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
-    cap_pools(forked=forked)
+    if as_torch:
+        torch.set_num_threads(1)  # other pools keep theirs: another number of threads, other bits
+    else:
+        cap_pools(forked=forked)
 
 
 def _opened(spec: WorkerSpec, sealed: Sealed, channel: Channel) -> WorkerSpec:
