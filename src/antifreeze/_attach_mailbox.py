@@ -91,9 +91,11 @@ class Mailbox:
         return int(_NUMBER.unpack(os.pread(self._file, _NUMBER.size, _ASKED_AT))[0])
 
     def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        # In this order: a child that another thread forks in between must not close that number,
+        # which is no longer ours there.
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
     def __repr__(self) -> str:
         state = "closed" if self._file is None else f"{self._answers // 2} answers"
