@@ -143,5 +143,7 @@ def wish_of(context: Any, *, as_torch: bool = False) -> Wish:
     # (Asked plainly, multiprocessing would fix it.)
     chosen = multiprocessing.get_start_method(allow_none=True)
     if chosen in (None, usual):
-        return Wish.AS_TORCH if as_torch and usual == "fork" else Wish.NONE
+        if not as_torch:
+            return Wish.NONE
+        return Wish.AS_TORCH if usual == "fork" else Wish.CLEAN
     return Wish.FORK if chosen == "fork" else Wish.CLEAN

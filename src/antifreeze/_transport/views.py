@@ -10,7 +10,7 @@ program writes to one of two views is seen in the other, so where a run is to eq
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -51,28 +51,17 @@ def keeps_holes(tensor: torch.Tensor) -> bool:
 
 
 def overlap(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether the memory of any two tensors overlaps."""
-    end = 0
-    for start, after in sorted(map(_extent, tensors)):
-        if start < end:
-            return True
-        end = after
-    return False
+    """Whether any two tensors of one storage overlap."""
+    return any(len(cluster) > 1 for cluster in _clusters(tensors))
 
 
-def shared_views(tensors: list[torch.Tensor]) -> dict[int, View]:
-    """Return the tensors whose memory overlaps, by their `id`, as views of what they share."""
+def shared_views(tensors: Iterable[torch.Tensor]) -> dict[int, View]:
+    """Return the tensors that overlap others of their storage, by `id`, as views of that."""
     found: dict[int, View] = {}
-    cluster: list[torch.Tensor] = []
-    end = 0
-    for tensor in sorted(tensors, key=_extent):
-        start, after = _extent(tensor)
-        if start >= end:
+    for cluster in _clusters(tensors):
+        if len(cluster) > 1:
             found |= _views_of(cluster)
-            cluster = []
-        cluster.append(tensor)
-        end = max(end, after)
-    return found | _views_of(cluster)
+    return found
 
 
 def look_again(
@@ -91,23 +80,42 @@ def look_again(
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    start = tensor.data_ptr()
-    return start, start + span_of(tensor) * tensor.element_size()
+    """Return where a tensor begins and ends in its storage, in bytes."""
+    size = tensor.element_size()
+    start = int(tensor.storage_offset()) * size
+    return start, start + span_of(tensor) * size
+
+
+def _clusters(tensors: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Part tensors so that only those in one list may overlap. Other storages over the same memory
+    do not count: torch sends each storage for itself."""
+    storages: dict[int, tuple[torch.UntypedStorage, list[torch.Tensor]]] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()  # the same object for every view, while it is held
+        storages.setdefault(id(storage), (storage, []))[1].append(tensor)
+    for _, views in storages.values():
+        cluster: list[torch.Tensor] = []
+        end = 0
+        for tensor in sorted(views, key=_extent):
+            start, after = _extent(tensor)
+            if start >= end and cluster:
+                yield cluster
+                cluster = []
+            cluster.append(tensor)
+            end = max(end, after)
+        yield cluster
 
 
 def _views_of(cluster: list[torch.Tensor]) -> dict[int, View]:
-    if len(cluster) < 2:
-        return {}
-    storage = cluster[0].untyped_storage()
-    begin, end = storage.data_ptr(), max(_extent(each)[1] for each in cluster)
     # From a place on that fits every kind of element.
-    first = (cluster[0].data_ptr() - begin) // ALIGNMENT * ALIGNMENT
+    first = _extent(cluster[0])[0] // ALIGNMENT * ALIGNMENT
+    end = max(_extent(each)[1] for each in cluster)
     base = torch.empty(0, dtype=torch.uint8, device="cpu")
-    base.set_(storage, first, (end - begin - first,), (1,))
+    base.set_(cluster[0].untyped_storage(), first, (end - first,), (1,))
     return {
         id(each): View(
             base,
-            each.data_ptr() - begin - first,
+            _extent(each)[0] - first,
             CODES[each.dtype],
             tuple(each.shape),
             each.stride(),

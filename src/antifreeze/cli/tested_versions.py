@@ -63,7 +63,7 @@ def in_words(runs: list[Run], torch: str, python: str) -> str:
     same = {_minor(each.python) for each in runs if _release(each.torch) == _release(torch)}
     if same:
         return f"untested: torch {_release(torch)} was tested on Python {_listed(same)}"
-    return f"untested: torch {_listed({_release(each.torch) for each in runs})} were tested"
+    return f"untested: the tests ran on torch {_listed({_release(each.torch) for each in runs})}"
 
 
 def _release(version: str) -> str:
