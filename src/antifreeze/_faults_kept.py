@@ -152,7 +152,7 @@ class FaultBook:
             self._torch_draws = False
             logger.warning(
                 "%s: %s, so from here on random draws differ from those of torch's loader"
-                ' (randomness="torch"). No sample is lost or repeated.',
+                ' (randomness="torch").',
                 who(),
                 why,
             )

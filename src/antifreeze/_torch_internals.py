@@ -95,8 +95,11 @@ def _find(
     """Return what a module of torch has by that name, if it is as we know it; else the stand-in,
     and keep in mind that it is missing."""
     value = getattr(home, name, _ABSENT)
-    if value is not _ABSENT and fits(value):
-        return value
+    try:
+        if value is not _ABSENT and fits(value):
+            return value
+    except Exception:  # it is of another kind by now
+        pass
     changed = "" if value is _ABSENT else " as it was"
     _lacking[purpose].append(f"{home.__name__}.{name}{changed}")
     return stand_in

@@ -398,7 +398,7 @@ def _supported() -> bool:
 
 @functools.cache
 def _say_once(text: str) -> None:
-    remark(f"{text}. {_platform.SWITCH}=off says so without this notice.")
+    remark(f"{text}. Set {_platform.SWITCH}=off to silence this notice.")
 
 
 @functools.cache

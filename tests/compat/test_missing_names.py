@@ -79,7 +79,7 @@ def test_without_a_name_that_is_needed_torchs_loader_works_and_one_notice_says_s
     assert told["exit"] == 0, told
     assert told["right"] and told["engines"] == ["torch"]
     assert len(told["notices"]) == 1 and name in told["notices"][0]
-    assert "works as torch's here. ANTIFREEZE=off" in told["notices"][0]
+    assert "works as torch's here. Set ANTIFREEZE=off" in told["notices"][0]
 
 
 @pytest.mark.parametrize("name", RARE)
@@ -154,7 +154,7 @@ def test_a_torch_before_2_6_has_its_own_loader_and_one_clear_line(version: str) 
     assert engines == ["torch", "torch"]
     assert notice == (
         f"antifreeze needs torch 2.6 or newer; this is {version}: DataLoader works as torch's"
-        " here. ANTIFREEZE=off says so without this notice."
+        " here. Set ANTIFREEZE=off to silence this notice."
     )
 
 

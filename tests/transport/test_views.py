@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from antifreeze._transport.arena import Arena
-from antifreeze._transport.packing import pack
+from antifreeze._transport.packing import Unpackable, pack
 from antifreeze._transport.unpacking import unpack
 from antifreeze._transport.views import MOST_HOLES_BYTES, keeps_holes, overlap
 
@@ -69,7 +69,7 @@ def test_rows_of_a_large_table_travel_without_the_table() -> None:
 
 
 def test_holes_that_are_far_larger_than_what_a_view_shows_stay_behind() -> None:
-    memory = torch.empty(MOST_HOLES_BYTES // 4 + 1000)
+    memory = torch.empty(MOST_HOLES_BYTES // 4 + 1000)  # a little more than may be holes
     assert keeps_holes(memory[: MOST_HOLES_BYTES // 4 : 1000])
     assert not keeps_holes(memory[::1000])
     assert sent({"view": memory[::100_000]})["view"].shape == memory[::100_000].shape
@@ -84,3 +84,29 @@ def test_tensors_of_a_slab_arrive_in_it() -> None:
         assert packed.slab_bytes < 1.1 * tokens.nbytes  # once
     finally:
         arena.abort()
+
+
+def test_views_of_overlapping_windows_of_an_array_are_each_for_themselves() -> None:
+    memory = bytes(range(16))
+    windows = [
+        torch.frombuffer(bytearray(memory), dtype=torch.uint8),
+        torch.frombuffer(bytearray(memory), dtype=torch.int32, offset=2, count=3),
+    ]
+    one, other = sent({"windows": windows})["windows"]
+    assert one.tolist() == list(range(16))
+    assert other.tolist() == windows[1].tolist()
+
+
+def test_columns_of_a_large_table_travel_without_the_table() -> None:
+    table = torch.zeros(100_000, 64)
+    packed = pack([table[:, 0], table[:, 1]], as_views=True)
+    assert len(packed.inline) + packed.slab_bytes < 2_000_000
+
+
+def test_a_storage_that_was_made_smaller_stays_as_it_is() -> None:
+    numbers = torch.arange(4000.0).reshape(2, 2000)
+    view = numbers[:, 1::2]
+    numbers.untyped_storage().resize_(8000)
+    with pytest.raises(Unpackable, match="lies beyond its memory"):
+        pack({"views": [view, view[:1]]}, as_views=True)
+    assert numbers.untyped_storage().nbytes() == 8000

@@ -103,7 +103,7 @@ def choose(program: Program, wish: Wish) -> Choice:
     if wish is Wish.FORK:
         return Choice(Descent.MAIN, "a fork was asked for", asked_for=True)
     if wish is Wish.AS_TORCH:
-        return Choice(Descent.MAIN, "torch's workers are forked")
+        return Choice(Descent.MAIN, "torch's workers are forked", asked_for=True)
     if wish is Wish.CLEAN:
         return Choice(Descent.NURSERY, "a clean start was asked for", asked_for=True)
     hazards = []

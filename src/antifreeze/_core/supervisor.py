@@ -370,9 +370,11 @@ class Supervisor:
 
     def _on_epoch_begun(self, event: ev.EpochBegun, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
-        if life is None or life.state not in AT_WORK or event.epoch != self._epoch:
+        if life is None or life.state not in AT_WORK:
             return
-        seat.begun += self.plan.torch_draws and life.epoch == NEVER
+        seat.begun += self.plan.torch_draws and life.epoch == NEVER  # of whatever epoch
+        if event.epoch != self._epoch:
+            return
         life.epoch = event.epoch
         seat.failed_starts = 0
         for number in list(life.orphans):

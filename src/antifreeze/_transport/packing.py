@@ -31,7 +31,7 @@ from .tensors import (
     reduce_storage,
     reduce_tensor,
 )
-from .views import View, keeps_holes, look_again, overlap, shared_views
+from .views import View, is_whole, keeps_holes, overlap, rebuild_view, shared_views
 from .words import said, shown
 
 SMALL_BYTES = 8 * 1024  # a buffer below this travels in the message (break-even: 4 to 16 KiB)
@@ -110,7 +110,7 @@ class _Packer(pickle.Pickler):
                 if (view := self._views.get(id(obj))) is not None:
                     self.history_cut = self.history_cut or obj.grad_fn is not None
                     place = view.base, view.offset, view.code, view.shape, view.strides, view.grad
-                    return look_again, place
+                    return rebuild_view, place
             if (entry := describe_plain(obj)) is not None:
                 self.table.append(entry)
                 self.sources.append(obj)
@@ -118,6 +118,10 @@ class _Packer(pickle.Pickler):
             if obj.grad_fn is not None:
                 self.history_cut = True
             if is_strided(obj):
+                if not is_whole(obj):
+                    raise Unpackable(
+                        "a tensor lies beyond its memory: its storage was made smaller"
+                    )
                 holes = self._views is not None and keeps_holes(obj)
                 values, entry = describe(obj, holes=holes)
                 self.table.append(entry)
@@ -167,8 +171,12 @@ def _pack_views(obj: Any, arena: Arena | None) -> Packed:
     """Pack an object so that views arrive as they are. Which share memory, shows when all tensors
     have been seen: where some do, it is pickled once more."""
     packer, skeleton = _dump(obj, {})
-    if overlap(packer.strided):
-        packer, skeleton = _dump(obj, shared_views(packer.strided))
+    try:
+        views = shared_views(packer.strided)
+    except Exception as error:
+        raise Unpackable(said(error)) from error
+    if views:
+        packer, skeleton = _dump(obj, views)
     packed = Packed(skeleton, packer.table, [], b"", history_cut=packer.history_cut)
     return _place(packed, packer.sources, arena)
 

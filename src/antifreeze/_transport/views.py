@@ -5,7 +5,8 @@ loader sends the memory itself. A sum over other strides may differ in its last 
 program writes to one of two views is seen in the other, so where a run is to equal torch's:
 
 1. A view with holes travels with its holes, unless these are far larger than what it shows.
-2. Views whose memory overlaps travel as one piece of memory, and each is a view of that again.
+2. Views of one storage that overlap travel as one piece of memory, and each is a view of that
+   again; with the same exception.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .._core.messages import frozen
 from .tensors import CODES, DTYPES
 
 # Holes may be the better part of an in-memory dataset, and every batch brings them anew.
-MOST_HOLES_BYTES = 64 * 1024 * 1024
+MOST_HOLES_BYTES = 16 * 1024 * 1024
 MOST_HOLES_TIMES = 4  # as much as what is shown
 ALIGNMENT = 16  # bytes: the largest element has as many
 
@@ -45,9 +46,17 @@ def span_of(tensor: torch.Tensor) -> int:
 
 def keeps_holes(tensor: torch.Tensor) -> bool:
     """Whether a view travels with its holes."""
-    size = tensor.element_size()
-    most = max(MOST_HOLES_BYTES, MOST_HOLES_TIMES * tensor.numel() * size)
-    return span_of(tensor) * size <= most
+    return _is_worth(_extent(tensor), tensor.nbytes) and is_whole(tensor)
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies within its storage: somebody may have made that smaller since."""
+    return _extent(tensor)[1] <= tensor.untyped_storage().nbytes()
+
+
+def _is_worth(extent: tuple[int, int], shown_bytes: int) -> bool:
+    start, end = extent
+    return end - start <= max(MOST_HOLES_BYTES, MOST_HOLES_TIMES * shown_bytes)
 
 
 def overlap(tensors: Iterable[torch.Tensor]) -> bool:
@@ -64,7 +73,7 @@ def shared_views(tensors: Iterable[torch.Tensor]) -> dict[int, View]:
     return found
 
 
-def look_again(
+def rebuild_view(
     base: torch.Tensor,
     offset: int,
     code: int,
@@ -74,6 +83,8 @@ def look_again(
 ) -> torch.Tensor:
     """Make the view anew, at the other end."""
     dtype = DTYPES[code]
+    if offset % dtype.itemsize:
+        raise ValueError(f"a view of {dtype} cannot begin at byte {offset}")
     tensor = torch.empty(0, dtype=dtype, device="cpu")
     tensor.set_(base.untyped_storage(), offset // dtype.itemsize, shape, strides)
     return tensor.requires_grad_() if grad else tensor
@@ -110,6 +121,9 @@ def _views_of(cluster: list[torch.Tensor]) -> dict[int, View]:
     # From a place on that fits every kind of element.
     first = _extent(cluster[0])[0] // ALIGNMENT * ALIGNMENT
     end = max(_extent(each)[1] for each in cluster)
+    shown = sum(each.nbytes for each in cluster)
+    if not all(map(is_whole, cluster)) or not _is_worth((first, end), shown):
+        return {}
     base = torch.empty(0, dtype=torch.uint8, device="cpu")
     base.set_(cluster[0].untyped_storage(), first, (end - first,), (1,))
     return {
