@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import multiprocessing
 import os
 import sys
 import types
@@ -123,6 +124,7 @@ KINDS = {each.__name__: each for each in (numbers, pinned, piped, quantized, nes
 
 def load(kind: str) -> dict[str, Any]:
     """Load a few batches without workers and with two of them."""
+    multiprocessing.set_start_method("fork")  # what was renamed is so in this process only
     dataset, arguments = KINDS[kind]()
     expected = EXPECTED if kind in ("numbers", "pinned", "piped") else [_part(it) for it in dataset]
     with warnings.catch_warnings(record=True) as caught:

@@ -42,7 +42,14 @@ class Info(WorkerInfo):
             Info._asked = True
         return super().__getattribute__(name)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if _IS_FROZEN:  # a subclass of one may refuse in other words than the class itself
+            make, fields = self.__reduce__()
+            setattr(make(*fields), name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle as torch's own."""
         fields = getattr(self, "__dataclass_fields__", _FIELDS)
         return _torchs_own, ({name: getattr(self, name) for name in fields},)
@@ -50,6 +57,7 @@ class Info(WorkerInfo):
 
 Info.__name__ = Info.__qualname__ = WorkerInfo.__name__  # as it is shown, and in its errors
 _FIELDS = ("id", "num_workers", "seed", "dataset")  # before 2.12
+_IS_FROZEN = getattr(getattr(WorkerInfo, "__dataclass_params__", None), "frozen", False)
 
 
 def _torchs_own(fields: dict[str, Any]) -> WorkerInfo:
