@@ -81,6 +81,7 @@ WEIGHTS = {
     "parity/test_loop_shapes.py": 55,
     "parity/test_randomness.py": 15,
     "parity/test_several_loops.py": 20,
+    "rogues/test_dataset_released.py": 15,
     "rogues/test_dead_holders.py": 30,
     "rogues/test_faithful.py": 40,
     "rogues/test_growth.py": 30,

@@ -143,7 +143,7 @@ class FaultBook:
                 file=failed.file or self._file_of_sample(failed.index),
             )
         )
-        if self._torch_draws and failed.kind != QUARANTINED:
+        if self._torch_draws:
             self.draws_differ(f"sample {shown(failed.index)} was {failed.verdict}")
 
     def draws_differ(self, why: str) -> None:

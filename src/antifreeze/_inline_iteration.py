@@ -58,6 +58,7 @@ class InlineIterator(LoaderIterator):
                 BaseIterator.__init__(self, loader)
         sampler_s = now() - began_at
         self._finished = False
+        self._as_torch = loader.randomness == TORCH
         self._loader = weakref.ref(loader)
         known = loader.__dict__
         book = self._book = known.get("_fault_book") or loader._book
@@ -98,7 +99,7 @@ class InlineIterator(LoaderIterator):
             and job.auto_collation is self._auto_collation
             and job.drop_last == self._drop_last
             and job.quarantine is loader._quarantined
-            and job.torch_draws is (loader.randomness == TORCH)
+            and job.torch_draws is self._as_torch
             and driver.on_error == loader.on_error
             and driver.process == PROCESS[0]
             and driver.book is self._book

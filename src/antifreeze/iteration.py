@@ -121,6 +121,7 @@ class LoaderIterator(BaseIterator):
         if isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
             share_dist_seed(loader.generator, self._pg)
+        self._as_torch = loader.randomness == TORCH
         self._batch_samples = _samples_a_batch(loader)
         self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
         self._book = loader._book
@@ -312,6 +313,7 @@ class LoaderIterator(BaseIterator):
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
             torch_draws=loader.randomness == TORCH,
+            is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
             look_s=min(
                 _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
             ),
@@ -334,7 +336,10 @@ class LoaderIterator(BaseIterator):
 
     def _warn_of_traps(self) -> None:
         while self._traps.due:
-            remark(self._traps.due.pop(0))
+            if self._as_torch:  # a warning may be an error in this program, and torch has none
+                logger.warning("%s: %s", who(), self._traps.due.pop(0).removeprefix("antifreeze: "))
+            else:
+                remark(self._traps.due.pop(0))
         while self._traps.in_passing:
             logger.warning("%s: %s", who(), self._traps.in_passing.pop(0))
 

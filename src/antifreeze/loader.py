@@ -285,8 +285,9 @@ class DataLoader(TorchLoader[T]):
             return super()._get_iterator()
         if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
             self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
-            options.check_randomness(self.randomness)
             _defaults.fit(self, present_defaults())
+        if self.randomness != options.SAMPLE:  # it may have been assigned since
+            options.check_randomness(self.randomness)
         if self.num_workers == 0:
             return _inline_iterator()(self)
         self.check_worker_number_rationality()
@@ -372,8 +373,8 @@ def present_defaults() -> dict[str, Any]:
     return _defaults.of(DataLoader)
 
 
-if options.RANDOMNESS in os.environ:  # what it says is checked where a loader is made
-    present_defaults()["randomness"] = os.environ[options.RANDOMNESS].strip().lower()
+if _said := os.environ.get(options.RANDOMNESS, "").strip():  # checked where a loader is made
+    present_defaults()["randomness"] = _said.lower()
 
 _OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_drivers", "_told"})
 

@@ -158,6 +158,120 @@ def _called(samples: list[Any]) -> Any:
     return [sample() for sample in samples]
 
 
+# ---- beyond draws: what else makes a loss differ -------------------------------------------------
+
+
+def test_a_quarantined_sample_is_said_to_change_the_draws(caplog: pytest.LogCaptureFixture) -> None:
+    options: Any = {"quarantine": [3], "on_error": "skip", "randomness": "torch"}
+    with caplog.at_level(logging.WARNING, "antifreeze"):
+        assert len(batches_of(DataLoader(Draws(), 2, num_workers=2, **options))) == 12
+    assert "sample 3 was skipped, so from here on random draws differ" in caplog.text
+
+
+class Counts(Dataset[Any]):
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        self.seen += 1
+        return self.seen
+
+
+def test_where_warnings_are_errors_a_loop_gets_through(caplog: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "antifreeze"):
+        warnings.simplefilter("error")
+        loader = DataLoader(Counts(), 2, num_workers=1, randomness="torch")
+        for _ in range(2):  # what has changed is told at the next loop
+            assert [batch.tolist() for batch in loader] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert "dataset.seen (0, now 8) has changed in a worker" in caplog.text
+
+
+def shifted(samples: list[Any]) -> Any:
+    tokens = torch.stack(samples)
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def odd_views(samples: list[Any]) -> Any:
+    numbers = torch.stack(samples).float()
+    wide = torch.rand(9, 33)
+    return {
+        "every other": numbers[:, ::2],
+        "turned": wide[:, :20].t(),
+        "same": [wide, wide],
+        "row": wide[3],
+        "bytes": wide.view(torch.uint8)[1:, :5],
+        "wide": wide.expand(2, 9, 33),
+    }
+
+
+@pytest.mark.parametrize("collate", [shifted, odd_views])
+@pytest.mark.parametrize("size", [12, 9000])  # in the message, in a slab
+def test_views_arrive_with_their_strides_and_share_what_they_share(collate: Any, size: int) -> None:
+    def run(loader_class: Any, **more: Any) -> list[Any]:
+        torch.manual_seed(0)
+        dataset = torch.arange(6 * size).reshape(6, size)
+        loader = loader_class(dataset, 3, collate_fn=collate, num_workers=1, **more)
+        seen: list[Any] = []
+        for batch in loader:
+            views = list(batch.values()) if isinstance(batch, dict) else list(batch)
+            views = [each for view in views for each in (view if type(view) is list else [view])]
+            seen += [(each.stride(), each.dtype, each.is_conj()) for each in views]
+            seen += [each.sum().item() for each in views]
+            views[0].zero_()
+            views[1][0] = 1
+            seen += [each.tolist() for each in views]
+        return seen
+
+    assert run(DataLoader, randomness="torch") == run(TorchLoader)
+
+
+class Normed(Dataset[Any]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        image = np.random.rand(224, 224, 3)
+        return image / np.linalg.norm(image), np.linalg.inv(image[:100, :100, 0])
+
+
+def test_linear_algebra_of_numpy_gives_the_same_bits() -> None:
+    def run(loader_class: Any, **more: Any) -> list[Any]:
+        torch.manual_seed(0)
+        loader = loader_class(Normed(), 2, num_workers=2, **more)
+        return [part.numpy().tobytes() for batch in loader for part in batch]
+
+    assert run(DataLoader, randomness="torch") == run(TorchLoader)
+
+
+SPAWNS = """
+import random, sys, torch
+from torch.utils.data import DataLoader
+import antifreeze
+generator = random.Random(1)
+class Draws:
+    def __len__(self): return 6
+    def __getitem__(self, index): return [generator.random(), float(torch.rand(()))]
+def run(loader_class, **more):
+    torch.manual_seed(0)
+    loader = loader_class(Draws(), 2, num_workers=2, multiprocessing_context=sys.argv[1], **more)
+    return [[part.tolist() for part in batch] for batch in loader]
+if __name__ == "__main__":
+    generator.random()
+    torch.set_default_dtype(torch.float64)
+    assert run(antifreeze.DataLoader, randomness="torch") == run(DataLoader)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_that_are_not_forked_begin_as_torchs_do(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "spawns.py"
+    script.write_text(SPAWNS)
+    run([sys.executable, str(script), method])
+
+
 # ---- where it can be said ------------------------------------------------------------------------
 
 
@@ -167,6 +281,10 @@ def test_the_values_are_sample_and_torch_and_others_are_refused() -> None:
     for value in ("Torch", "none", "", None, 3, ["torch"]):
         with pytest.raises(ValueError, match=r'randomness option should be "sample" or "torch"'):
             DataLoader([1], randomness=value)  # type: ignore[arg-type]
+    loader = DataLoader([1])
+    loader.randomness = "numpy"  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="randomness option"):
+        iter(loader)
 
 
 SCRIPT = """

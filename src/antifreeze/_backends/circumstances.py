@@ -30,6 +30,15 @@ from .own_code import StandIn
 _LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 
 
+def _default_device() -> torch.device:
+    try:
+        return torch.get_default_device()
+    except (
+        AttributeError
+    ):  # in torch 2.7 and before, once it was set back by `set_default_device(None)`
+        return torch.device("cpu")
+
+
 @frozen
 class TorchDefaults:
     dtype: torch.dtype
@@ -44,7 +53,7 @@ class TorchDefaults:
     def collect(cls) -> TorchDefaults:
         return cls(
             torch.get_default_dtype(),
-            torch.get_default_device(),
+            _default_device(),
             torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),

@@ -26,7 +26,7 @@ from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
 from .._worker.files import take_away
-from .._worker.main import prepare
+from .._worker.main import is_as_torch, prepare
 from .._worker.spec import WorkerSpec
 from . import pools
 from .origins import (
@@ -169,8 +169,10 @@ def _reap_late() -> None:
 
 def _live(spec: WorkerSpec, channel: socket.socket) -> None:
     """Be a worker, in a process of its own, forked from the main one."""
-    prepare(forked=True)
-    pools.one_blas_thread()
+    as_torch = is_as_torch(spec.job)
+    prepare(forked=True, as_torch=as_torch)
+    if not as_torch:
+        pools.one_blas_thread()
     take_away(spec.held)
     live_one(spec, channel)
 

@@ -38,6 +38,11 @@ class Lineage:
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
 
+    @property
+    def is_clean_wish(self) -> bool:
+        """Whether the user wants processes that inherit nothing: spawn, or forkserver."""
+        return self._wish is Wish.CLEAN
+
     def holds(self, wish: Wish) -> bool:
         """Say whether the choice still holds: for as long as it is asked of the same process, in
         the same way, and nothing has come up that speaks against a plain fork."""
@@ -112,11 +117,20 @@ def is_ours(context: Any) -> bool:
     return context is None or type(context) in (ForkContext, SpawnContext, ForkServerContext)
 
 
+def torchs_own(context: Any) -> Any:
+    """Return the context that torch would start its workers with, if that does not fork them: what
+    they see then follows from how it sends things. None: it forks."""
+    if context is None:
+        chosen = multiprocessing.get_start_method(allow_none=True)
+        context = multiprocessing.get_context(chosen or multiprocessing.get_all_start_methods()[0])
+    return None if context.get_start_method() == "fork" else context
+
+
 def foresee(context: Any, *, as_torch: bool = False) -> None:
     """Start the nursery if a loader is likely to need it: it has until the first loop."""
     wish = wish_of(context, as_torch=as_torch)
     clean = wish is Wish.CLEAN or (wish is Wish.NONE and hazards.has_hazards())
-    if clean and is_ours(context):
+    if clean and is_ours(context) and not as_torch:
         with contextlib.suppress(OSError):  # who needs it will say so
             nursery.present()
 

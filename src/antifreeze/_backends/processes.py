@@ -56,7 +56,7 @@ from . import locks
 from .arrivals import parcels_in
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
-from .lineage import Lineage, is_ours, wish_of
+from .lineage import Lineage, is_ours, torchs_own, wish_of
 from .lines import AwayWatch, Line
 from .onlooker import Onlooker
 from .origins import (
@@ -112,7 +112,10 @@ class ProcessBackend:
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
         self._origin: Origin
-        if is_ours(context):
+        started = torchs_own(context) if job.torch_draws else None
+        if started is not None:
+            self._origin = Children(job, self._status, started)
+        elif is_ours(context):
             lineage = lineage or Lineage(wish_of(context))
             self._origin = Templates(job, self._status, lineage)
         else:

@@ -198,6 +198,7 @@ class Unpacking:
     def install_code(self) -> None:
         """Have the program's own code, which comes last, be found by name."""
         own_code.install(self.next())
+        del self._unpickler  # it remembers, and so keeps, all that it has made
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

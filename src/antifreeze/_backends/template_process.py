@@ -27,7 +27,7 @@ from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.status import StatusBoard
 from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
-from .._worker.main import prepare, run
+from .._worker.main import is_as_torch, prepare, run
 from .._worker.spec import Job, Sealed, WorkerSpec
 from . import pools
 from .leaving import leave
@@ -84,8 +84,9 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
     code = 1
     try:
         guard.name_process(TEMPLATE)
-        prepare(forked=mother.forked)
-        if mother.forked:
+        as_torch = is_as_torch(mother.job)
+        prepare(forked=mother.forked, as_torch=as_torch)
+        if mother.forked and not as_torch:
             pools.one_blas_thread()
         main = mother.main or guard.watch_parent(
             mother.main_pid, by_kernel=mother.by_kernel, is_parent=True

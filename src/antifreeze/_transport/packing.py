@@ -31,6 +31,7 @@ from .tensors import (
     reduce_storage,
     reduce_tensor,
 )
+from .views import View, keeps_holes, look_again, overlap, shared_views
 from .words import said, shown
 
 SMALL_BYTES = 8 * 1024  # a buffer below this travels in the message (break-even: 4 to 16 KiB)
@@ -84,7 +85,8 @@ def as_is(thing: Any) -> Any:
 class _Packer(pickle.Pickler):
     """Pickle a batch, its tensors and buffers apart."""
 
-    def __init__(self, stream: io.BytesIO) -> None:
+    def __init__(self, stream: io.BytesIO, views: dict[int, View] | None = None) -> None:
+        """`views`: of shared memory, by the `id` of a tensor; None: each tensor for itself."""
         table: list[Description | int] = []
         sources: list[Source] = []  # where the bytes of each are
 
@@ -98,9 +100,17 @@ class _Packer(pickle.Pickler):
         super().__init__(stream, protocol=5, buffer_callback=keep_buffer)
         self.history_cut = False
         self.table, self.sources = table, sources
+        self._views = views
+        self.strided: list[torch.Tensor] = []  # all that may share memory
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
+            if self._views is not None and is_strided(obj) and not (obj.is_conj() or obj.is_neg()):
+                self.strided.append(obj)
+                if (view := self._views.get(id(obj))) is not None:
+                    self.history_cut = self.history_cut or obj.grad_fn is not None
+                    place = view.base, view.offset, view.code, view.shape, view.strides, view.grad
+                    return look_again, place
             if (entry := describe_plain(obj)) is not None:
                 self.table.append(entry)
                 self.sources.append(obj)
@@ -108,7 +118,8 @@ class _Packer(pickle.Pickler):
             if obj.grad_fn is not None:
                 self.history_cut = True
             if is_strided(obj):
-                values, entry = describe(obj)
+                holes = self._views is not None and keeps_holes(obj)
+                values, entry = describe(obj, holes=holes)
                 self.table.append(entry)
                 self.sources.append(values)
                 return as_is, (_NEXT,)
@@ -122,11 +133,11 @@ class _Packer(pickle.Pickler):
         return NotImplemented
 
 
-def pack(obj: Any, arena: Arena | None = None) -> Packed:
+def pack(obj: Any, arena: Arena | None = None, *, as_views: bool = False) -> Packed:
     """Take an object apart. Raises Unpackable, whatever the pickling raised, or MemoryShort.
 
     Without an arena, or where the machine has no descriptor to give, all of it travels in the
-    message: slower, but it travels.
+    message: slower, but it travels. `as_views`: see `views`.
     """
     kind = type(obj)
     if kind is torch.Tensor and (entry := describe_plain(obj)) is not None:
@@ -140,15 +151,36 @@ def pack(obj: Any, arena: Arena | None = None) -> Packed:
         return _place(Packed(None, [entry], [], b""), [obj], arena)
     if kind in _FLAT and (flat := _flat(obj)) is not None:
         keys, tensors, table = flat
+        if as_views and overlap(tensors):  # type: ignore[arg-type]
+            return _pack_views(obj, arena)
         return _place(Packed((_FLAT.index(kind), keys), table, [], b""), tensors, arena)
+    return _pack_views(obj, arena) if as_views else _pickled(obj, arena)
+
+
+def _pickled(obj: Any, arena: Arena | None) -> Packed:
+    packer, skeleton = _dump(obj)
+    packed = Packed(skeleton, packer.table, [], b"", history_cut=packer.history_cut)
+    return _place(packed, packer.sources, arena)
+
+
+def _pack_views(obj: Any, arena: Arena | None) -> Packed:
+    """Pack an object so that views arrive as they are. Which share memory, shows when all tensors
+    have been seen: where some do, it is pickled once more."""
+    packer, skeleton = _dump(obj, {})
+    if overlap(packer.strided):
+        packer, skeleton = _dump(obj, shared_views(packer.strided))
+    packed = Packed(skeleton, packer.table, [], b"", history_cut=packer.history_cut)
+    return _place(packed, packer.sources, arena)
+
+
+def _dump(obj: Any, views: dict[int, View] | None = None) -> tuple[_Packer, bytes]:
     stream = io.BytesIO()
     try:
-        packer = _Packer(stream)
+        packer = _Packer(stream, views)
         packer.dump(obj)
     except Exception as error:
         raise Unpackable(said(error)) from error
-    packed = Packed(stream.getvalue(), packer.table, [], b"", history_cut=packer.history_cut)
-    return _place(packed, packer.sources, arena)
+    return packer, stream.getvalue()
 
 
 def _flat(batch: Any) -> tuple[list[str], list[Source], list[Description | int]] | None:

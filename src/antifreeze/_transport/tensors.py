@@ -34,7 +34,7 @@ Description = tuple[int, int, tuple[int, ...], tuple[int, ...] | None, bool]
 DTYPES: list[torch.dtype] = sorted(
     {value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str
 )
-_CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 
 
 def describe_plain(tensor: torch.Tensor) -> Description | None:
@@ -53,12 +53,13 @@ def describe_plain(tensor: torch.Tensor) -> Description | None:
     ):
         dtype = tensor.dtype
         if dtype not in _ONLY_QUANTIZED:
-            return _CODES[dtype], tensor.numel(), tuple(tensor.shape), None, False
+            return CODES[dtype], tensor.numel(), tuple(tensor.shape), None, False
     return None
 
 
-def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Description]:
-    """Give the tensor whose memory travels, from its first element on, and how to look at it."""
+def describe(tensor: torch.Tensor, *, holes: bool = False) -> tuple[torch.Tensor, Description]:
+    """Return the tensor whose memory travels, from its first element on, and how to look at it.
+    `holes`: what lies between the elements of a view travels, too."""
     values = tensor.detach()
     if values.is_conj():
         values = values.resolve_conj()
@@ -70,11 +71,11 @@ def describe(tensor: torch.Tensor) -> tuple[torch.Tensor, Description]:
     if not values.is_contiguous():
         strides = values.stride()
         span = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-        if span > count:  # a view with holes: send what it shows
+        if span > count and not holes:  # a view with holes: send what it shows
             values, span, strides = values.contiguous(), count, None
         # Otherwise the memory it covers is no larger than what it shows (dense in any order, or
         # expanded): send that memory once and look at it in the same way over there.
-    return values, (_CODES[values.dtype], span, shape, strides, tensor.requires_grad)
+    return values, (CODES[values.dtype], span, shape, strides, tensor.requires_grad)
 
 
 _ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
@@ -97,7 +98,7 @@ _ARRAY_TYPES = [_array_type(dtype) for dtype in DTYPES]
 
 def look_at(memory: Any, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     """Look at memory as a contiguous tensor. Its storage is its own bytes, no more."""
-    return rebuild((_CODES[dtype], math.prod(shape), shape, None, False), memory, offset)
+    return rebuild((CODES[dtype], math.prod(shape), shape, None, False), memory, offset)
 
 
 def rebuild(what: Description, memory: Any, offset: int) -> torch.Tensor:

@@ -291,7 +291,7 @@ class Desk:
         """Pack the one batch in the list, let go of it, and send it or have it wait."""
         loaded_at = monotonic()
         self._at(PACK)
-        packed = pack(batch[0], self._arena)
+        packed = pack(batch[0], self._arena, as_views=self._spec.job.torch_draws)
         batch.clear()
         self._at(HAND_OVER)
         filled = self._arena.filled() if packed.slab_bytes else None

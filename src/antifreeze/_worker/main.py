@@ -6,7 +6,10 @@ import contextlib
 import gc
 import socket
 import traceback
+import weakref
 from dataclasses import replace
+
+import torch
 
 from .. import _platform
 from .._core.steps import CLEAN, OURS
@@ -23,7 +26,7 @@ from .observing import Info
 from .pools import cap_pools
 from .progress import Witness
 from .seeding import seed_worker
-from .spec import Sealed, WorkerSpec
+from .spec import Job, Sealed, WorkerSpec
 
 TOLD = 4000  # characters of an error, and of its traceback
 
@@ -33,7 +36,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
     Return whether it was told to stop. The descriptor of its channel stays open."""
     guard.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
-        prepare(forked=False)
+        prepare(forked=False, as_torch=is_as_torch(spec.sealed or spec.job))
     guard.forget(spec.forgets)
     guard.unblock_interrupts()
     guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
@@ -54,6 +57,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
+        if spec.job.is_released:
+            _release(spec.job)
         return True
     except MainGone:
         return False
@@ -67,15 +72,23 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         sock.detach()
 
 
-def prepare(*, forked: bool) -> None:
+def is_as_torch(job: Job | Sealed) -> bool:
+    """Whether workers are to compute what torch's do, to the last bit."""
+    return isinstance(job, Job) and job.torch_draws
+
+
+def prepare(*, forked: bool, as_torch: bool = False) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
-    main process itself."""
+    main process itself. `as_torch`: see `is_as_torch`."""
     _platform.serves_a_loader = True
     guard.leave_signals_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
-    cap_pools(forked=forked)
+    if as_torch:
+        torch.set_num_threads(1)  # other pools keep theirs: another number of threads, other bits
+    else:
+        cap_pools(forked=forked)
 
 
 def _opened(spec: WorkerSpec, sealed: Sealed, channel: Channel) -> WorkerSpec:
@@ -99,6 +112,21 @@ def told_of(error: BaseException) -> tuple[str, str]:
     with contextlib.suppress(Exception):  # it may not even have a text
         why += f": {error}"
     return why[:TOLD], traceback.format_exc()[-TOLD:]
+
+
+def _release(job: Job) -> None:
+    """Let go of the dataset, so that it is finalized while all else is still there. A finalizer
+    that hangs is ended with its worker, by the deadline that any worker has to leave."""
+    set_worker_info(None)
+    dataset, is_finalized = None, hasattr(type(job.dataset), "__del__")
+    with contextlib.suppress(TypeError):  # a list, say
+        is_finalized |= weakref.getweakrefcount(job.dataset) > 0  # by `weakref.finalize`
+        dataset = weakref.ref(job.dataset)
+    object.__setattr__(job, "dataset", None)  # in this process, of all that was left to it
+    if is_finalized and dataset is not None and dataset() is not None:
+        # It is in a cycle. To find it takes 200 ms, for which the loop waits.
+        gc.unfreeze()
+        gc.collect()
 
 
 def _settle(spec: WorkerSpec) -> None:

@@ -31,14 +31,29 @@ LOOKED_AT_FOR_RUNS = 4096  # samples: what repeats itself until then does so to 
 
 
 class Info(WorkerInfo):
-    """What `get_worker_info()` gives; knows whether somebody asked which worker this is."""
+    """What `get_worker_info()` returns: knows whether somebody asked which worker this is. In all
+    else it is as this torch's own, which since 2.12 is a frozen dataclass."""
 
-    asked = False
+    __slots__ = ()
+    _asked = False
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("id", "num_workers"):
-            Info.asked = True
+            Info._asked = True
         return super().__getattribute__(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as torch's own."""
+        fields = getattr(self, "__dataclass_fields__", _FIELDS)
+        return _torchs_own, ({name: getattr(self, name) for name in fields},)
+
+
+Info.__name__ = Info.__qualname__ = WorkerInfo.__name__  # as it is shown, and in its errors
+_FIELDS = ("id", "num_workers", "seed", "dataset")  # before 2.12
+
+
+def _torchs_own(fields: dict[str, Any]) -> WorkerInfo:
+    return WorkerInfo(**fields)
 
 
 States = list[tuple[str, Generator, bytes]]
@@ -82,7 +97,7 @@ class Tally:
 
     @property
     def asked(self) -> bool:
-        return self._parted or Info.asked
+        return self._parted or Info._asked
 
     def add(self, samples: list[Any]) -> None:
         if self._sum is None:

@@ -31,6 +31,9 @@ class Job:
     stays: bool = False  # workers stay for the next epoch
     batch_size: int = 1  # of a stream
     torch_draws: bool = False  # generators are seeded once in a worker's life, as in torch
+    # The dataset is a copy of its own, which the user asked for (spawn, forkserver): it goes before
+    # its worker does, so that its finalizers run, as in torch since 2.14.
+    is_released: bool = False
 
 
 @frozen
