@@ -292,7 +292,9 @@ class Bookmark:
         not ask for it: what it draws is given back."""
         if not is_stateful(thing):
             return None
-        asks_first = self._last is None and not self._batches
+        if not self._generators:  # a worker that replaces another asks before its first epoch
+            self._generators = generators_of(self._job)
+        asks_first = self._last is None  # in an epoch, which may begin in its middle
         saved = {}
         if asks_first or self._state_draws:
             saved = {name: each.save() for name, each in self._generators.items()}
