@@ -102,7 +102,7 @@ DIFFERENCES = (
         "Python 3.14",
         "torch's loader starts workers by a fork server unless told otherwise: each imports torch,"
         " and the dataset is pickled. Ours forks them as before, unless"
-        " `multiprocessing_context`, `multiprocessing.set_start_method` or `randomness=\"torch\"`"
+        ' `multiprocessing_context`, `multiprocessing.set_start_method` or `randomness="torch"`'
         " says otherwise",
     ),
     (
