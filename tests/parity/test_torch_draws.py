@@ -31,6 +31,8 @@ PARTS = 8
 ROOT = Path(__file__).parents[2]
 
 
+# Left in mid-epoch on a busy machine, torch's loader closes queues that it still writes to.
+@pytest.mark.filterwarnings("ignore:Exception in thread QueueFeederThread")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_programs_receive_train_and_draw_what_they_do_with_torch(part: int) -> None:
     numbers = map(str, (part, PROGRAMS, PARTS))
