@@ -71,6 +71,7 @@ def make(wanted: Wanted, base: Path) -> Environment:
     environment = Environment(wanted, folder)
     if (folder / READY).exists():
         print(f"== {wanted}: the environment is there", flush=True)
+        _install(environment, "--no-deps", "-e", str(ROOT))  # it may be of another checkout
         return environment
     print(f"== {wanted}: installing (a GPU build is 5 GB: some minutes)", flush=True)
     began = time.monotonic()

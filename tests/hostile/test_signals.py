@@ -24,6 +24,8 @@ from ..rogues.clean import another_thread
 SOURCE = Path(antifreeze.__file__).parent
 # To this process itself, of which the number cannot be another's.
 TO_THEMSELVES = {"iteration.py", "cli/run_report.py"}
+# To the group of a child that is not reaped yet: until then nobody else gets its number.
+TO_GROUPS_OF_CHILDREN = {"_gpu_check/bounded_processes.py"}
 
 
 def test_only_signals_to_the_process_itself_go_by_number() -> None:
@@ -33,7 +35,7 @@ def test_only_signals_to_the_process_itself_go_by_number() -> None:
             if isinstance(node, ast.Attribute) and node.attr in ("kill", "killpg"):
                 is_os = isinstance(node.value, ast.Name) and node.value.id == "os"
                 by_number |= {str(path.relative_to(SOURCE))} if is_os else set()
-    assert by_number == TO_THEMSELVES
+    assert by_number == TO_THEMSELVES | TO_GROUPS_OF_CHILDREN
 
 
 # Runs as the first process of a PID namespace, in which numbers can be chosen.

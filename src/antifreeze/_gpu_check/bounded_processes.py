@@ -70,7 +70,12 @@ class _Started:
                 env=dict(environment),
                 start_new_session=True,
             )
-        self.descriptor = os.pidfd_open(self._process.pid)
+        try:
+            self.descriptor = os.pidfd_open(self._process.pid)
+        except BaseException:  # nobody else would end it
+            self._process.kill()
+            self._process.wait(GONE_S)
+            raise
         self._is_over = False
 
     def __repr__(self) -> str:
