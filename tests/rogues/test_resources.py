@@ -161,8 +161,11 @@ MEASURE = f"""
             return file.read().splitlines()
 
     def proportional_kib(pid):
-        (line,) = [text for text in lines(f"/proc/{{pid}}/smaps_rollup") if text.startswith("Pss:")]
-        return int(line.split()[1])
+        # Not of files: what others, who come and go, share with us of libraries counts for less.
+        own = ("Anonymous:", "Pss_Shmem:")
+        found = [text for text in lines(f"/proc/{{pid}}/smaps_rollup") if text.startswith(own)]
+        assert len(found) == len(own), found
+        return sum(int(text.split()[1]) for text in found)
 
     def memory_files(pid):
         found = {{}}
