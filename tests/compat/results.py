@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from antifreeze.cli.tested_versions import Run, minor
 
 from .selection import CHOSEN
 
@@ -15,50 +17,32 @@ DATA = ROOT / "src" / "antifreeze" / "cli" / "tested_versions.json"
 PAGE = ROOT / "docs" / "compatibility.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One run of `make compat`."""
-
-    torch: str
-    python: str
-    antifreeze: str
-    date: str  # ISO
-    passed: int
-    failed: int
-    skipped: int
-    minutes: float
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Return what there is one row of: a version of torch, and a minor version of Python."""
-        return self.torch, minor(self.python)
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        """Return what rows are sorted by: the newest torch first, then the newest Python."""
-        parts = [*self.torch.split("."), "x", *self.python.split(".")]
-        return tuple(-int(digits[0]) for part in parts if (digits := re.match(r"\d+", part)))
+def key(run: Run) -> tuple[str, str]:
+    """Return what there is one row of: a version of torch, and a minor version of Python."""
+    return run.torch, minor(run.python)
 
 
-def minor(python: str) -> str:
-    """Return "3.13" of "3.13.1", and "3.13t" of a free-threaded "3.13.1t"."""
-    return ".".join(python.split(".")[:2]) + ("t" if python.endswith("t") else "")
+def order(run: Run) -> tuple[int, ...]:
+    """Return what rows are sorted by: the newest torch first, then the newest Python."""
+    parts = [*run.torch.split("."), "x", *run.python.split(".")]
+    return tuple(-int(digits[0]) for part in parts if (digits := re.match(r"\d+", part)))
 
 
-def read() -> list[Row]:
-    return [Row(**entry) for entry in json.loads(DATA.read_text())] if DATA.exists() else []
+def read() -> list[Run]:
+    """Return the rows. Strict, unlike the command line: a broken file is never written over."""
+    return [Run(**entry) for entry in json.loads(DATA.read_text())] if DATA.exists() else []
 
 
-def record(row: Row) -> None:
+def record(run: Run) -> None:
     """Keep a row, in place of an earlier one of these versions, and write the page anew."""
-    rows = [*(kept for kept in read() if kept.key != row.key), row]
-    rows.sort(key=lambda each: each.order)
+    rows = [*(kept for kept in read() if key(kept) != key(run)), run]
+    rows.sort(key=order)
     lines = ",\n".join(f"  {json.dumps(asdict(each))}" for each in rows)
     DATA.write_text(f"[\n{lines}\n]\n")
     PAGE.write_text(page(rows))
 
 
-def page(rows: list[Row]) -> str:
+def page(rows: list[Run]) -> str:
     """Return docs/compatibility.md."""
     suites = "\n".join(f"- **{choice.what}**: {choice.reason}" for choice in CHOSEN)
     differences = "| versions | what differs |\n|---|---|\n" + "".join(
@@ -67,7 +51,7 @@ def page(rows: list[Row]) -> str:
     return PAGE_TEXT.format(table=table(rows), suites=suites, differences=differences)
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[Run]) -> str:
     head = "| torch | Python | passed | failed | skipped | date | antifreeze |\n"
     line = "|---|---|---:|---:|---:|---|---|\n"
     return (

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # it needs nothing installed
 
+from antifreeze.cli.tested_versions import Run  # noqa: E402
 from tests.compat import environments, results, selection  # noqa: E402
 from tests.compat.environments import CannotBeMade, Environment, Wanted  # noqa: E402
 from tests.run import COMPILED, Suite, heed_signals, in_parts, totals, usual_lanes  # noqa: E402
@@ -47,7 +48,7 @@ class Outcome:
     """What became of one pair."""
 
     wanted: Wanted
-    row: results.Row | None  # none: it could not be installed
+    row: Run | None  # none: it could not be installed
     failures: tuple[str, ...]  # tests, or why it could not be installed
 
 
@@ -125,7 +126,7 @@ def tested(environment: Environment, options: argparse.Namespace) -> Outcome:
         failed = suite.settled()
         whole = totals(suite.parts, failed)
         names = [name for part in failed for name in part.failed or ["a process of tests"]]
-    row = results.Row(
+    row = Run(
         torch=environment.wanted.torch,
         python=environments.version_of(python),
         antifreeze=_own_version(),

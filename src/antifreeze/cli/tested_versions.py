@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("tested_versions.json")
 
 @frozen
 class Run:
-    """One run of the tests."""
+    """One run of the tests: a row of docs/compatibility.md."""
 
     torch: str
     python: str
@@ -47,8 +47,8 @@ def this_python() -> str:
 def find(runs: Iterable[Run], torch: str, python: str) -> Run | None:
     """Return the latest run on this torch, whatever its build, and on this minor version of
     Python."""
-    wanted = _release(torch), _minor(python)
-    found = [each for each in runs if (_release(each.torch), _minor(each.python)) == wanted]
+    wanted = _release(torch), minor(python)
+    found = [each for each in runs if (_release(each.torch), minor(each.python)) == wanted]
     return max(found, key=lambda each: each.date, default=None)
 
 
@@ -60,7 +60,7 @@ def in_words(runs: list[Run], torch: str, python: str) -> str:
         return said + (f", {run.failed:,} failed" if run.failed else "")
     if not runs:
         return "untested: no run of the tests is recorded"
-    same = {_minor(each.python) for each in runs if _release(each.torch) == _release(torch)}
+    same = {minor(each.python) for each in runs if _release(each.torch) == _release(torch)}
     if same:
         return f"untested: torch {_release(torch)} was tested on Python {_listed(same)}"
     return f"untested: the tests ran on torch {_listed({_release(each.torch) for each in runs})}"
@@ -71,7 +71,7 @@ def _release(version: str) -> str:
     return version.partition("+")[0]
 
 
-def _minor(python: str) -> str:
+def minor(python: str) -> str:
     """Return "3.13" of "3.13.1", and "3.13t" of a free-threaded "3.13.1t"."""
     return ".".join(python.split(".")[:2]) + ("t" if python.endswith("t") else "")
 
