@@ -117,13 +117,13 @@ def is_ours(context: Any) -> bool:
     return context is None or type(context) in (ForkContext, SpawnContext, ForkServerContext)
 
 
-def torchs_own(context: Any) -> Any:
-    """Return the context that torch would start its workers with, if that does not fork them: what
-    they see then follows from how it sends things. None: it forks."""
-    if context is None:
-        chosen = multiprocessing.get_start_method(allow_none=True)
-        context = multiprocessing.get_context(chosen or multiprocessing.get_all_start_methods()[0])
-    return None if context.get_start_method() == "fork" else context
+def torch_context(context: Any) -> Any:
+    """Return the context that torch starts its workers with, if it is given this one."""
+    if context is not None:
+        return context
+    # (Asked plainly, multiprocessing would fix its start method.)
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return multiprocessing.get_context(chosen or multiprocessing.get_all_start_methods()[0])
 
 
 def foresee(context: Any, *, as_torch: bool = False) -> None:
@@ -137,13 +137,11 @@ def foresee(context: Any, *, as_torch: bool = False) -> None:
 
 def wish_of(context: Any, *, as_torch: bool = False) -> Wish:
     """Return how the user wants processes to start. `as_torch`: as torch would start them."""
-    if context is not None:
-        return Wish.FORK if context.get_start_method() == "fork" else Wish.CLEAN
-    usual = multiprocessing.get_all_start_methods()[0]  # from Python 3.14 on it is not "fork"
-    # (Asked plainly, multiprocessing would fix it.)
-    chosen = multiprocessing.get_start_method(allow_none=True)
-    if chosen in (None, usual):
-        if not as_torch:
-            return Wish.NONE
-        return Wish.AS_TORCH if usual == "fork" else Wish.CLEAN
-    return Wish.FORK if chosen == "fork" else Wish.CLEAN
+    # From Python 3.14 on the first one, the default, is not "fork": nobody has asked for it.
+    default = multiprocessing.get_all_start_methods()[0]
+    says_nothing = multiprocessing.get_start_method(allow_none=True) in (None, default)
+    if context is None and says_nothing and not as_torch:
+        return Wish.NONE
+    if torch_context(context).get_start_method() != "fork":
+        return Wish.CLEAN
+    return Wish.AS_TORCH if context is None and says_nothing else Wish.FORK

@@ -56,7 +56,7 @@ from . import locks
 from .arrivals import parcels_in
 from .base import LocalParcel, Notice
 from .handles import LONGEST_WAIT_S, WorkerHandle
-from .lineage import Lineage, is_ours, torchs_own, wish_of
+from .lineage import Lineage, is_ours, torch_context, wish_of
 from .lines import AwayWatch, Line
 from .onlooker import Onlooker
 from .origins import (
@@ -112,9 +112,9 @@ class ProcessBackend:
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
         self._origin: Origin
-        started = torchs_own(context) if job.torch_draws else None
-        if started is not None:
-            self._origin = Children(job, self._status, started)
+        as_torch = torch_context(context)
+        if job.torch_draws and as_torch.get_start_method() != "fork":
+            self._origin = Children(job, self._status, as_torch)
         elif is_ours(context):
             lineage = lineage or Lineage(wish_of(context))
             self._origin = Templates(job, self._status, lineage)
