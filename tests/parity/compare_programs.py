@@ -29,7 +29,7 @@ from antifreeze import DataLoader
 from .drawing_programs import Training, arguments_of, perform
 
 BOUND_S = 120.0  # for one program: they take a second, those that spawn workers ten
-TORCHS_TRIES = 4
+TORCHS_TRIES = 3  # more, if it hangs
 ENDS = 4  # one of so many programs ends as programs do
 
 
@@ -47,54 +47,71 @@ def main() -> int:
 
 
 def compared(chosen: dict[str, Any], *, at_once: bool) -> str:
-    """Run a program twice. Return what differs; nothing if all is the same."""
+    """Run a program with both. Return what differs; nothing if all is the same."""
+    with (
+        Program(lambda: perform(DataLoader, chosen, randomness="torch"), at_once=at_once) as ours,
+        Program(lambda: perform(TorchLoader, chosen), at_once=True) as theirs,
+    ):
+        seen = {"ours": ours.result(), "torch's": theirs.result()}
     for _ in range(TORCHS_TRIES):
-        theirs = in_a_process(lambda: perform(TorchLoader, chosen), at_once=True)
-        if isinstance(theirs, list):
+        if isinstance(seen["torch's"], list):
             break
-    ours = in_a_process(lambda: perform(DataLoader, chosen, randomness="torch"), at_once=at_once)
-    for whose, what in (("torch's", theirs), ("ours", ours)):
+        with Program(lambda: perform(TorchLoader, chosen), at_once=True) as theirs:
+            seen["torch's"] = theirs.result()
+    for whose, what in seen.items():
         if isinstance(what, str):
             return f"{whose}: {what}"
     # By their looks: not a number is not equal to itself.
-    places = [at for at, pair in enumerate(zip(ours, theirs, strict=True)) if len({*pair}) > 1]
+    pairs = enumerate(zip(*seen.values(), strict=True))
+    places = [at for at, (one, other) in pairs if one != other]
     if not places:
         return ""
-    return f"at {places}\n  ours    {ours[places[0]]}\n  torch's {theirs[places[0]]}"
+    first = "".join(f"\n  {whose:8}{what[places[0]]}" for whose, what in seen.items())
+    return f"at {places}{first}"
 
 
-def in_a_process(program: Callable[[], list[Any]], *, at_once: bool) -> list[str] | str:
-    """Return the looks of all that a program has seen, or what became of its process."""
-    with tempfile.TemporaryFile() as file:
-        child = os.fork()
-        if child == 0:
+class Program:
+    """A program in a process of its own."""
+
+    def __init__(self, program: Callable[[], list[Any]], *, at_once: bool) -> None:
+        self._seen = tempfile.TemporaryFile()  # noqa: SIM115: closed by `__exit__`
+        self._deadline = time.monotonic() + BOUND_S
+        self._process = os.fork()
+        if self._process == 0:
             os.setsid()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                pickle.dump([repr(each) for each in program()], file)
-            file.flush()
+                pickle.dump([repr(each) for each in program()], self._seen)
+            self._seen.flush()
             if at_once:
                 os._exit(0)
             sys.exit(0)
-        code = _code_of(child)
+
+    def result(self) -> list[str] | str:
+        """Return the looks of all that it has seen, or what became of its process."""
+        code = self._exit_code()
         if code != 0:
             return f"did not end in {BOUND_S:g} s" if code is None else f"exit code {code}"
-        file.seek(0)
-        seen: list[str] = pickle.load(file)
+        self._seen.seek(0)
+        seen: list[str] = pickle.load(self._seen)
         return seen
 
+    def __enter__(self) -> Program:
+        return self
 
-def _code_of(child: int) -> int | None:
-    """Return the exit code of a process; end it, and what it has started, after a while: None."""
-    deadline = time.monotonic() + BOUND_S
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+    def __exit__(self, *_: object) -> None:
+        self._seen.close()
+
+    def _exit_code(self) -> int | None:
+        """Return it, or None: after a while it is ended, and all that it has started."""
+        while time.monotonic() < self._deadline:
+            pid, status = os.waitpid(self._process, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.killpg(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
+        return None
 
 
 if __name__ == "__main__":
