@@ -74,7 +74,7 @@ class Program:
     """A program in a process of its own."""
 
     def __init__(self, program: Callable[[], list[Any]], *, at_once: bool) -> None:
-        self._seen = tempfile.TemporaryFile()  # noqa: SIM115: closed by `__exit__`
+        self._seen = tempfile.TemporaryFile()  # noqa: SIM115
         self._deadline = time.monotonic() + BOUND_S
         self._process = os.fork()
         if self._process == 0:
