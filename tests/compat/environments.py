@@ -155,9 +155,7 @@ def locked_for_tests() -> dict[str, str]:
 
 def _install(environment: Environment, *arguments: str) -> None:
     pip = [str(environment.python), "-m", "pip", "install", "--quiet"]
-    # Not compiled: that takes a minute, and most of torch is never imported.
-    options = ("--disable-pip-version-check", "--no-compile")
-    _run(environment.wanted, [*pip, *options, *arguments])
+    _run(environment.wanted, [*pip, "--disable-pip-version-check", *arguments])
 
 
 def _run(wanted: Wanted, command: list[str]) -> None:

@@ -11,6 +11,7 @@ import pickle
 import random
 import threading
 from collections.abc import Iterator
+from multiprocessing import get_all_start_methods
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,8 @@ DATASETS = {
     )
 }
 STREAMS = ("Streams", "piped")
+# From Python 3.14 on a fork is not the default, and what is takes seconds: a few programs have it.
+_USUAL = [None] * 12 if get_all_start_methods()[0] == "fork" else [*["fork"] * 11, None]
 _SENT_BY_TORCH = [*{*DATASETS} - {"OwnGenerators", "concatenated"}]  # not with a torch.Generator
 
 
@@ -257,7 +260,7 @@ def arguments_of(chance: random.Random) -> dict[str, Any]:
         "init": chance.choice([None, *_INITS]) if workers else None,
         "own_generator": chance.random() < 0.25,
         "loops": [chance.choice([*_LOOPS, *SHAPES]) for _ in range(chance.randint(1, 3))],
-        "context": chance.choice([None] * 12 + ["spawn"]) if workers and sent else None,
+        "context": chance.choice([*_USUAL, "spawn"]) if workers and sent else _USUAL[0],
         "thread": chance.random() < 0.1,
     }
     if streams and chosen["persistent"]:

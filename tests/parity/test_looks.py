@@ -81,7 +81,8 @@ def test_it_is_found_in_a_later_epoch_of_a_loop_that_was_cheap(workers: int) -> 
 def test_one_that_keeps_the_interpreters_lock_is_found_as_well(workers: int) -> None:
     loader = DataLoader(Computes(), 64, num_workers=workers)
     list(loader)
-    assert slowest(loader)[0] == SLOW
+    # One of the slowest: on a busy machine the very first sample may in truth take longer.
+    assert SLOW in [found.index for found in loader._entry.accounts.slowest]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
