@@ -129,8 +129,10 @@ def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
 
 def test_a_template_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iteration, "FORKED_S", 1.0)
-    iterator: Any = iter(DataLoader(Numbers(nap_s=0.005), 10, num_workers=2))  # type: ignore[arg-type]
+    iterator: Any = iter(DataLoader(Numbers(nap_s=0.02), 10, num_workers=2))  # type: ignore[arg-type]
     got = next(iterator).tolist()
+    while iterator._workers[1].pid is None:  # not yet there, on a busy machine
+        got += next(iterator).tolist()
     template = iterator._driver.backend._origin.pid
     os.kill(template, signal.SIGSTOP)
     os.kill(iterator._workers[1].pid, signal.SIGKILL)
