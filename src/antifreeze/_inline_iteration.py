@@ -178,3 +178,4 @@ class InlineIterator(LoaderIterator):
 def _settle_in(owner: int, driver: InlineDriver) -> None:
     if os.getpid() == owner:
         driver.settle()
+    driver.home = None  # it is in that list itself: no collector is needed to let go of the dataset

@@ -7,11 +7,11 @@ that two classes can be compared: all batches, losses, weights, and the generato
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import pickle
 import random
 import threading
 from collections.abc import Iterator
-from multiprocessing import get_all_start_methods
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,9 @@ DATASETS = {
 }
 STREAMS = ("Streams", "piped")
 # From Python 3.14 on a fork is not the default, and what is takes seconds: a few programs have it.
-_USUAL = [None] * 12 if get_all_start_methods()[0] == "fork" else [*["fork"] * 11, None]
+_USUAL = (
+    [None] * 12 if multiprocessing.get_all_start_methods()[0] == "fork" else [*["fork"] * 11, None]
+)
 _SENT_BY_TORCH = [*{*DATASETS} - {"OwnGenerators", "concatenated"}]  # not with a torch.Generator
 
 
@@ -239,6 +241,10 @@ def draws_in_init(worker: int) -> None:
     random.seed(info.seed + random.randrange(10))
 
 
+def seeds_by_process(worker: int) -> None:
+    random.seed(multiprocessing.current_process()._identity[0])
+
+
 def arguments_of(chance: random.Random) -> dict[str, Any]:
     """Choose the parts of a program."""
     workers = chance.choice([0, 1, 2, 2, 3])
@@ -263,6 +269,9 @@ def arguments_of(chance: random.Random) -> dict[str, Any]:
         "context": chance.choice([*_USUAL, "spawn"]) if workers and sent else _USUAL[0],
         "thread": chance.random() < 0.1,
     }
+    if chosen["context"] == "spawn":  # every worker of every epoch imports torch
+        chosen["workers"] = min(2, workers)
+        chosen["loops"] = chosen["loops"][: 3 if chosen["persistent"] else 1]
     if streams and chosen["persistent"]:
         # How much torch asks of several streams depends on when it learns of an end: it would not
         # even equal itself on a busy machine.
@@ -278,7 +287,10 @@ _SAMPLERS = {
     "lazy": Lazy,
 }
 _BATCH_SAMPLERS = {"batches": EagerBatches, "wrapped": lambda n: BatchSampler(Eager(n), 3, False)}
-_INITS = {each.__name__: each for each in (seeds_as_the_docs_say, seeds_by_number, draws_in_init)}
+_INITS = {
+    each.__name__: each
+    for each in (seeds_as_the_docs_say, seeds_by_number, draws_in_init, seeds_by_process)
+}
 
 
 def make_loader(loader_class: Any, chosen: dict[str, Any], **more: Any) -> Any:

@@ -66,6 +66,7 @@ class Wanted:
     life: int
     place: int  # of its word on the status board
     brief: EpochBrief
+    number: int | None = None  # multiprocessing's, where another process forks it
 
     def spec(self, job: Any, status: StatusBoard, **more: Any) -> WorkerSpec:
         """Say what the life must know; called in the process that it must not outlive."""

@@ -33,7 +33,7 @@ from .._transport.trace import Trace
 from .._worker import errands, guard
 from .._worker.files import may_hold_locks
 from .._worker.spec import Job
-from . import nursery
+from . import nursery, process_numbers
 from .circumstances import Circumstances
 from .faithful import Unsendable
 from .first_crew import FirstCrew
@@ -83,8 +83,10 @@ class Template:
     def fork(cls, mother: Mother) -> Template:
         """Make one that inherits everything."""
         ours, theirs = _channel()
-        process = _FORK.Process(
-            target=live, args=(mother, theirs), name="antifreeze template", daemon=True
+        process = process_numbers.without_number(
+            lambda: _FORK.Process(
+                target=live, args=(mother, theirs), name="antifreeze template", daemon=True
+            )
         )
         try:
             with without_interrupts():

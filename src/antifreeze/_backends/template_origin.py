@@ -16,6 +16,7 @@ import select
 import socket
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .._core.descent import Descent
 from .._transport.descriptors import keep_from_children
@@ -27,7 +28,7 @@ from .._worker.files import positions
 from .._worker.generators import global_generators
 from .._worker.spec import Job
 from ..errors import TransportFailed
-from . import pools
+from . import pools, process_numbers
 from .faithful import Unsendable
 from .first_crew import FirstCrew
 from .inheritance import held_by, warn_of_connections
@@ -126,7 +127,8 @@ class Templates:
         keep_from_children(channel)  # a template that is forked now is sent its own
         try:
             if not self._no_process:
-                self._template().send(wanted, channel, trace)
+                numbered = replace(wanted, number=process_numbers.take())
+                self._template().send(numbered, channel, trace)
         except OriginGone:
             self._bury()
             raise

@@ -29,7 +29,7 @@ from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import is_as_torch, prepare, run
 from .._worker.spec import Job, Sealed, WorkerSpec
-from . import pools
+from . import pools, process_numbers
 from .leaving import leave
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
 
@@ -189,6 +189,7 @@ class _Nest:
             process = _FORK.Process(
                 target=live_one, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
             )
+            process_numbers.give(process, wanted.number)
             patiently(process.start)
             assert process.pid is not None
             pidfd = Descriptor(os.pidfd_open(process.pid))
