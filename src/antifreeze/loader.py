@@ -26,6 +26,7 @@ from ._clock import Clock, MonotonicClock
 from ._core.messages import frozen
 from ._ranks import Ranks, ranks
 from ._remarks import remark, user_line
+from ._reporting.log import logger
 from ._torch_internals import Purpose
 from .policies import Fault, Policy, policy_of
 
@@ -190,7 +191,7 @@ class DataLoader(TorchLoader[T]):
         `str()` of it is meant for people; `sentence`, `evidence` and `advice` for programs.
         """
         told = self._settled().explain()
-        if _platform.switched_off() or not can_run():
+        if _platform.switched_off() or not can_run() or self._why_torch_loads():
             from .stats import Explanation
 
             return Explanation("nothing is counted where torch's own loader does the work")
@@ -302,22 +303,26 @@ class DataLoader(TorchLoader[T]):
 
     def _is_left_to_torch(self) -> bool:
         """Whether this loader, unlike others, must have torch's own iterator; say so, once."""
+        if why := self._why_torch_loads():
+            _say_once(why)
+        return bool(why)
+
+    def _why_torch_loads(self) -> str:
+        """Return why this loader, unlike others, must have torch's own iterator, if it must."""
         if unknown := _new_arguments.unknown_to_us(self, _NEW):
-            _say_once(
+            return (
                 f"antifreeze does not know {' and '.join(unknown)}, which torch"
                 f" {torch.__version__} has: a loader with it works as torch's"
             )
-            return True
         if not _torch_internals.LACKS_FOR_SOME:
-            return False
+            return ""
         for purpose, is_meant in (
             (Purpose.DATA_PIPES, _torch_internals.is_pipe(self.dataset)),
             (Purpose.PINNING, self.pin_memory),
         ):
             if is_meant and (why := _torch_internals.fault(purpose)):
-                _say_once(f"{why}: loaders with {purpose.value} work as torch's")
-                return True
-        return False
+                return f"{why}: loaders with {purpose.value} work as torch's"
+        return ""
 
     def snapshot(self) -> LoaderSnapshot:
         """Give the state of the whole loader as frozen data. Starts nothing, waits for nothing."""
@@ -398,7 +403,11 @@ def _supported() -> bool:
 
 @functools.cache
 def _say_once(text: str) -> None:
-    remark(f"{text}. Set {_platform.SWITCH}=off to silence this notice.")
+    text = f"{text}. Set {_platform.SWITCH}=off to silence this notice."
+    try:
+        remark(text)
+    except UserWarning:  # warnings are errors in this program; a notice must not end it
+        logger.warning("%s", text)
 
 
 @functools.cache

@@ -214,3 +214,48 @@ from antifreeze import DataLoader
         """,
         before=hidden,
     )
+
+
+def test_a_loader_that_torch_serves_says_that_nothing_was_counted() -> None:
+    run(
+        """
+        for workers in (0, 1):
+            loader = DataLoader(range(10), 4, num_workers=workers, worker_method="thread")
+            assert engine(loader) == "torch"
+            assert "torch's own loader does the work" in str(loader.explain())
+        """
+    )
+
+
+FALLS_BACK = {
+    "an old torch": ("torch.__version__ = '2.5.1'\n", ""),
+    "an unknown argument": (NEWER.partition("caught =")[0], ', worker_method="thread"'),
+}
+
+
+@pytest.mark.parametrize("how", FALLS_BACK)
+@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize("flags", [[], ["-W", "error"]], ids=["", "warnings are errors"])
+def test_there_is_one_notice_and_it_ends_no_program(
+    how: str, installed: bool, flags: list[str]
+) -> None:
+    change, option = FALLS_BACK[how]
+    program = f"""import torch
+{change}
+import antifreeze
+if {installed}:
+    antifreeze.install()
+    from torch.utils.data import DataLoader
+else:
+    from antifreeze import DataLoader
+for workers in (0, 1, 1):
+    loader = DataLoader(range(10), 4, num_workers=workers{option})
+    assert [len(batch) for batch in loader] == [4, 4, 2]
+    assert not type(iter(loader)).__module__.startswith("antifreeze")
+"""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("to silence this notice") == 1, done.stderr
+    assert "runs on torch's workers" not in done.stderr

@@ -125,8 +125,8 @@ def _say_that_torch_loads(loader: Any) -> None:
         why = "it was made before antifreeze.install()"
     elif not isinstance(loader, _TORCHS):  # as fastai's
         why = "its library's loader is a class of its own, and starts torch's workers itself"
-    elif isinstance(loader, DataLoader) and "_get_iterator" not in vars(kind):
-        return  # this platform lacks something, which is said already
+    elif isinstance(loader, DataLoader) and kind._get_iterator is DataLoader._get_iterator:
+        return  # this platform or torch lacks something, which is said already
     elif not _is_apart(kind) and (names := _names_that_keep(kind)):
         taken = ", ".join(names)
         why = f"it, or a relative, uses {taken}, which antifreeze needs, for something of its own"
