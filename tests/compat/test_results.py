@@ -40,6 +40,15 @@ def test_the_metadata_names_the_versions_of_python_that_passed() -> None:
     assert set(named) <= passed and named == sorted(named, key=lambda each: int(each[2:]))
 
 
+def test_the_readme_names_the_range_of_versions_that_passed() -> None:
+    passed = sorted((each for each in results.read() if not each.failed), key=results.order)
+    torches = [each.torch.rpartition(".")[0] for each in reversed(passed)]
+    minors = {results.minor(each.python).removesuffix("t") for each in passed}
+    pythons = sorted(minors, key=lambda each: int(each[2:]))
+    said = f"Python {pythons[0]} to {pythons[-1]}, torch {torches[0]} to {torches[-1]}"
+    assert said in (ROOT / "README.md").read_text()
+
+
 def test_a_newer_run_replaces_the_row_of_its_versions_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
