@@ -378,8 +378,8 @@ def present_defaults() -> dict[str, Any]:
     return _defaults.of(DataLoader)
 
 
-if _said := os.environ.get(options.RANDOMNESS, "").strip():  # checked where a loader is made
-    present_defaults()["randomness"] = _said.lower()
+if _said := options.said_of_randomness():  # checked where a loader is made
+    present_defaults()["randomness"] = _said
 
 _OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_drivers", "_told"})
 

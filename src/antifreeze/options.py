@@ -86,11 +86,15 @@ def check_worker_memory(value: Any) -> None:
         )
 
 
+def said_of_randomness() -> str:
+    """Return what the environment says; nothing if it says nothing."""
+    return os.environ.get(RANDOMNESS, "").strip().lower()
+
+
 def check_randomness(value: Any) -> None:
     """Refuse what is neither "sample" nor "torch"."""
     if value not in (SAMPLE, TORCH) or not isinstance(value, str):
-        named = os.environ.get(RANDOMNESS, "").strip().lower()
-        source = f" (from {RANDOMNESS})" if value and value == named else ""
+        source = f" (from {RANDOMNESS})" if value and value == said_of_randomness() else ""
         raise ValueError(
             'randomness option should be "sample" or "torch", but got'
             f" {_shown('randomness', {'randomness': value})}{source}"

@@ -140,3 +140,18 @@ def test_the_list_is_part_of_the_package() -> None:
     assert isinstance(json.loads(tested_versions.FILE.read_text()), list)
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert '"cli/tested_versions.json"' in project
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("", "sample"),
+        ("Torch", "torch, by ANTIFREEZE_RANDOMNESS"),
+        ("tosh", 'an error: ANTIFREEZE_RANDOMNESS is neither "sample" nor "torch"'),
+    ],
+)
+def test_what_the_environment_says_of_random_draws_is_shown(said: str, shown: str) -> None:
+    before = f"import os\nos.environ['ANTIFREEZE_RANDOMNESS'] = {said!r}"
+    code, out = platform("platform", "--json", before=before)
+    assert code == 0
+    assert json.loads(out)["randomness"] == shown

@@ -320,6 +320,17 @@ def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
         assert "Traceback" not in each.stderr.decode()
 
 
+def test_a_wrong_word_in_the_environment_is_said_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "print('ran')")
+    monkeypatch.setenv("ANTIFREEZE_RANDOMNESS", "tosh")
+    done = start(tmp_path, *OURS, "train.py")
+    assert done.returncode == 2 and done.stdout == b""
+    assert "randomness='tosh' (from ANTIFREEZE_RANDOMNESS)" in done.stderr.decode()
+    assert start(tmp_path, *OURS, "--randomness", "torch", "train.py").stdout == b"ran\n"
+
+
 def test_a_program_that_the_script_starts_as_a_command_is_not_followed(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from .. import _platform
+from .. import _platform, options
 from .._ranks import ranks
 from .._version import VERSION
 from . import tested_versions
@@ -71,9 +71,18 @@ def gather() -> dict[str, Any]:
             if purpose is not _torch_internals.Purpose.EVERY_LOADER
             and (names := _torch_internals.missing(purpose))
         },
+        "randomness": _randomness(),
         "switched off": f"yes, by {_platform.SWITCH}" if off else "no",
         "workers": "torch" if lacking or off else "antifreeze",
     }
+
+
+def _randomness() -> str:
+    """Return whose draws samples get where nobody says otherwise."""
+    said = options.said_of_randomness()
+    if said in ("", options.SAMPLE, options.TORCH):
+        return f"{said}, by {options.RANDOMNESS}" if said else options.SAMPLE
+    return f'an error: {options.RANDOMNESS} is neither "sample" nor "torch"'
 
 
 def show(facts: dict[str, Any]) -> None:

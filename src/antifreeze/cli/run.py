@@ -28,7 +28,7 @@ from .. import _imports
 from .._core.messages import frozen
 from .._ranks import ranks
 from .._redaction import shareable
-from ..options import read_size
+from ..options import check_randomness, read_size, said_of_randomness
 from . import _config
 
 OPTIONS = {
@@ -99,6 +99,8 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         script = None if by_name else _script(rest)
         settings = _settings(script)
         options, by = _options(arguments, settings.values)
+        if "randomness" not in options and (said := said_of_randomness()):
+            check_randomness(said)  # now, not at the first loader
     except (OSError, ValueError, ImportError, TypeError) as error:
         _refuse(error)
     except SyntaxError as error:  # the script's own
