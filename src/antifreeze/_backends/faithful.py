@@ -32,6 +32,7 @@ from typing import Any
 import torch
 
 from .._torch_internals import share_storage, share_tensor, untyped
+from .._transport.sparse_tensors import reduce_sparse
 from .._transport.tensors import is_named, take_names
 from .._worker.generators import numpy_if_there
 from .mappings import Areas, InFile
@@ -126,7 +127,7 @@ class _Memory:
         if is_named(tensor) and type(tensor) is torch.Tensor and strided and not odd:
             return take_names(tensor)
         if odd or not (plain and strided) or is_named(tensor):
-            return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+            return reduce_sparse(tensor) or tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
         storage = self._storage(tensor.untyped_storage())
         if storage is None:
             return _shared(share_tensor, tensor)

@@ -28,12 +28,12 @@ def _rebuild(
     layout: torch.layout, parts: tuple[Any, ...], state: dict[str, Any], grad: bool
 ) -> torch.Tensor:
     """Put a tensor together without checking what a worker had as a tensor before."""
-    if layout is torch.sparse_coo:
-        indices, values, size, is_coalesced = parts
-        tensor = torch.sparse_coo_tensor(
-            indices, values, size, is_coalesced=is_coalesced, check_invariants=False
-        )
-    else:
-        tensor = torch.sparse_compressed_tensor(*parts, layout=layout, check_invariants=False)
+    # (The argument `check_invariants=False` alone does not keep torch 2.11 from warning.)
+    with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
+        if layout is torch.sparse_coo:
+            indices, values, size, is_coalesced = parts
+            tensor = torch.sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced)
+        else:
+            tensor = torch.sparse_compressed_tensor(*parts, layout=layout)
     tensor.__dict__.update(state)
     return tensor.requires_grad_() if grad else tensor
