@@ -104,12 +104,17 @@ the versions that its tests have run on, newest first. `make compat` writes it.
 
 {table}
 "Skipped" are tests of something that these versions do not have, or of a machine that this one is
-not. A version between two of the table is expected to work. With one that is newer than all of
-them, antifreeze works as long as torch has every name that it builds on; otherwise torch's own
-loader loads, and one line says so.
+not. The numbers differ for that reason, and by when a row was run: tests are added. A version
+between two of the table is expected to work. With one that is newer than all of them, antifreeze
+works as long as torch has every name that it builds on; otherwise torch's own loader loads, and one
+line says so.
 
 All builds of torch in the table other than 2.13.0 are CUDA builds, on a machine without a GPU:
 nothing in it says anything about a GPU.
+
+## Accelerators, reported by users
+
+None yet. [`antifreeze platform --gpu`](gpu-check.md) prints the line that belongs here.
 
 ## What differs by version
 

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(facts, indent=2))
     else:
         show(facts)
-    return 0 if facts["workers"] == "antifreeze" else 1
+    return 0 if facts["workers"] == "antifreeze" and not _is_wrong(facts) else 1
 
 
 def gather() -> dict[str, Any]:
@@ -82,7 +82,14 @@ def _randomness() -> str:
     said = options.said_of_randomness()
     if said in ("", options.SAMPLE, options.TORCH):
         return f"{said}, by {options.RANDOMNESS}" if said else options.SAMPLE
-    return f'an error: {options.RANDOMNESS} is neither "sample" nor "torch"'
+    return f'{_WRONG}{options.RANDOMNESS} is neither "sample" nor "torch"'
+
+
+_WRONG = "an error: "
+
+
+def _is_wrong(facts: dict[str, Any]) -> bool:
+    return str(facts["randomness"]).startswith(_WRONG)
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -102,7 +109,11 @@ def show(facts: dict[str, Any]) -> None:
             table.add_row(name, str(value))
     console = Console(file=sys.stdout)
     console.print(table)
-    if facts["workers"] == "antifreeze":
+    if _is_wrong(facts):
+        console.print(
+            "[yellow]Every DataLoader that is not told otherwise raises an error.[/yellow]"
+        )
+    elif facts["workers"] == "antifreeze":
         console.print("[green]DataLoader runs on antifreeze's workers here.[/green]")
     else:
         console.print("[yellow]DataLoader works as torch's here.[/yellow]")
