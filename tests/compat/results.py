@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
+from antifreeze._gpu_check import report
 from antifreeze.cli.tested_versions import Run, minor
 
 from .selection import CHOSEN
@@ -48,7 +49,13 @@ def page(rows: list[Run]) -> str:
     differences = "| versions | what differs |\n|---|---|\n" + "".join(
         f"| {versions} | {what} |\n" for versions, what in DIFFERENCES
     )
-    return PAGE_TEXT.format(table=table(rows), suites=suites, differences=differences)
+    return PAGE_TEXT.format(
+        table=table(rows),
+        suites=suites,
+        differences=differences,
+        section=report.SECTION,
+        accelerators=report.header(),
+    )
 
 
 def table(rows: list[Run]) -> str:
@@ -112,9 +119,11 @@ line says so.
 All builds of torch in the table other than 2.13.0 are CUDA builds, on a machine without a GPU:
 nothing in it says anything about a GPU.
 
-## Accelerators, reported by users
+## {section}
 
-None yet. [`antifreeze platform --gpu`](gpu-check.md) prints the line that belongs here.
+None yet. [`antifreeze platform --gpu`](gpu-check.md) prints the line that belongs here:
+
+{accelerators}
 
 ## What differs by version
 
