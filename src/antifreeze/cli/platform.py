@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(facts, indent=2))
     else:
         show(facts)
-    return 0 if facts["workers"] == "antifreeze" and not _is_wrong(facts) else 1
+    return 0 if facts["workers"] == "antifreeze" and not _is_refused() else 1
 
 
 def gather() -> dict[str, Any]:
@@ -79,17 +79,15 @@ def gather() -> dict[str, Any]:
 
 def _randomness() -> str:
     """Return whose draws samples get where nobody says otherwise."""
+    if _is_refused():
+        return f'an error: {options.RANDOMNESS} is neither "sample" nor "torch"'
     said = options.said_of_randomness()
-    if said in ("", options.SAMPLE, options.TORCH):
-        return f"{said}, by {options.RANDOMNESS}" if said else options.SAMPLE
-    return f'{_WRONG}{options.RANDOMNESS} is neither "sample" nor "torch"'
+    return f"{said}, by {options.RANDOMNESS}" if said else options.SAMPLE
 
 
-_WRONG = "an error: "
-
-
-def _is_wrong(facts: dict[str, Any]) -> bool:
-    return str(facts["randomness"]).startswith(_WRONG)
+def _is_refused() -> bool:
+    """Whether the environment says of random draws what no loader takes."""
+    return options.said_of_randomness() not in ("", options.SAMPLE, options.TORCH)
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -109,7 +107,7 @@ def show(facts: dict[str, Any]) -> None:
             table.add_row(name, str(value))
     console = Console(file=sys.stdout)
     console.print(table)
-    if _is_wrong(facts):
+    if _is_refused():
         console.print(
             "[yellow]Every DataLoader that is not told otherwise raises an error.[/yellow]"
         )
