@@ -412,7 +412,10 @@ class Driver:
             case do.StopLife():
                 self._backend.stop(command.seat, command.life)
             case do.KillLife(seat=seat, life=life):
-                self._backend.kill(seat, life, command.force, doubted=command.doubted)
+                doubted, unfit = command.doubted, command.unfit
+                self._backend.kill(seat, life, command.force, doubted=doubted, unfit=unfit)
+            case do.ExpectTurn():
+                self._backend.expect_turn()
             case do.ReportLate():
                 self._herald.tell_late(command)
             case do.LookAround():

@@ -357,7 +357,12 @@ class DataLoader(TorchLoader[T]):
         wish = wish_of(self.multiprocessing_context, as_torch=self.randomness == options.TORCH)
         kept: Lineage | None = self.__dict__.get("_descends")
         if kept is None or not kept.holds(wish):
-            kept = self.__dict__["_descends"] = Lineage(wish, self.dataset)
+            kept = self.__dict__["_descends"] = Lineage(
+                wish,
+                self.dataset,
+                collate_fn=self.collate_fn,
+                worker_init_fn=self.worker_init_fn,
+            )
         return kept
 
 

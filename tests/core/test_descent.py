@@ -8,6 +8,7 @@ from antifreeze._core.descent import (
     AGAINST_FREEZES,
     AGAINST_SLOW_FORKS,
     HUGE_BYTES,
+    TO_SAVE_THE_RUN,
     UNBOUNDED,
     Choice,
     Descent,
@@ -40,11 +41,16 @@ def test_a_quiet_program_is_forked() -> None:
             "5 other threads run here (2 of polars, 1 of gRPC, writer ...)",
             AGAINST_FREEZES,
         ),
-        (Program(accelerator="cuda"), "this process has a context of cuda", AGAINST_FREEZES),
+        (
+            Program(threads=("writer",), running="it runs metrics.py:31, in publish"),
+            "another thread runs here (writer: it runs metrics.py:31, in publish)",
+            AGAINST_FREEZES,
+        ),
+        (Program(held="dataset.lock is held"), "dataset.lock is held", AGAINST_FREEZES),
         (HUGE, "this process holds 3.0 GiB", AGAINST_SLOW_FORKS),
         (
             Program(threads=("a",), accelerator="cuda", held_bytes=HUGE_BYTES),
-            "this process has a context of cuda and another thread runs here (a)",
+            "another thread runs here (a)",
             AGAINST_FREEZES,
         ),
     ],
@@ -56,6 +62,50 @@ def test_what_speaks_against_a_fork(program: Program, why: str, bounds: object) 
     assert choice.bounds is bounds
     assert choice.is_hazard == (bounds is AGAINST_FREEZES)
     assert not choice.is_plain
+
+
+@pytest.mark.parametrize(
+    ("program", "beside"),
+    [
+        (Program(), ""),
+        (Program(accelerator="cuda"), "a context of cuda"),
+        (Program(parked=("writer",)), "1 parked thread (writer)"),
+        (
+            Program(parked=("a", "b", "c", "d"), accelerator="xpu"),
+            "4 parked threads (a, b, c ...) and a context of xpu",
+        ),
+    ],
+)
+def test_a_context_and_parked_threads_do_not_speak_against_a_fork(
+    program: Program, beside: str
+) -> None:
+    choice = choose(program, Wish.NONE)
+    assert choice.descent is Descent.MAIN and choice.is_plain
+    assert choice.beside == beside
+
+
+def test_forked_workers_that_cannot_live_with_what_they_inherited_turn_once() -> None:
+    first = choose(Program(parked=("writer",)), Wish.NONE)
+    turned = first.after_misfit("it waits for a lock")
+    assert turned is not None and turned.descent is Descent.NURSERY
+    assert turned.why == "it waits for a lock" and turned.bounds is TO_SAVE_THE_RUN
+    assert turned.after_misfit("again") is None
+    forked = turned.after_refusal("dataset.rows is a socket")
+    assert forked is not None and forked.descent is Descent.MAIN
+    assert forked.after_misfit("again") is None
+
+
+def test_a_fork_that_was_asked_for_never_turns() -> None:
+    for wish in (Wish.FORK, Wish.AS_TORCH):
+        choice = choose(Program(parked=("writer",)), wish)
+        assert choice.after_misfit("a lock") is None
+        assert choice.at_fork("a lock") is None
+
+
+def test_a_fork_that_is_not_safe_at_its_moment_can_still_be_sent_or_forked() -> None:
+    choice = choose(Program(parked=("writer",)), Wish.NONE).at_fork("another thread runs here")
+    assert choice is not None and choice.descent is Descent.NURSERY and choice.is_hazard
+    assert choice.after_refusal("a socket") is not None
 
 
 def test_who_asks_for_a_clean_process_gets_nothing_else() -> None:

@@ -29,9 +29,14 @@ class Asked:
 
 @contextlib.contextmanager
 def another_thread() -> Iterator[None]:
-    """Run a thread that does nothing: who forks could not know that."""
-    done = threading.Event()
-    thread = threading.Thread(target=done.wait, name="somebody else")
+    """Run a thread that holds a lock: a fork beside it is not safe."""
+    done, lock = threading.Event(), threading.Lock()
+
+    def hold() -> None:
+        with lock:
+            done.wait()
+
+    thread = threading.Thread(target=hold, name="somebody else")
     thread.start()
     try:
         yield

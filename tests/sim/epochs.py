@@ -121,6 +121,7 @@ class Simulation:
             do.SendTickets: self._send,
             do.StopLife: self._stop,
             do.KillLife: self._kill,
+            do.ExpectTurn: lambda command: None,
             do.ReportLate: lambda command: None,  # words
             do.LookAround: lambda command: self.handle(self.sights()),
             do.ExamineLife: self._examine,
@@ -394,6 +395,11 @@ class Simulation:
         if worker.counts and self.running:
             self.books.lose(worker)
         worker.killed = command.force
+        if command.unfit:  # all the others go as well
+            for other in list(self.workers.values()):
+                if other is not worker and other.killed is None:
+                    other.doomed = True
+                    self.later(0.005, self.end, other, Ending(words="made anew", told=True), 0)
         if worker.immortal:
             return
         if worker.brings_late and worker.busy:

@@ -15,6 +15,7 @@ LINE = (StackLine("data.py", 7, "__getitem__"),)
 STUCK = Activity(cpu_s=3.0, stack=LINE, shared_lock=0x7000)
 STOPPED = Activity(cpu_s=3.0, stopped=True)
 LOCKED = Activity(cpu_s=3.0, deadlock="a b")
+INHERITED = Activity(cpu_s=3.0, stack=LINE, deadlock="a b", inherited="waits for a lock")
 
 
 class Mood(Enum):
@@ -26,6 +27,7 @@ class Mood(Enum):
     SPINNING = "spinning"
     STOPPED = "stopped"
     LOCKED = "deadlocked"
+    INHERITED = "deadlocked by what it inherited"
 
 
 @dataclass(slots=True, eq=False)
@@ -87,5 +89,7 @@ class Worker:
                 return STOPPED
             case Mood.LOCKED:
                 return LOCKED
+            case Mood.INHERITED:
+                return INHERITED
             case _:
                 return Activity(cpu_s=3.0, io_bytes=int(now * 1000))

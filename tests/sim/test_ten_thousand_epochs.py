@@ -22,7 +22,7 @@ from .blocks import Blocks
 from .books import Broken
 from .epochs import Simulation
 from .replay import simulate
-from .trouble import DEADLY, MILD, POISON, STARTS, WATCHED
+from .trouble import DEADLY, MILD, POISON, STARTS, TURNS, WATCHED
 
 EPOCHS = 10_000
 BLOCK = 1000  # epochs, in one process
@@ -45,7 +45,7 @@ def test_every_epoch_of_ten_thousand_ends_and_all_of_it_is_accounted_for() -> No
 def test_every_kind_of_fault_happens_and_most_epochs_are_whole() -> None:
     accounts = [account for seed in range(150) for account in simulate(seed)]
     happened = {fault for account in accounts for fault in account.faults}
-    assert happened == {*MILD, *DEADLY, *POISON, *STARTS, *WATCHED, "broken off"}
+    assert happened == {*MILD, *DEADLY, *POISON, *STARTS, *WATCHED, *TURNS, "broken off"}
     assert sum(account.whole for account in accounts) > 0.9 * len(accounts)
 
 

@@ -49,6 +49,8 @@ DEADLY = ("crash named", "crash unnamed", "crash idle", "crash lying", "silent",
 POISON = ("poison", "poison unnamed")
 STARTS = ("refused", "dies young", "starts never", "dies before its epoch")
 WATCHED = ("stuck", "spinning", "stopped", "deadlocked", "late", "immortal", "poison hang")
+# The fork itself is to blame: all lives are made anew. (Streams: tests/core/test_turning.py.)
+TURNS = ("inherited", "unfit fork")
 ONCE_WATCHED = ("slow", "grows", "resumed")  # else nobody would notice
 
 
@@ -88,6 +90,8 @@ class Trouble:
 
     def _kind(self) -> str:
         roll = self._dice.random()
+        if self._watched and not self.streams and self._dice.random() < 0.05:
+            return self._dice.choice(TURNS)
         if roll < (0.6 if self.streams else 0.35):
             mild = [m for m in MILD if self._watched or m not in ONCE_WATCHED]
             return self._dice.choice(mild)
@@ -137,6 +141,8 @@ class Trouble:
             often = self._dice.choice((1, 1, SPARED + 1))  # what takes its place may be as bad
             self._poison[place_of(worker.busy[0].ticket), sample - SAMPLE] = kind, often
             return self._is_poisoned(worker)
+        if kind in TURNS:
+            return self._cannot_live_with_its_fork(kind, worker)
         if kind == "fails":
             self._world.later(0.01, lambda: self._world.finish(worker, failed=True))
             return True
@@ -192,6 +198,16 @@ class Trouble:
         world.books.blame(ticket, step)
         world.later(0.005, world.end, worker, Ending(signal=11, step=step), said)
         return True
+
+    def _cannot_live_with_its_fork(self, kind: str, worker: Worker) -> bool:
+        worker.doomed, worker.mood = True, Mood.INHERITED
+        if kind == "unfit fork":
+            self._world.later(0.002, self._says_unfit, worker)
+        return True
+
+    def _says_unfit(self, worker: Worker) -> None:
+        if not worker.gone:
+            self._world.tell(ev.ForkUnfit(*worker.key, "needs an accelerator"))
 
     def _fall_silent(self, worker: Worker) -> None:
         if not worker.gone:

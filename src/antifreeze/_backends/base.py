@@ -124,8 +124,14 @@ class Backend(Protocol):
 
     def stop(self, seat: int, life: int) -> None: ...
 
-    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
-        """End a life. `doubted`: it never got going; the next one should come from elsewhere."""
+    def kill(
+        self, seat: int, life: int, force: Force, *, doubted: bool = False, unfit: str = ""
+    ) -> None:
+        """End a life. `doubted`: it never got going; the next one should come from elsewhere.
+        `unfit`: what it inherited and cannot live with; all should come from elsewhere."""
+
+    def expect_turn(self) -> None:
+        """Prepare for lives that come from elsewhere. Never waits."""
 
     def abandon(self, seat: int, life: int) -> None: ...
 

@@ -64,6 +64,9 @@ _CALLS = {
         "wait4": 61,
         "waitid": 247,
         "semtimedop": 220,
+        "pselect6": 270,
+        "rt_sigtimedwait": 128,
+        "sched_yield": 24,
     },
     "aarch64": {
         "futex": 98,
@@ -89,6 +92,9 @@ _CALLS = {
         "wait4": 260,
         "waitid": 95,
         "semtimedop": 192,
+        "pselect6": 72,
+        "rt_sigtimedwait": 137,
+        "sched_yield": 124,
     },
 }
 _NAMES = {number: name for name, number in _CALLS.get(os.uname().machine, {}).items()}
@@ -209,6 +215,13 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
 def runs(pid: int) -> bool:
     """Say whether the main thread runs, or would if it got a processor."""
     return _state(f"{pid}") == "R"
+
+
+def call_of_own(task: str) -> str:
+    """Return the system call that a thread of this process is in, or "running"; nothing if that is
+    not told."""
+    name = _read(f"/proc/self/task/{task}/syscall").partition(" ")[0].strip()
+    return _NAMES.get(int(name), f"system call {name}") if name.isdigit() else name
 
 
 def thread_runs(task: int) -> bool:

@@ -28,7 +28,7 @@ from .._transport.trace import Trace
 from .._worker.files import take_away
 from .._worker.main import is_as_torch, prepare
 from .._worker.spec import WorkerSpec
-from . import pools
+from . import fork_check, pools
 from .origins import (
     REAP_S,
     Born,
@@ -39,6 +39,7 @@ from .origins import (
     without_interrupts,
     worker_name,
 )
+from .reachable import Reached
 from .template_process import Mother, live_one
 
 _FORK = multiprocessing.get_context("fork")
@@ -74,8 +75,10 @@ class FirstCrew:
         trace: Trace,
         mother: Mother,
         status: StatusBoard,
+        reached: Reached | None = None,
     ) -> Born:
-        """Fork a life. Raises OSError."""
+        """Fork a life. Raises OSError, or ForkHazard. `reached`: what workers can reach, if there
+        is another way than a fork that copies a held lock."""
         _reap_late()
         began_s = process_time()
         its_trace = os.dup(trace.number)  # that one is closed in every child
@@ -92,9 +95,11 @@ class FirstCrew:
             target=_live, args=(spec, channel), name=worker_name(wanted.seat), daemon=True
         )
         try:
-            with without_interrupts():
+            with without_interrupts(), fork_check.looking(reached) as check:
                 patiently(process.start)
             assert process.pid is not None
+            if check is not None and check.unsafe:
+                raise fork_check.ForkHazard(check.unsafe, process._identity[-1])
             pidfds = Descriptor(os.pidfd_open(process.pid)), Descriptor(os.pidfd_open(process.pid))
         except BaseException as error:
             if process.pid is not None:
@@ -169,6 +174,8 @@ def _reap_late() -> None:
 
 def _live(spec: WorkerSpec, channel: socket.socket) -> None:
     """Be a worker, in a process of its own, forked from the main one."""
+    if fork_check.is_void():
+        os._exit(0)
     as_torch = is_as_torch(spec.job)
     prepare(forked=True, as_torch=as_torch)
     if not as_torch:

@@ -1,4 +1,5 @@
-"""What speaks against a fork of this process: read from it, in 0.2 ms, at a loader's first loop."""
+"""What speaks against a fork of this process: read from it when a loop begins, in 0.3 ms, and again
+under the GIL at the moment of the fork."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ import threading
 
 from .._clock import pause
 from .._core.descent import SHOWN, Program
-from .._core.native_pools import pool_used, pools_among
+from .._core.messages import frozen
+from .._core.native_pools import pool_needed, pool_used, pools_among
 from .._core.stalls import StackLine
 from .._worker.guard import THREAD_NAME
-from . import pools
+from . import evidence, parked_threads, pools
+from .reachable import NOTHING_REACHED, Reached
 
 OURS = "antifreeze-"  # all our threads begin so
 # Idle but for a moment every few seconds, and their locks are of no use in a worker.
@@ -30,28 +33,64 @@ _HARMLESS_NAMES = (
 _ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")
 LOOKS, LOOK_S = 10, 0.002  # for threads of a pool that was laid down to be gone
 NATIVE = "of a native library"
-# System calls: waiting on a futex, and yielding.
-_FUTEX, _YIELD = {"x86_64": ("202", "24"), "aarch64": ("98", "124")}.get(
-    os.uname().machine, ("", "")
+# System calls in which native threads wait for work, or for time to pass.
+_IDLE = frozenset(
+    {"futex", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "nanosleep"}
+    | {"clock_nanosleep", "recvfrom", "recvmsg", "accept", "accept4", "read", "rt_sigtimedwait"}
 )
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def program() -> Program:
-    """Look at this process. Call `pools.lay_down` first: what it ends is no hazard."""
-    threads = _foreign_threads()
+@frozen
+class Foreign:
+    """A thread that is not ours, and what it is seen to do."""
+
+    name: str
+    running: str = ""  # why it is not parked, in words
+
+
+def program(reached: Reached = NOTHING_REACHED) -> Program:
+    """Look at this process. Call `pools.lay_down` first: what it ends is no hazard.
+
+    `reached`: what workers can reach. A thread that is only passing through is looked at again, for
+    some milliseconds.
+    """
     for _ in range(LOOKS):
-        if set(threads) != {NATIVE}:
+        threads = [*_python_threads(), *_native_threads(reached.packages)]
+        running = [each for each in threads if each.running]
+        held = reached.held() if threads else ""
+        if not (running or held):
             break
-        pause(LOOK_S)  # perhaps it is about to end
-        threads = _foreign_threads()
-    return Program(threads, _accelerator(), _held_bytes())
+        pause(LOOK_S)
+    return Program(
+        tuple(each.name for each in running),
+        next((each.running for each in running), ""),
+        tuple(each.name for each in threads if not each.running),
+        held,
+        _accelerator(),
+        _held_bytes(),
+    )
 
 
 def has_hazards() -> bool:
     """Say, roughly and fast, whether the nursery will be asked for."""
+    return any(each.running for each in _python_threads())
+
+
+def is_alone() -> bool:
+    """Whether no Python thread but ours and harmless ones is there, nor a context."""
     others = (each for each in threading.enumerate() if not _is_harmless(each))
-    return bool(_accelerator() or next(others, None) is not None)
+    return not _accelerator() and next(others, None) is None
+
+
+def unsafe_now(reached: Reached) -> str:
+    """Return what speaks against a fork at this very moment, in words; nothing if nothing does.
+    Cheap: called under the GIL, right before a fork."""
+    foreign = _python_threads()
+    for each in foreign:
+        if each.running:
+            return f"another thread runs here ({each.name}: {each.running})"
+    return reached.held() if foreign else ""
 
 
 def left_behind(pid: int, stack: tuple[StackLine, ...]) -> str:
@@ -74,35 +113,51 @@ def _tasks(pid: str) -> list[str]:
     return []
 
 
-def _foreign_threads() -> tuple[str, ...]:
-    python = threading.enumerate()
-    names = [_name(each) for each in python if not _is_harmless(each)]
-    known = {each.native_id for each in python}
-    this, unnamed = _comm(str(os.getpid())), 0
+def _python_threads() -> list[Foreign]:
+    """Return the threads that Python knows, but for ours and harmless ones."""
+    python = [each for each in threading.enumerate() if not _is_harmless(each)]
+    if not python:
+        return []
+    frames = sys._current_frames()
+    found = []
+    for each in python:
+        frame = frames.get(each.ident or 0)
+        if frame is not None:  # else it is about to begin or to end, or in native code of others
+            found.append(Foreign(_name(each), parked_threads.running(frame)))
+        elif not isinstance(each, threading._DummyThread):
+            found.append(Foreign(_name(each), "it begins or ends"))
+    return found
+
+
+def _native_threads(used: frozenset[str]) -> list[Foreign]:
+    """Return the threads that only the kernel knows, but for idle ones of pools that survive a
+    fork. `used`: packages that workers use."""
+    known = {
+        each.native_id
+        for each in threading.enumerate()
+        if not isinstance(each, threading._DummyThread)
+    }
+    this, unnamed, found = _comm(str(os.getpid())), 0, []
     for task in os.listdir("/proc/self/task"):
         if int(task) in known or int(task) == threading.get_native_id():
             continue
         name = _comm(task)
         if name is None or name.startswith(_HARMLESS_NAMES):
             continue
-        if name != this:
-            names.append(name)
+        if pool := pool_needed(name, used):
+            found.append(Foreign(name, f"workers use {pool}, whose threads a fork does not copy"))
             continue
-        call = _call(task)
-        if call in ("", "running", _YIELD):  # the first: it is not told
+        call = evidence.call_of_own(task)
+        idle = call in _IDLE
+        if name != this:
+            found.append(Foreign(name, "" if idle else "it runs native code"))
+        elif not idle and call in ("", "running", "sched_yield"):  # the first: it is not told
             unnamed += 1
-        elif call != _FUTEX:  # else it is idle, as threads of pools and watchdogs are
-            names.append(NATIVE)
+        elif not idle:
+            found.append(Foreign(NATIVE, f"it is in {call}"))
     if unnamed and (more := unnamed - pools.blas_threads()) > 0:  # these look after themselves
-        names += [NATIVE] * more
-    return tuple(names)
-
-
-def _call(task: str) -> str:
-    """Give the number of the system call that a thread is in, or "running"."""
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/syscall") as file:
-        return file.read().partition(" ")[0].strip()
-    return ""
+        found += [Foreign(NATIVE, "it runs native code")] * more
+    return found
 
 
 def _is_harmless(thread: threading.Thread) -> bool:

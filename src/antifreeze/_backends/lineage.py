@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any
 
+from .._clock import monotonic
 from .._core.descent import Choice, Descent, Wish, choose
 from .._reporting.log import logger
 from .._transport.available import in_words
 from . import hazards, nursery, nursery_process, pools
+from .reachable import NOTHING_REACHED, Reached, lock_at, reached_from
 
-# Of processor time, to send a dataset: from here on it is worth a warning. (On a busy machine
-# anything takes long.)
-DEAR_S = 1.0
+HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
 
 class Lineage:
     """The choice of one loader, and what became of it."""
 
-    def __init__(self, wish: Wish, dataset: Any = None) -> None:
-        """Look at this process and choose."""
+    def __init__(self, wish: Wish, dataset: Any = None, **others: Any) -> None:
+        """Look at this process and choose. `others`: what else runs in workers, by its name."""
         if nursery_process.is_opening:
             raise RuntimeError(
                 "a module that the dataset needs begins a loop over a DataLoader when it is"
                 ' imported; put that under `if __name__ == "__main__":`'
             )
         self._wish, self._process = wish, os.getpid()
-        self._told_cost = False
         pools.lay_down()
-        self.choice: Choice = choose(hazards.program(), wish)
+        self._looked_at, self._reached = monotonic(), NOTHING_REACHED
+        if wish is Wish.NONE and not hazards.is_alone():
+            self._reached = reached_from({"dataset": dataset, **others})
+        self.choice: Choice = choose(hazards.program(self._reached), wish)
+        if _stuck and self.choice.beside:
+            self.choice = self.choice.at_fork(_stuck[0]) or self.choice
         self._dataset = _reference(dataset)
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
@@ -48,7 +51,53 @@ class Lineage:
         the same way, and nothing has come up that speaks against a plain fork."""
         if wish is not self._wish or self._process != os.getpid():
             return False
-        return not (self.choice.is_plain and hazards.has_hazards())
+        if not self.choice.is_plain or monotonic() - self._looked_at < HOLDS_S:
+            return True
+        return hazards.is_alone() and not self.choice.beside
+
+    @property
+    def looked_for(self) -> Reached | None:
+        """What to look for right before a fork; None if there is no other way anyhow, or nobody
+        else is here."""
+        return self._reached if self.choice.may_turn and self.choice.beside else None
+
+    def beware(self, words: str) -> None:
+        """Note that a fork was not safe at its very moment."""
+        choice = self.choice.at_fork(words)
+        assert choice is not None  # else nobody would have looked
+        self.choice = choice
+
+    def inherited(self, deadlock: str, lacks: str, at: str) -> str:
+        """Return what a forked worker has inherited that keeps it waiting (see `Origin`)."""
+        if not (self.choice.may_turn and self.choice.beside):
+            return ""
+        beside = f"the main process has {self.choice.beside}"
+        if lacks:
+            return f"{_FOREVER}{at} for threads of {lacks}, which a fork does not copy"
+        if lock := lock_at(self._reached, deadlock):
+            return f"{_FOREVER}{at} for {lock}, held by another thread at the fork ({beside})"
+        return f"{_FOREVER}{at} for a lock or a thread that a fork does not copy ({beside})"
+
+    def expect_turn(self) -> None:
+        """Start the nursery, which may be needed."""
+        with contextlib.suppress(OSError):
+            nursery.present()
+
+    def leave_fork(self, words: str) -> bool:
+        """Note that forked workers cannot live with what they inherited. Return whether there is
+        another way."""
+        choice = self.choice.after_misfit(words)
+        if choice is None:
+            return False
+        if _FOREVER in words:  # so would be those of the program's other loaders
+            _stuck.append(words)
+        logger.warning(
+            "antifreeze: %s. All workers are started again from a clean process; no sample is lost."
+            ' To start there in the first place: multiprocessing_context="forkserver".',
+            words,
+        )
+        self.choice = choice
+        return True
 
     def refuse(self, why: Any) -> bool:
         """Take note that the dataset cannot be sent to the nursery. Say whether there is another
@@ -83,24 +132,30 @@ class Lineage:
         return True
 
     def sent(self, size: int, packed_s: float, opened_s: float) -> None:
-        """Say, the first time, what it costs to come from a clean process."""
-        if self._told_cost:
-            return
-        self._told_cost = True
+        """Log, once a program, where workers come from and what that costs."""
         told = (
-            "antifreeze: workers come from a clean process, since %s. The dataset is sent to it:"
-            " %s, packed in %.0f ms and opened in %.0f ms of processor time"
+            "antifreeze: workers start from a clean process, because %s. The dataset was sent to"
+            " it: %s, packed in %.0f ms and opened in %.0f ms of CPU time."
         )
-        level = logging.INFO
-        if packed_s + opened_s >= DEAR_S:
-            told += "; persistent_workers=True would do that once, not for each epoch"
-            level = logging.WARNING
-        packed_ms, opened_ms = 1000 * packed_s, 1000 * opened_s
-        logger.log(level, told, self.choice.why, in_words(size), packed_ms, opened_ms)
+        _log_once("clean", told, self.choice.why, in_words(size), 1000 * packed_s, 1000 * opened_s)
 
     def __repr__(self) -> str:
         return f"<Lineage {self.choice!r}>"
 
+
+_logged: set[str] = set()  # what the log has said of where workers come from
+
+
+def _log_once(what: str, told: str, *words: Any) -> None:
+    """Log at INFO, once a program: a healthy run is silent, and every loader would say the same."""
+    if what not in _logged:
+        _logged.add(what)
+        logger.info(told, *words)
+
+
+_FOREVER = "waits forever"
+_stuck: list[str] = []  # what forked workers of this program have waited for
+os.register_at_fork(after_in_child=_stuck.clear)
 
 _refused: dict[int, str] = {}  # why a dataset, by its address, cannot be sent
 

@@ -41,6 +41,7 @@ class Line:
         self.pidfd: Descriptor | None = None  # from its birth on
         self.ending: Ending | None = None  # when its parent has told it
         self.orphaned: Ending | None = None  # its parent is gone itself
+        self.unheard = False  # nothing it says counts any more: it is about to be ended
         self.told_to_leave = False
         self.has_left = False  # as told: only the kernel has work with it
         self.garbled = False  # somebody else's bytes came

@@ -10,6 +10,7 @@ from .._core.accounts import Usage
 from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN
+from .._stalls_told import where
 from .._transport.available import available
 from . import evidence, hazards
 from .lines import Line
@@ -61,7 +62,10 @@ class Onlooker:
         if seen is None:
             return None
         lacks = hazards.left_behind(pid, seen.stack) if self._origin.forks else ""
-        return replace(seen, own_bytes=own, runs=runs, left_behind=lacks)
+        inherited = ""
+        if seen.deadlock or lacks:
+            inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))
+        return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)
 
     def resume(self, seat: int, life: int) -> None:
         if (line := self._lines.get((seat, life))) is not None:

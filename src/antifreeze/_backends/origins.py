@@ -159,6 +159,18 @@ class Origin(Protocol):
     def doubt(self) -> None:
         """Take note that no life got going: try another way to make them, if there is one."""
 
+    def inherited(self, deadlock: str = "", lacks: str = "", at: str = "") -> str:
+        """Return what a life has inherited that keeps it waiting, in words; nothing if lives could
+        come from nowhere else. What is known of it: locks (as `Activity.deadlock` has them), a
+        native library whose threads it lacks, a line of code."""
+
+    def expect_turn(self) -> None:
+        """Prepare for `turn`: it seems that forked lives cannot go on."""
+
+    def turn(self, words: str) -> None:
+        """Make all lives anew, from a clean process, if that can be: forked ones cannot live with
+        what they inherited."""
+
     def ended(self, seat: int, life: int) -> None:
         """Take note that a life's pidfd tells its end: its exit status is due."""
 
@@ -262,6 +274,15 @@ class Children:
 
     def doubt(self) -> None:
         """Nothing to do: how a life begins is the user's own choice."""
+
+    def inherited(self, deadlock: str = "", lacks: str = "", at: str = "") -> str:
+        return ""  # likewise
+
+    def expect_turn(self) -> None:
+        """Nothing to do: likewise."""
+
+    def turn(self, words: str) -> None:
+        """Nothing to do: likewise."""
 
     def ended(self, seat: int, life: int) -> None:
         process = self._processes.pop((seat, life), None)

@@ -92,8 +92,13 @@ class PinnedBackend:
     def stop(self, seat: int, life: int) -> None:
         self._inner.stop(seat, life)
 
-    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
-        self._inner.kill(seat, life, force, doubted=doubted)
+    def kill(
+        self, seat: int, life: int, force: Force, *, doubted: bool = False, unfit: str = ""
+    ) -> None:
+        self._inner.kill(seat, life, force, doubted=doubted, unfit=unfit)
+
+    def expect_turn(self) -> None:
+        self._inner.expect_turn()
 
     def look(self) -> Sequence[Sight]:
         """See nobody while something is being pinned: who brought it is not late."""

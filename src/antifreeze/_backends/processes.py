@@ -29,6 +29,7 @@ from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
+    ForkUnfit,
     LeasesReturned,
     LifeEnded,
     LifeReady,
@@ -187,7 +188,12 @@ class ProcessBackend:
             line.go_on()
         self._put(seat, life, Kind.STOP, b"")
 
-    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
+    def expect_turn(self) -> None:
+        self._origin.expect_turn()
+
+    def kill(
+        self, seat: int, life: int, force: Force, *, doubted: bool = False, unfit: str = ""
+    ) -> None:
         line = self._lines.get((seat, life))
         if line is None:
             return
@@ -196,7 +202,9 @@ class ProcessBackend:
         if force is Force.KILL and line.pidfd is None:
             self._origin.forsake()  # the next life must not be asked of it
         silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
-        if silent or (doubted and not self._one_delivered):
+        if unfit:
+            self._origin.turn(f"worker {seat} ({self.label(seat, life)}) {unfit}")
+        elif silent or (doubted and not self._one_delivered):
             self._origin.doubt()
 
     def look(self) -> Sequence[Sight]:
@@ -380,6 +388,8 @@ class ProcessBackend:
 
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
+        if line.unheard:
+            return Notice(None)
         if frame.kind is Kind.PARCELS:
             self._one_delivered = True
             return parcels_in(line, frame)
@@ -390,6 +400,13 @@ class ProcessBackend:
             self._one_got_going = self._one_got_going or opened
             (self._origin.opened if opened else self._origin.unfit)(*pickle.loads(frame.body))
             return Notice(None)
+        if frame.kind is Kind.NEEDS_CLEAN:
+            words = pickle.loads(frame.body)
+            # Else its error comes next, and is raised.
+            turns = line.orphaned is not None or self._origin.inherited()
+            # What else it says of a map-style dataset's samples holds for no other worker.
+            line.unheard = bool(turns) and not self._job.streams
+            return Notice(ForkUnfit(seat, life, words) if turns else None)
         if frame.kind is Kind.LEFT:
             line.has_left = line.told_to_leave
             return Notice(None)
@@ -467,9 +484,10 @@ class ProcessBackend:
                 if code is not None and line.status.call[1] == CLEAN and not line.worker.forced:
                     how = f"a worker (pid {line.worker.pid}) {in_words(code)}"
                     self._origin.stillborn(f"{how} while it opened the dataset")
-                line.ending = self._shortage.explain(ending_of(code), peak_bytes)
+                if line.orphaned is None:  # else we have ended it
+                    line.ending = self._shortage.explain(ending_of(code), peak_bytes)
                 if line in self._unexplained:
-                    self._explain(line, line.ending)
+                    self._explain(line, line.ending or line.orphaned or ending_of(code))
             case _:
                 pass  # of a life that was abandoned
 

@@ -33,7 +33,7 @@ from .._transport.trace import Trace
 from .._worker import errands, guard
 from .._worker.files import may_hold_locks
 from .._worker.spec import Job
-from . import nursery, process_numbers
+from . import fork_check, nursery, process_numbers
 from .circumstances import Circumstances
 from .faithful import Unsendable
 from .first_crew import FirstCrew
@@ -50,6 +50,7 @@ from .origins import (
     patiently,
     without_interrupts,
 )
+from .reachable import Reached
 from .riders import send
 from .sending import pack
 from .shortage import Shortage
@@ -80,8 +81,8 @@ class Template:
         keep_from_children(self)
 
     @classmethod
-    def fork(cls, mother: Mother) -> Template:
-        """Make one that inherits everything."""
+    def fork(cls, mother: Mother, reached: Reached | None = None) -> Template:
+        """Make one that inherits everything. Raises OSError, or ForkHazard (see `FirstCrew`)."""
         ours, theirs = _channel()
         process = process_numbers.without_number(
             lambda: _FORK.Process(
@@ -89,9 +90,11 @@ class Template:
             )
         )
         try:
-            with without_interrupts():
+            with without_interrupts(), fork_check.looking(reached) as check:
                 patiently(process.start)
             assert process.pid is not None
+            if check is not None and check.unsafe:
+                raise fork_check.ForkHazard(check.unsafe)
             pidfd = Descriptor(os.pidfd_open(process.pid))
         except BaseException:
             ours.close()

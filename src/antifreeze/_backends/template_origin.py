@@ -30,6 +30,7 @@ from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import pools, process_numbers
 from .faithful import Unsendable
+from .fork_check import ForkHazard
 from .first_crew import FirstCrew
 from .inheritance import held_by, warn_of_connections
 from .lineage import Lineage
@@ -120,14 +121,19 @@ class Templates:
     def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         first, self._first = self._first > 0, self._first - 1
         here = first and self._present is None and self.forks and self._crew.takes_another()
-        if here and self._fork_here(wanted, channel, trace):
-            return
+        number = None
+        try:
+            if here and self._fork_here(wanted, channel, trace):
+                return
+        except ForkHazard as hazard:
+            number = hazard.number
+            self._beware(hazard)
         if not first:
             self._no_process = ""
         keep_from_children(channel)  # a template that is forked now is sent its own
         try:
             if not self._no_process:
-                numbered = replace(wanted, number=process_numbers.take())
+                numbered = replace(wanted, number=number or process_numbers.take())
                 self._template().send(numbered, channel, trace)
         except OriginGone:
             self._bury()
@@ -142,11 +148,20 @@ class Templates:
         if self._mother is None:
             self._mother = _before_fork(self._job, self._status)
         try:
-            born = self._crew.fork(wanted, channel, trace, self._mother, self._status)
+            born = self._crew.fork(
+                wanted, channel, trace, self._mother, self._status, self._lineage.looked_for
+            )
         except BlockingIOError:
             return False
         self._news.append(born)
         return True
+
+    def _beware(self, hazard: ForkHazard) -> None:
+        """Have all lives come from a clean process, since a fork was not safe."""
+        self._mother = None
+        self._lineage.beware(str(hazard))
+        if self._crew.numbers:  # all are to be what the others are
+            self._news.append(Orphaned("workers come from a clean process", True))
 
     def hear(self) -> Sequence[News]:
         self._news.extend(self._crew.reap())
@@ -154,7 +169,10 @@ class Templates:
             # After the last of the first lives, since it must be what they are; and not before
             # their ends of the channels are closed here, which it would hold open.
             with contextlib.suppress(BlockingIOError):  # it is made when it is needed, if it can be
-                self._template()
+                try:
+                    self._template()
+                except ForkHazard as hazard:
+                    self._beware(hazard)
         template = self._present
         if template is not None:
             gone = template.is_gone()  # first: what it said before is read below
@@ -202,6 +220,21 @@ class Templates:
             self._present.given_up = True
             self.forsake()
 
+    def inherited(self, deadlock: str = "", lacks: str = "", at: str = "") -> str:
+        return self._lineage.inherited(deadlock, lacks, at)
+
+    def expect_turn(self) -> None:
+        self._lineage.expect_turn()
+
+    def turn(self, words: str) -> None:
+        if not self._lineage.leave_fork(words):
+            return
+        if self._present is None:
+            self._news.append(Orphaned("workers are made anew", True))
+        else:
+            self._present.given_up = True
+            self.forsake()
+
     def ended(self, seat: int, life: int) -> None:
         """Nothing to do: its parent sees it as well, and `hear` tells how it ended."""
 
@@ -225,7 +258,9 @@ class Templates:
     def _make(self) -> Template:
         mother, self._mother = self._mother, None
         if mother is not None:
-            return Template.fork(mother)
+            return Template.fork(mother, self._lineage.looked_for)
+        if self.forks and (made := self._fork_if_safe()) is not None:
+            return made
         if not self.forks:
             warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
@@ -236,6 +271,14 @@ class Templates:
             except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
                 self._refuse(error)
         return Template.fork(_before_fork(self._job, self._status))
+
+    def _fork_if_safe(self) -> Template | None:
+        """Fork a template, or find that a clean process is better."""
+        try:
+            return Template.fork(_before_fork(self._job, self._status), self._lineage.looked_for)
+        except ForkHazard as hazard:
+            self._beware(hazard)
+            return None
 
     def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
         self._stillborn += 1

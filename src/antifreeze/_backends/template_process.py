@@ -29,7 +29,7 @@ from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import is_as_torch, prepare, run
 from .._worker.spec import Job, Sealed, WorkerSpec
-from . import pools, process_numbers
+from . import fork_check, pools, process_numbers
 from .leaving import leave
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
 
@@ -81,6 +81,8 @@ class Mother:
 
 def live(mother: Mother, control: socket.socket) -> NoReturn:
     """Be a template until told to leave, or until the main process is gone."""
+    if fork_check.is_void():
+        os._exit(0)
     code = 1
     try:
         guard.name_process(TEMPLATE)

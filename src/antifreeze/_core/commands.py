@@ -72,6 +72,12 @@ class KillLife:
     life: int
     force: Force
     doubted: bool = False  # it never got going: where it comes from may be to blame
+    unfit: str = ""  # what it cannot live with, inherited: all lives must come from elsewhere
+
+
+@message
+class ExpectTurn:
+    """Prepare for lives that come from a clean process: forked ones seem to be stuck."""
 
 
 @message
@@ -178,6 +184,7 @@ Command = (
     | SendTickets
     | StopLife
     | KillLife
+    | ExpectTurn
     | ReportLate
     | LookAround
     | ExamineLife

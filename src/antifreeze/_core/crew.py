@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from . import commands as do
 from .deadlines import DeadlineKind, Deadlines, Key
@@ -39,6 +40,7 @@ class Loss:
     ending: Ending | None
     seconds: float  # it had worked on the oldest ticket
     stall: Stall | None = None
+    is_innocent: bool = False  # what it worked on is not to blame, nor was it in earlier tries
 
     @property
     def says_how(self) -> bool:
@@ -138,9 +140,16 @@ class Crew:
             self.stop(seat, now, out)
 
     def condemn(
-        self, seat: Seat, life: Life, now: float, out: Out, stall: Stall | None = None
+        self,
+        seat: Seat,
+        life: Life,
+        now: float,
+        out: Out,
+        stall: Stall | None = None,
+        unfit: str = "",
     ) -> Loss:
-        """End a life that keeps everyone waiting; its seat is free at once."""
+        """End a life that keeps everyone waiting; its seat is free at once. `unfit`: what it cannot
+        live with, if that is where it comes from."""
         self.note_lost(seat, life)
         loss = self._loss(seat, life, FaultKind.HANG, now, stall=stall)
         locked = stall is not None and stall.pulse is Pulse.DEADLOCKED
@@ -150,8 +159,8 @@ class Crew:
         life.move(LifeCue.CONDEMN)
         seat.life = None
         self.dying[seat.number, life.number] = life
-        self._kill(seat, life, now, out, doubted=locked and not life.brought)
-        return loss
+        self._kill(seat, life, now, out, doubted=locked and not life.brought, unfit=unfit)
+        return replace(loss, is_innocent=bool(unfit))
 
     def press(self, key: Key, now: float, out: Out) -> None:
         """Use the next harder means against a life that does not leave."""
@@ -244,9 +253,18 @@ class Crew:
         for kind in LIFE_DEADLINES:
             self._clear(kind, seat, life)
 
-    def _kill(self, seat: Seat, life: Life, now: float, out: Out, *, doubted: bool = False) -> None:
+    def _kill(
+        self,
+        seat: Seat,
+        life: Life,
+        now: float,
+        out: Out,
+        *,
+        doubted: bool = False,
+        unfit: str = "",
+    ) -> None:
         self._set(DeadlineKind.KILL, seat, life, now + self._limits.kill_s)
-        out.append(do.KillLife(seat.number, life.number, do.Force.KILL, doubted))
+        out.append(do.KillLife(seat.number, life.number, do.Force.KILL, doubted, unfit))
 
     def _set(self, kind: DeadlineKind, seat: Seat, life: Life, at: float) -> None:
         self.deadlines.set((kind, seat.number, life.number), at)

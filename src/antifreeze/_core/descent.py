@@ -1,11 +1,13 @@
 """Which process a loader's workers descend from: decided at its first loop, and kept.
 
-1. From the main process, by fork, unless something speaks against it: as torch's workers do.
-2. From the nursery, a clean process, where the user asks for one; where a fork may freeze (other
-   threads hold locks that nobody in the child ever releases; an accelerator's context is of no use
-   there); and where the main process is so large that every fork is slow.
+1. From the main process, by fork, unless something speaks against it: as torch's workers do. An
+   accelerator's context does not, nor do threads that are parked.
+2. From the nursery, a clean process, where the user asks for one; where a fork may freeze (another
+   thread runs, or a lock is held, that nobody in the child ever releases); and where the main
+   process is so large that every fork is slow.
 3. What cannot be sent to a clean process is forked after all. Workers that never get going are
-   replaced by those of the other descent, once.
+   replaced by those of the other descent, once. So are forked ones that wait for something they
+   inherited, or need an accelerator that a fork cannot use: also after they have delivered.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class Bounds:
 UNBOUNDED = Bounds(None, None, None)
 # A freeze is worse than a few seconds. A minute before every epoch is not better than a rare one.
 AGAINST_FREEZES = Bounds(5.0, 512 * 1024**2, 8 * 1024**3)
+# Forked workers have proven to be stuck: without a clean process the run is lost.
+TO_SAVE_THE_RUN = Bounds(120.0, None, None)
 # To save 100 ms, spend no more.
 AGAINST_SLOW_FORKS = Bounds(0.25, 16 * 1024**2, 256 * 1024**2)
 
@@ -57,7 +61,10 @@ AGAINST_SLOW_FORKS = Bounds(0.25, 16 * 1024**2, 256 * 1024**2)
 class Program:
     """The main process, as far as it matters for a fork."""
 
-    threads: tuple[str, ...] = ()  # names of those that may hold a lock; not ours, nor known pools
+    threads: tuple[str, ...] = ()  # names of those that run, or show that they may hold a lock
+    running: str = ""  # what the first of them does
+    parked: tuple[str, ...] = ()  # names of those that wait and hold nothing that they show
+    held: str = ""  # a lock that workers can reach and somebody holds, in words
     accelerator: str = ""  # whose context it has
     held_bytes: int = 0  # memory of its own
 
@@ -72,6 +79,7 @@ class Choice:
     asked_for: bool = False  # by the user: there is no other way
     is_last: bool = False  # both have been tried
     forked_though: str = ""  # what kept the dataset from the nursery
+    beside: str = ""  # what else a fork leaves behind, in words: parked threads, a context
 
     @property
     def is_plain(self) -> bool:
@@ -81,7 +89,12 @@ class Choice:
     @property
     def is_hazard(self) -> bool:
         """Say whether a fork may freeze, not only be slow."""
-        return self.bounds == AGAINST_FREEZES
+        return self.bounds in (AGAINST_FREEZES, TO_SAVE_THE_RUN)
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether forked workers can still be replaced by those of a clean process."""
+        return self.descent is Descent.MAIN and not (self.asked_for or self.is_last)
 
     def after_refusal(self, words: str) -> Choice | None:
         """Choose again, since the dataset cannot be sent to the nursery; None: there is no way."""
@@ -98,6 +111,20 @@ class Choice:
         return Choice(other, why, AGAINST_FREEZES, is_last=True)
 
 
+    def after_misfit(self, words: str) -> Choice | None:
+        """Choose again, since forked workers cannot live with what they inherited; None: there is
+        no other way."""
+        if not self.may_turn:
+            return None
+        return Choice(Descent.NURSERY, words, TO_SAVE_THE_RUN, is_last=True)
+
+    def at_fork(self, words: str) -> Choice | None:
+        """Choose again, since a fork was about to copy a held lock; None: there is no other way."""
+        if not self.may_turn:
+            return None
+        return Choice(Descent.NURSERY, words, AGAINST_FREEZES)
+
+
 def choose(program: Program, wish: Wish) -> Choice:
     """Choose for a loader at its first loop."""
     if wish is Wish.FORK:
@@ -107,19 +134,31 @@ def choose(program: Program, wish: Wish) -> Choice:
     if wish is Wish.CLEAN:
         return Choice(Descent.NURSERY, "a clean start was asked for", asked_for=True)
     hazards = []
-    if program.accelerator:
-        hazards.append(f"this process has a context of {program.accelerator}")
     if program.threads:
-        hazards.append(_threads(program.threads))
+        hazards.append(_threads(program.threads, program.running))
+    if program.held:
+        hazards.append(program.held)
     if hazards:
         return Choice(Descent.NURSERY, " and ".join(hazards), AGAINST_FREEZES)
     if program.held_bytes >= HUGE_BYTES:
         held = f"this process holds {program.held_bytes / 1024**3:.1f} GiB"
         return Choice(Descent.NURSERY, held, AGAINST_SLOW_FORKS)
-    return Choice(Descent.MAIN)
+    return Choice(Descent.MAIN, beside=_beside(program))
 
 
-def _threads(names: tuple[str, ...]) -> str:
+def _beside(program: Program) -> str:
+    """Return what a fork leaves behind in this process, in words."""
+    left = []
+    if program.parked:
+        shown = ", ".join(program.parked[:SHOWN]) + (" ..." if program.parked[SHOWN:] else "")
+        count = len(program.parked)
+        left.append(f"{count} parked {'thread' if count == 1 else 'threads'} ({shown})")
+    if program.accelerator:
+        left.append(f"a context of {program.accelerator}")
+    return " and ".join(left)
+
+
+def _threads(names: tuple[str, ...], running: str) -> str:
     pools = pools_among(names)
     pooled = [name for _, threads in pools for name in threads]
     others = [name for name in names if name not in pooled]
@@ -127,5 +166,6 @@ def _threads(names: tuple[str, ...]) -> str:
     shown += others[: max(0, SHOWN - len(shown))]
     listed = ", ".join(shown) + (" ..." if len(shown) < len(pools) + len(others) else "")
     if len(names) == 1:
-        return f"another thread runs here ({listed})"
+        doing = f": {running}" if running else ""
+        return f"another thread runs here ({listed}{doing})"
     return f"{len(names)} other threads run here ({listed})"

@@ -37,6 +37,15 @@ class LoopAsked:
 
 
 @message
+class ForkUnfit:
+    """A forked life needs what a fork cannot have, and others could be made without one."""
+
+    seat: int
+    life: int
+    words: str
+
+
+@message
 class LoopLeft:
     """The loop is busy with its own work, and somebody else tells what happens meanwhile.
 
@@ -178,6 +187,7 @@ Event = (
     | ProgramForked
     | LifeEnded
     | LifeSilent
+    | ForkUnfit
     | StreamMarked
     | LivesSeen
     | LifeExamined

@@ -95,6 +95,8 @@ class Lookout:
         if advice.report and self._ledger.is_waited_for(life.held):
             errand = life.held.get(advice.stall.ticket)
             out.append(do.ReportStall(advice.stall, None if errand is None else errand.ticket))
+        if advice.suspect:
+            out.append(do.ExpectTurn())
         if advice.resume:
             out.append(do.ResumeLife(*who))
         return advice.stall if advice.replace else None

@@ -51,6 +51,16 @@ def pools_among(names: Iterable[str]) -> list[tuple[NativePool, list[str]]]:
     return found
 
 
+def pool_needed(name: str, used: Collection[str]) -> str:
+    """Return the library that a thread of this name belongs to, if code that uses these packages
+    hands work to it."""
+    for pool in POOLS:
+        if name.startswith(pool.threads):
+            tops = {package.partition("/")[0] for package in pool.packages}
+            return pool.library if tops.intersection(used) else ""
+    return ""
+
+
 def pool_used(names: Iterable[str], files: Collection[str]) -> tuple[NativePool, list[str]] | None:
     """Return the pool, of those among threads of these names, into whose library a stack of these
     files leads; None if there is none."""

@@ -52,11 +52,18 @@ class Recovery:
             self._spend(seat, loss.tickets)
             return
         if self._plan.source is Source.STREAMS:
-            unbegun = self._plan.restarts and life.epoch != epoch and not seat.past
+            innocent = loss.is_innocent or (loss.ending is not None and loss.ending.told)
+            unbegun = self._plan.restarts and not seat.past
+            unbegun = unbegun and (life.epoch != epoch or innocent)
             if (unbegun or self.resumes(seat)) and loss.kind is not FaultKind.REFUSED:
                 self._resume_stream(loss, delivered)
             else:
                 self._lose_stream(loss, delivered)
+            return
+        if loss.is_innocent:  # it comes from where it must not
+            for ticket in loss.tickets:
+                self._ledger.reclaim(ticket, blamed=())
+            seat.barren = 0
             return
         self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
         fault = loss.as_fault(loss.kind, loss.suspect, delivered)
@@ -87,6 +94,18 @@ class Recovery:
         if self._plan.spares or seat.can_resume is None:
             return self._plan.resumes
         return seat.can_resume
+
+    def may_turn(self) -> bool:
+        """Whether all lives can be made anew at this moment, and nothing is lost by it: a stream
+        of which something was taken must be able to go on."""
+        if self._plan.source is Source.INDICES:
+            return True
+        if not self._plan.restarts:
+            return False
+        return all(
+            seat.state is not SeatState.OPEN or not seat.past or self.resumes(seat)
+            for seat in self._seats.all
+        )
 
     def _judge(self, fault: Fault, ticket: Ticket) -> Verdict:
         limits, place = self._plan.limits, fault.place
@@ -127,7 +146,8 @@ class Recovery:
         for ticket in loss.tickets:
             blamed = ticket.blamed + (fault.step,) * (ticket is suspect)
             self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number)
-        self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
+        if not loss.is_innocent:
+            self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
 
     def end_streams(self) -> None:
         """End the streams that are over.

@@ -94,6 +94,9 @@ class Activity:
     wakes: int = 0  # how often its main thread was woken
     # The native library that it is in, if only the process it was forked from has its threads.
     left_behind: str = ""
+    # What it may have inherited that keeps it waiting, in words; only where workers can be made
+    # anew without it.
+    inherited: str = ""
 
 
 @frozen
@@ -108,6 +111,7 @@ class Stall:
     still_s: float  # since anything has changed
     pulse: Pulse
     activity: Activity
+    is_inherited: bool = False  # it waits for what it inherited: no sample is to blame
     unchanged_s: float = 0.0  # since bytes were read or written, or it came to another part
     wakes: int = 0  # since anything has changed
     computes: bool = False  # it has used the processor since the last look, or would like to
@@ -142,6 +146,7 @@ class Advice:
     report: bool
     resume: bool
     replace: bool
+    suspect: bool = False  # it seems to wait for what it inherited; seen for the first time
 
 
 @record
@@ -163,6 +168,7 @@ class _Call:
     spins: bool = False
     reports: int = 0
     resumed: bool = False
+    suspected: bool = False  # of waiting for what it inherited
     looks: int = 0  # so far, and at how many of them it ran
     ran: int = 0
 
@@ -254,13 +260,15 @@ class Stalls:
             unchanged_s=unchanged_s,
             wakes=activity.wakes - call.rested,
             computes=call.spins or activity.runs,
+            is_inherited=bool(activity.inherited) and pulse in (Pulse.STUCK, Pulse.DEADLOCKED),
         )
+        suspect, call.suspected = stall.is_inherited and not call.suspected, stall.is_inherited
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
         goes = self._must_go(call, stall, now)
         if unwanted and pulse is Pulse.STUCK and self._limits.still_s is not None:
             goes = goes or still_s >= self._limits.dead_s
         self._deadlocked = self._deadlocked or (goes and pulse is Pulse.DEADLOCKED)
-        return Advice(stall, report, resume, goes)
+        return Advice(stall, report, resume, goes, suspect)
 
     def stuck_on(self, seat: int, life: int, now: float) -> int:
         """Say where the shared lock is that a life has waited for, so long that it is no chance."""
@@ -362,9 +370,12 @@ class Stalls:
             return False
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)
-            enough_s = AGAIN_S if self._deadlocked else limits.locked_s
+            soon = self._deadlocked or stall.is_inherited  # then nothing is lost by it
+            enough_s = AGAIN_S if soon else limits.locked_s
             # Where it is will be known soon, and people will want to know.
             return locked_s >= (enough_s if stall.activity.stack else limits.dead_s)
+        if stall.is_inherited:
+            return stall.still_s >= limits.dead_s
         if call.step == CLEAN:  # imports take their time, but do something in it
             return stall.pulse is Pulse.STUCK and stall.still_s >= limits.dead_s
         if call.step in (OURS, HAND_OVER):

@@ -76,6 +76,7 @@ class Supervisor:
             ev.ProgramForked: self._on_program_forked,
             ev.LifeEnded: self._on_life_ended,
             ev.LifeSilent: self._on_life_silent,
+            ev.ForkUnfit: self._on_fork_unfit,
             ev.StreamMarked: self._recovery.stream_marked,
             ev.LivesSeen: self._on_lives_seen,
             ev.LifeExamined: self._on_life_examined,
@@ -397,6 +398,12 @@ class Supervisor:
         if life is not None:
             self._crew.silent(seat, life, now)
 
+    def _on_fork_unfit(self, event: ev.ForkUnfit, now: float, out: Out) -> None:
+        seat, life = self._seats.present(event.seat, event.life)
+        if life is not None and self._recovery.may_turn():
+            self._replace(seat, now, out, unfit=event.words)
+            self._go_on(now, out)
+
     # ---- recovery ---------------------------------------------------------------------------
 
     def _staff_all(self, now: float, out: Out) -> None:
@@ -469,12 +476,17 @@ class Supervisor:
     def _has_work(self) -> bool:
         return self._sampling is not Sampling.ENDED or bool(self._ledger.pending)
 
-    def _replace(self, seat: Seat, now: float, out: Out, stall: Stall | None = None) -> None:
-        """Condemn the life of a seat and go on without waiting for its end."""
+    def _replace(
+        self, seat: Seat, now: float, out: Out, stall: Stall | None = None, unfit: str = ""
+    ) -> None:
+        """Condemn the life of a seat and go on without waiting for its end. `unfit`: what it
+        inherited and cannot live with."""
+        if stall is not None and stall.is_inherited and self._recovery.may_turn():
+            unfit = stall.activity.inherited
         if seat.life is None or seat.life.state not in AT_WORK:
             return
         self._lookout.stalls.forget(seat.number, seat.life.number)
-        loss = self._crew.condemn(seat, seat.life, now, out, stall)
+        loss = self._crew.condemn(seat, seat.life, now, out, stall, unfit)
         if self._run is Run.RUNNING:
             self._recovery.recover(loss, self._delivered, self._epoch)
             self._staff(seat, now, out)

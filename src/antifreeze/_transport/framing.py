@@ -33,6 +33,7 @@ class Kind(IntEnum):
     NOTICED = 19
     UNFIT = 20  # it cannot open its job
     OPENED = 21  # it has
+    NEEDS_CLEAN = 23  # what it was asked for cannot be done in a fork of the main process
     LEFT = 22  # nothing of the user's runs in it any more, and it holds no file: it ends now
 
 

@@ -39,7 +39,7 @@ from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .progress import Witness
 from .randomness import Randomness, salts_in
-from .reasons import name_taken, reasons
+from .reasons import name_taken, needs_no_fork, reasons, says_fork
 from .resuming import Bookmark, carry_on
 from .spec import EpochBrief, WorkerSpec
 from .stream_fetch import Seen, StreamOver
@@ -182,6 +182,7 @@ class Desk:
             ):
                 add_note(error, note)
             self._broken = error
+            self._tell_of_fork(needs_no_fork(error))
             if self._lost:  # whoever replaces this worker must not begin a later epoch by guess
                 self._outbox.tell(StreamState(brief.epoch, 0, b"", useless=True, lost=True))
         self._at(OURS)
@@ -283,8 +284,14 @@ class Desk:
             self._fail(task, self._explain(batch[0] if batch else None, error), doing, timings)
             return True
 
+    def _tell_of_fork(self, unfit: bool) -> None:
+        """Tell, before an error, that it comes of the fork: perhaps nobody needs to see it."""
+        if unfit and not self._spec.clean_since:
+            self._outbox.need_clean("uses an accelerator, which a forked process cannot")
+
     def _tell_failed(self, fetcher: Fetcher, task: Task) -> None:
         for failed in fetcher.failed():
+            self._tell_of_fork(says_fork(failed.exception))
             self._outbox.tell(replace(failed, position=task.position))
 
     def _hand_over(self, task: Task, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:
@@ -360,6 +367,7 @@ class Desk:
         timings: Timings,
         more: tuple[str, ...] = (),
     ) -> None:
+        self._tell_of_fork(needs_no_fork(error))
         self._arena.abort()
         if self._bookmark is not None:
             self._bookmark.pass_over()

@@ -60,6 +60,11 @@ class Outbox:
             if not threads.start(self._thread):  # the machine gives none
                 self._flush_s = 0.0
 
+    def need_clean(self, words: str) -> None:
+        """Tell that this process, as a fork of the main one, cannot do what it was asked for."""
+        self.flush()
+        self._channel.say(Kind.NEEDS_CLEAN, words)
+
     def put(self, task: Task, packed: Packed, timings: Timings, slab: Slab | None = None) -> bool:
         """Take a loaded parcel, and the slab it lies in. Say whether something was sent.
 

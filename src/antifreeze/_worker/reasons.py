@@ -15,6 +15,32 @@ _LMDB_ERRORS = frozenset({"ReadersFullError", "BadRslotError"})
 CHAIN = 8  # errors, each the cause of the one before, that are looked at
 
 
+# What torch says where an accelerator is used in a process that was forked beside its context; and
+# what its driver says where torch has not noticed.
+_OF_FORKS = ("in forked subprocess", "CUDA error: initialization error")
+
+
+def says_fork(text: str) -> bool:
+    """Whether an error is that of an accelerator which a forked process cannot use."""
+    return any(words in text for words in _OF_FORKS)
+
+
+def needs_no_fork(error: BaseException) -> bool:
+    """Whether an error, or one that led to it, is that of an accelerator in a forked process."""
+    return any(isinstance(each, RuntimeError) and says_fork(str(each)) for each in _chain(error))
+
+
+def _of_forks(error: BaseException, clean_since: str) -> tuple[str, ...]:
+    if clean_since or not needs_no_fork(error):
+        return ()
+    return (
+        "antifreeze: this worker was forked from a process that has used the accelerator, and cannot"
+        " use it itself. Load on the CPU and move the batch in the training loop; or start workers"
+        ' in a clean process, multiprocessing_context="spawn", for which all of the dataset must be'
+        " picklable",
+    )
+
+
 def _names(held: Held) -> str:
     return ", ".join(dict.fromkeys(name for _, name in held.taken))
 
@@ -124,4 +150,4 @@ def reasons(error: BaseException, held: Held, clean_since: str) -> list[str]:
         found.append(_of_taken(held))
     elif clean_since and errno.EBADF in numbers:
         found.append(_of_numbers(clean_since))
-    return [*found, *_of_lmdb(error), *_of_debuggers(error)]
+    return [*found, *_of_forks(error, clean_since), *_of_lmdb(error), *_of_debuggers(error)]

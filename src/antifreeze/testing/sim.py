@@ -108,7 +108,12 @@ class SimulatedBackend:
             it.queue.clear()
             self._later(self._world.stop_s, lambda: self._end(it, Ending(exit_code=0)))
 
-    def kill(self, seat: int, life: int, force: Force, *, doubted: bool = False) -> None:
+    def expect_turn(self) -> None:
+        pass
+
+    def kill(
+        self, seat: int, life: int, force: Force, *, doubted: bool = False, unfit: str = ""
+    ) -> None:
         it = self._lives.get((seat, life))
         if it is not None:
             self._later(0.0, lambda: self._end(it, KILLED))

@@ -1,0 +1,179 @@
+"""What a worker's code can reach in this process: locks, threads, and which packages it uses.
+
+From the dataset, collate_fn and worker_init_fn: their attributes, their classes, the globals of the
+modules that these are written in, and the program's own modules that those import. Looked at, never
+asked: no method of the program's runs. Bounded: in a large program the search ends early, and what
+it has not found is met by a worker, if at all (see docs/decisions/nursery.md).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from .._clock import monotonic
+from .._core.messages import frozen
+from .._worker.insides import ATOMS, inside, is_users
+from .own_code import is_own
+from .parked_threads import is_held, owner_of
+
+LONGEST_S = 0.01  # for one search: the loop waits for it
+MOST_MODULES = 64
+MOST_THINGS = 4_000  # objects, in all
+DEEPEST = 6  # from an attribute or a global on
+_LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
+_FUNCTIONS = (FunctionType, MethodType)
+
+
+@frozen
+class Reached:
+    """What was found, each with the path that leads to it."""
+
+    locks: tuple[tuple[str, Any], ...] = ()
+    threads: tuple[tuple[str, Any], ...] = ()  # threads, and executors that have some
+    packages: frozenset[str] = frozenset()  # names, as far as they are known to be used
+
+    def held(self) -> str:
+        """Return a lock that somebody holds now, or a thread that is alive, in words; nothing if
+        there is none."""
+        for path, lock in (*self.locks, *_of_logging()):
+            if is_held(lock):
+                owner = owner_of(lock)
+                return f"{path} is held" + (f" by the thread {owner}" if owner else "")
+        for path, thing in self.threads:
+            if _has_threads(thing):
+                return f"{path} has a thread, which a fork does not copy"
+        return ""
+
+
+NOTHING_REACHED = Reached()
+
+
+def lock_at(reached: Reached, deadlock: str) -> str:
+    """Return the path of the lock at one of these addresses (`thread:address`, as the kernel tells
+    them), if it is among those that were reached. Not from Python 3.13 on, whose locks wait
+    elsewhere."""
+    if sys.version_info >= (3, 13):
+        return ""
+    addresses = {int(each.rpartition(":")[2], 16) for each in deadlock.split()}
+    for path, lock in reached.locks:
+        inner = getattr(lock, "_lock", lock)
+        if type(inner) in _LOCKS[:2]:
+            behind_header = id(inner) + 2 * ctypes.sizeof(ctypes.c_void_p)
+            if ctypes.c_void_p.from_address(behind_header).value in addresses:
+                return path
+    return ""
+
+
+def reached_from(named: dict[str, Any]) -> Reached:
+    """Search from these things, by their names."""
+    return _Search().run(named)
+
+
+def _of_logging() -> Iterator[tuple[str, Any]]:
+    """Yield the lock that a fork itself takes: it would wait for its holder."""
+    if (lock := getattr(logging, "_lock", None)) is not None:
+        yield "logging's own lock", lock
+
+
+def _has_threads(thing: Any) -> bool:
+    if isinstance(thing, threading.Thread):
+        return thing.is_alive() and thing is not threading.main_thread()
+    return any(each.is_alive() for each in list(getattr(thing, "_threads", None) or ()))
+
+
+class _Search:
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._modules: dict[str, ModuleType] = {}
+        self._packages: set[str] = set()
+        self._locks: list[tuple[str, Any]] = []
+        self._threads: list[tuple[str, Any]] = []
+        self._give_up = monotonic() + LONGEST_S
+
+    def run(self, named: dict[str, Any]) -> Reached:
+        self._walk([(name, thing) for name, thing in named.items() if thing is not None])
+        threads = tuple(self._threads)  # the program's globals have others, which workers leave be
+        done: set[str] = set()
+        while left := [name for name in self._modules if name not in done][:1]:
+            done.add(left[0])
+            if len(done) > MOST_MODULES or self._is_over():
+                break
+            self._walk_module(self._modules[left[0]])
+        return Reached(tuple(self._locks), threads, frozenset(self._packages))
+
+    def _is_over(self) -> bool:
+        return len(self._seen) > MOST_THINGS or monotonic() > self._give_up
+
+    def _walk(self, level: list[tuple[str, Any]]) -> None:
+        for _ in range(DEEPEST):
+            following: list[tuple[str, Any]] = []
+            for path, thing in level:
+                if self._is_over():
+                    return
+                if not issubclass(type(thing), ATOMS) and self._take(path, thing):
+                    following += inside(path, thing)
+            level = following
+
+    def _take(self, path: str, thing: Any) -> bool:
+        """Note one thing. Return whether to look inside."""
+        if id(thing) in self._seen:
+            return False
+        self._seen.add(id(thing))
+        kind: Any = type(thing)
+        if issubclass(kind, _LOCKS):
+            self._locks.append((path, thing))
+            return False  # those that wait for a condition have a lock each, which is held
+        if issubclass(kind, threading.Thread | Executor):
+            self._threads.append((path, thing))
+            return False
+        if kind is ModuleType:
+            self._note_module(thing.__name__)
+            return False
+        if issubclass(kind, type):
+            self._note_class(thing)
+            return False
+        if kind in _FUNCTIONS:
+            self._note_module(str(getattr(thing, "__module__", "")))
+        else:
+            self._note_class(kind)
+        return True
+
+    def _note_class(self, kind: Any) -> None:
+        for each in kind.__mro__:
+            name = str(vars(each).get("__module__", ""))
+            self._note_module(name)
+            if is_users(name) and id(each) not in self._seen:
+                self._seen.add(id(each))
+                held = [(f"{each.__name__}.{at}", v) for at, v in list(vars(each).items())]
+                for path, value in held:
+                    if issubclass(type(value), (*_LOCKS, threading.Thread, Executor)):
+                        self._take(path, value)
+
+    def _note_module(self, name: str) -> None:
+        self._packages.add(name.partition(".")[0])
+        module = sys.modules.get(name)
+        if module is not None and is_users(name) and name not in self._modules:
+            self._modules[name] = module
+
+    def _walk_module(self, module: ModuleType) -> None:
+        own = is_own(module.__name__)
+        roots = []
+        for name, value in list(vars(module).items()):
+            if name.startswith("__"):
+                continue
+            kind = type(value)
+            if kind is ModuleType or issubclass(kind, type) or kind in _FUNCTIONS:
+                used = value.__name__ if kind is ModuleType else str(value.__module__)
+                self._packages.add(used.partition(".")[0])
+                if own and is_own(used):  # what a library imports is its own affair
+                    self._note_module(used)
+            elif not issubclass(kind, ATOMS):
+                roots.append((f"{module.__name__}.{name}", value))
+        self._walk(roots)
