@@ -104,8 +104,13 @@ def bounded(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def another_thread(wanted: bool) -> Iterator[None]:
-    done = threading.Event()
-    thread = threading.Thread(target=done.wait, name="somebody else")
+    done, lock = threading.Event(), threading.Lock()
+
+    def hold() -> None:
+        with lock:  # a fork beside it is not safe
+            done.wait()
+
+    thread = threading.Thread(target=hold, name="somebody else")
     if wanted:
         thread.start()
     try:

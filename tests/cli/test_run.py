@@ -217,9 +217,9 @@ def test_every_loader_is_ours_wherever_its_workers_come_from(tmp_path: Path, how
             f"""
             if __name__ == "__main__":
                 if {threads}:  # a template of a clean process is better then
-                    import threading
-                    ends = threading.Event()
-                    threading.Thread(target=ends.wait, daemon=True).start()
+                    import ctypes, threading
+                    busy = ctypes.CDLL(None).sleep  # who could tell what it holds?
+                    threading.Thread(target=busy, args=(60,), daemon=True).start()
                 loader = DataLoader(Points(), batch_size=4, num_workers=2, collate_fn=same, {how})
                 print([point.value for batch in loader for point in batch])
                 print(all(type(point) is Point for batch in loader for point in batch))

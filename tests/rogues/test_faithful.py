@@ -260,7 +260,7 @@ DECORATED = """
         def __getitem__(self, index):
             return double, double(index)
 
-    threading.Thread(target=time.sleep, args=(1,)).start()
+    threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()
     loader = DataLoader(Doubles(2), None, num_workers=1, collate_fn=lambda row: row)
     say(*[number for function, number in loader if function is double])
 """
@@ -302,7 +302,7 @@ OPENING = """
             say(os.getpid(), os.getppid())
             time.sleep(60)
 
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(60,), daemon=True).start()
     iter(DataLoader(Slow(), num_workers=1)).__next__()
 """
 
@@ -373,7 +373,7 @@ MODE = """
             opened()
             self.__dict__.update(state)
 
-    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+    threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(5,), daemon=True).start()
     loader = DataLoader(Opens(1), None, num_workers=1, collate_fn=lambda row: row)
     os.environ["MY_MODE"] = "on"
     for _ in range(3):
@@ -424,7 +424,7 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
         os.chdir("inner")
         sys.path.insert(0, "")
         os.rmdir(os.getcwd())
-        threading.Thread(target=time.sleep, args=(1,)).start()
+        threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()
         say(len(list(DataLoader(Numbers(3), num_workers=1))))
     """
     with program(tmp_path, code, cwd=tmp_path) as process:
@@ -627,7 +627,7 @@ IMPORTS = """
     inner.TABLE["rows"] = [10, 20]
     inner.Rows.scale = 3
     os.environ["SIZE"] = "of the script"
-    threading.Thread(target=time.sleep, args=(8,), daemon=True).start()
+    threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(8,), daemon=True).start()
     loader = DataLoader(inner.Rows(), None, num_workers=1, collate_fn=lambda row: row)
     say(*loader)
     with open("inner.py", "a") as file:                # edited meanwhile
@@ -667,7 +667,7 @@ BY_NAME = """
             return Outer.Inner(cached(globals()["TOP"]) + index), kind()
 
     if __name__ == "__main__":
-        threading.Thread(target=time.sleep, args=(1,)).start()
+        threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()
         for method in (None, "spawn"):
             loader = DataLoader(Looks(2), None, num_workers=1, multiprocessing_context=method,
                                 collate_fn=lambda row: row)

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import hazards
+from antifreeze._backends import hazards, lineage, pools
 from antifreeze._backends.lineage import Lineage
 from antifreeze._core.descent import Descent, Wish
 
@@ -29,7 +29,16 @@ from .programs import finish, program
 
 LOCK = threading.Lock()
 LIBC = ctypes.CDLL(None)
-HANDLER = logging.NullHandler()
+
+
+class Quiet(logging.Handler):
+    """A handler that writes nothing, and has a lock."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        pass
+
+
+HANDLER = Quiet()
 
 
 @contextlib.contextmanager
@@ -139,21 +148,21 @@ def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free() -> None:
         assert dataset.lock.locked()
 
 
-def test_a_thread_pool_used_before() -> None:
+def test_a_thread_pool_that_is_idle_is_forked_beside() -> None:
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(str, range(3))) == ["0", "1", "2"]
         iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
-        assert is_clean_soon(iterator)
+        assert not is_clean_soon(iterator)
         assert torch.cat(list(iterator)).tolist() == list(range(8))
 
 
-def test_an_event_loop_in_another_thread() -> None:
+def test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside() -> None:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
         iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
-        assert is_clean_soon(iterator)
+        assert not is_clean_soon(iterator)
         assert torch.cat(list(iterator)).tolist() == list(range(8))
     finally:
         loop.call_soon_threadsafe(loop.stop)
@@ -269,19 +278,31 @@ def test_the_thread_of_a_queue_of_multiprocessing_is_no_hazard() -> None:
         queue.join_thread()
 
 
-def test_a_thread_of_a_native_library_is_named() -> None:
+def test_a_thread_of_a_native_library_that_sleeps_is_no_hazard() -> None:
     # A thread that Python does not know: started by the C library.
     started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
     number = ctypes.c_ulong()
     nap = ctypes.cast(LIBC.sleep, started)
     assert LIBC.pthread_create(ctypes.byref(number), None, nap, ctypes.c_void_p(2)) == 0
     time.sleep(0.2)  # until it sleeps
-    assert choice_now().why == "another thread runs here (of a native library)"
+    assert choice_now().is_plain, choice_now()
     assert LIBC.pthread_join(number, None) == 0
-    give_up = time.monotonic() + 10
-    while not choice_now().is_plain and time.monotonic() < give_up:
-        time.sleep(0.01)
-    assert choice_now().is_plain
+
+
+def test_a_thread_of_a_native_library_that_runs_is_named() -> None:
+    # It fills memory for seconds.
+    started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    count = 2 + pools.blas_threads()  # one that has no name is taken for one of these
+    numbers = [ctypes.c_ulong() for _ in range(count)]
+    rooms = [ctypes.create_string_buffer(b"x" * (1 << 26)) for _ in range(count)]
+    busy = ctypes.cast(LIBC.strfry, started)
+    for number, room in zip(numbers, rooms, strict=True):
+        assert LIBC.pthread_create(ctypes.byref(number), None, busy, room) == 0
+    try:
+        assert "of a native library" in choice_now().why
+    finally:
+        for number in numbers:
+            assert LIBC.pthread_join(number, None) == 0
 
 
 def test_the_background_thread_of_an_allocator_is_no_hazard() -> None:
@@ -317,14 +338,24 @@ class Opened:
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_a_dear_opening_is_told_and_one_that_only_waits_is_not(
+def test_a_healthy_run_from_a_clean_process_is_silent_however_dear_the_opening(
     busy: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with another_thread():
         list(DataLoader(Opened(busy=busy), num_workers=1))  # type: ignore[arg-type]
-    said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
-    assert len(said) == busy, said
-    assert all("persistent_workers=True would do that once" in text for text in said)
+    said = [record.getMessage() for record in caplog.records if record.levelname != "INFO"]
+    assert said == []
+
+
+def test_where_workers_come_from_is_logged_once_a_program(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage, "_logged", set())
+    with another_thread(), caplog.at_level(logging.INFO, "antifreeze"):
+        for _ in range(2):
+            list(DataLoader(Locked(), num_workers=1))  # type: ignore[arg-type]
+    (said,) = [r.getMessage() for r in caplog.records if "clean process" in r.getMessage()]
+    assert "another thread runs here (somebody else: it is inside a `with` clean.py:" in said
 
 
 def test_looking_takes_no_time() -> None:

@@ -148,7 +148,8 @@ ALL_DIE = """
     box = []
 
     def begin():
-        beside = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+        busy = __import__("ctypes").CDLL(None).sleep
+        beside = threading.Thread(target=busy, args=(60,), daemon=True)
         beside.start()
         box.append(iter(DataLoader(dataset, num_workers=2)))
 
@@ -379,7 +380,7 @@ NO_GUARD = """
             return Pair(index + OFFSET)
 
     OFFSET = 5
-    threading.Thread(target=time.sleep, args=(1,)).start()
+    threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()
     for pair in DataLoader(Pairs(3), None, num_workers=2, collate_fn=lambda row: row):
         assert type(pair) is Pair, type(pair)
         say(pair.number)
@@ -402,7 +403,7 @@ class Numbers:
     def __getitem__(self, index):
         return index
 
-threading.Thread(target=time.sleep, args=(1,)).start()
+threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()
 print(len(list(DataLoader(Numbers(), num_workers=1))), flush=True)
 """
 IMPORTS_IT = """
@@ -421,7 +422,7 @@ def test_a_module_that_loops_when_it_is_imported_is_not_imported_again(tmp_path:
 
 
 AT_A_PROMPT = """
-    threading.Thread(target=time.sleep, args=(1,)).start()
+    threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()
     CELL = "class Cell(Numbers):\\n def __getitem__(self, index):\\n  return index * FACTOR"
     FACTOR = 3
     exec(compile(CELL, "<cell 1>", "exec"), globals())
@@ -438,7 +439,7 @@ def test_a_dataset_from_a_cell_of_a_notebook(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give up rights")
 def test_a_program_that_gave_up_rights_gets_a_nursery_without_them(tmp_path: Path) -> None:
     code = """
-        threading.Thread(target=time.sleep, args=(2,)).start()
+        threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(2,)).start()
         os.setgroups([0, 4242])
         from antifreeze._backends import nursery
         nursery.present()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from antifreeze import DataLoader
+
+from .clean import another_thread
 
 
 class Transform:
@@ -114,12 +115,8 @@ def as_it_is(samples: list[Any]) -> list[Any]:
 @pytest.fixture
 def threads() -> Iterator[None]:
     """Another thread: a reason for a clean process."""
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    yield
-    end.set()
-    thread.join()
+    with another_thread():
+        yield
 
 
 @pytest.mark.usefixtures("threads")

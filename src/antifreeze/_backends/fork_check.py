@@ -2,8 +2,8 @@
 
 What was parked when the loop began may run by the time of the fork. So Python itself is asked to
 have us look right before it forks. If a thread does not park within some milliseconds the fork
-happens all the same, since nobody can stop it there; its child leaves at once, and the parent learns
-why.
+happens all the same, since nobody can stop it there: its child leaves at once, and the parent is
+told why.
 """
 
 from __future__ import annotations

@@ -51,9 +51,11 @@ class Lineage:
         the same way, and nothing has come up that speaks against a plain fork."""
         if wish is not self._wish or self._process != os.getpid():
             return False
-        if not self.choice.is_plain or monotonic() - self._looked_at < HOLDS_S:
+        if not self.choice.is_plain:
             return True
-        return hazards.is_alone() and not self.choice.beside
+        if not self.choice.beside:
+            return hazards.is_alone()
+        return monotonic() - self._looked_at < HOLDS_S
 
     @property
     def looked_for(self) -> Reached | None:

@@ -30,8 +30,8 @@ from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import pools, process_numbers
 from .faithful import Unsendable
-from .fork_check import ForkHazard
 from .first_crew import FirstCrew
+from .fork_check import ForkHazard
 from .inheritance import held_by, warn_of_connections
 from .lineage import Lineage
 from .opening import Opening

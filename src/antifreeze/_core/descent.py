@@ -110,7 +110,6 @@ class Choice:
         why = self.why or "forked workers did not get going"
         return Choice(other, why, AGAINST_FREEZES, is_last=True)
 
-
     def after_misfit(self, words: str) -> Choice | None:
         """Choose again, since forked workers cannot live with what they inherited; None: there is
         no other way."""

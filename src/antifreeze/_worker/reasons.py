@@ -34,8 +34,8 @@ def _of_forks(error: BaseException, clean_since: str) -> tuple[str, ...]:
     if clean_since or not needs_no_fork(error):
         return ()
     return (
-        "antifreeze: this worker was forked from a process that has used the accelerator, and cannot"
-        " use it itself. Load on the CPU and move the batch in the training loop; or start workers"
+        "antifreeze: this worker was forked from a process that has used the accelerator, so it"
+        " cannot use it itself. Load on the CPU and move the batch in the training loop; or start workers"
         ' in a clean process, multiprocessing_context="spawn", for which all of the dataset must be'
         " picklable",
     )
