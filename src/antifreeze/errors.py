@@ -290,6 +290,11 @@ def _cause_of_deadlock(stall: Stall) -> str:
         )
     if stall.pulse is not Pulse.DEADLOCKED:
         return ""
+    inherited = stall.activity.inherited
+    if inherited is not None and inherited.no_way:
+        return (
+            f"it {inherited.words}. It could not be started in a clean process: {inherited.no_way}"
+        )
     return (
         "it was forked while another thread held the lock, or waits for threads (a pool, an event"
         " loop) that a fork does not take along"

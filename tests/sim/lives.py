@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from antifreeze._core import commands as do
-from antifreeze._core.stalls import Activity, StackLine
+from antifreeze._core.stalls import Activity, Inherited, StackLine
 from antifreeze._core.steps import OURS
 from antifreeze._core.tickets import Errand
 
@@ -15,7 +15,7 @@ LINE = (StackLine("data.py", 7, "__getitem__"),)
 STUCK = Activity(cpu_s=3.0, stack=LINE, shared_lock=0x7000)
 STOPPED = Activity(cpu_s=3.0, stopped=True)
 LOCKED = Activity(cpu_s=3.0, deadlock="a b")
-INHERITED = Activity(cpu_s=3.0, stack=LINE, deadlock="a b", inherited="waits for a lock")
+INHERITED = Activity(cpu_s=3.0, stack=LINE, deadlock="a b", inherited=Inherited("waits for a lock"))
 
 
 class Mood(Enum):

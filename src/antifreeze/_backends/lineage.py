@@ -11,6 +11,7 @@ from typing import Any
 
 from .._clock import monotonic
 from .._core.descent import Choice, Descent, Wish, choose
+from .._core.stalls import Inherited
 from .._reporting.log import logger
 from .._transport.available import in_words
 from . import hazards, nursery, nursery_process, pools
@@ -61,7 +62,7 @@ class Lineage:
     def looked_for(self) -> Reached | None:
         """What to look for right before a fork; None if there is no other way anyhow, or nobody
         else is here."""
-        return self._reached if self.choice.may_turn and self.choice.beside else None
+        return self._reached if self.can_turn else None
 
     def beware(self, words: str) -> None:
         """Note that a fork was not safe at its very moment."""
@@ -69,16 +70,25 @@ class Lineage:
         assert choice is not None  # else nobody would have looked
         self.choice = choice
 
-    def inherited(self, deadlock: str, lacks: str, at: str) -> str:
+    @property
+    def can_turn(self) -> bool:
+        """Whether forked workers can still be made anew without what they inherited."""
+        return self.choice.may_turn and bool(self.choice.beside)
+
+    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
         """Return what a forked worker has inherited that keeps it waiting (see `Origin`)."""
-        if not (self.choice.may_turn and self.choice.beside):
-            return ""
-        beside = f"the main process has {self.choice.beside}"
+        choice = self.choice
+        if choice.descent is not Descent.MAIN or not (self.can_turn or choice.forked_though):
+            return None
+        found = f"{_FOREVER}{at} for "
         if lacks:
-            return f"{_FOREVER}{at} for threads of {lacks}, which a fork does not copy"
-        if lock := lock_at(self._reached, deadlock):
-            return f"{_FOREVER}{at} for {lock}, held by another thread at the fork ({beside})"
-        return f"{_FOREVER}{at} for a lock or a thread that a fork does not copy ({beside})"
+            found += f"threads of {lacks}, which a fork does not copy"
+        else:
+            lock = lock_at(self._reached, deadlock)
+            held = f"{lock}, held by another thread at the fork"
+            found += held if lock else "a lock or a thread that a fork does not copy"
+            found += f" (the main process has {choice.beside})" if choice.beside else ""
+        return Inherited(found, choice.forked_though)
 
     def expect_turn(self) -> None:
         """Start the nursery, which may be needed."""

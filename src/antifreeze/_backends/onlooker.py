@@ -62,7 +62,7 @@ class Onlooker:
         if seen is None:
             return None
         lacks = hazards.left_behind(pid, seen.stack) if self._origin.forks else ""
-        inherited = ""
+        inherited = None
         if seen.deadlock or lacks:
             inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))
         return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)

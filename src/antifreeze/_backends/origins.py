@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 from .._clock import pause
 from .._core.faults import Ending
 from .._core.messages import frozen, message
+from .._core.stalls import Inherited
 from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
@@ -159,10 +160,14 @@ class Origin(Protocol):
     def doubt(self) -> None:
         """Take note that no life got going: try another way to make them, if there is one."""
 
-    def inherited(self, deadlock: str = "", lacks: str = "", at: str = "") -> str:
-        """Return what a life has inherited that keeps it waiting, in words; nothing if lives could
-        come from nowhere else. What is known of it: locks (as `Activity.deadlock` has them), a
-        native library whose threads it lacks, a line of code."""
+    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
+        """Return what a forked life has inherited that keeps it waiting. What is known of it: locks
+        (as `Activity.deadlock` has them), a native library whose threads it lacks, a line of
+        code."""
+
+    @property
+    def can_turn(self) -> bool:
+        """Whether `turn` would make forked lives anew."""
 
     def expect_turn(self) -> None:
         """Prepare for `turn`: it seems that forked lives cannot go on."""
@@ -275,8 +280,12 @@ class Children:
     def doubt(self) -> None:
         """Nothing to do: how a life begins is the user's own choice."""
 
-    def inherited(self, deadlock: str = "", lacks: str = "", at: str = "") -> str:
-        return ""  # likewise
+    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
+        return None  # likewise
+
+    @property
+    def can_turn(self) -> bool:
+        return False
 
     def expect_turn(self) -> None:
         """Nothing to do: likewise."""

@@ -403,9 +403,9 @@ class ProcessBackend:
         if frame.kind is Kind.NEEDS_CLEAN:
             words = pickle.loads(frame.body)
             # Else its error comes next, and is raised.
-            turns = line.orphaned is not None or self._origin.inherited()
+            turns = line.orphaned is not None or self._origin.can_turn
             # What else it says of a map-style dataset's samples holds for no other worker.
-            line.unheard = bool(turns) and not self._job.streams
+            line.unheard = turns and not self._job.streams
             return Notice(ForkUnfit(seat, life, words) if turns else None)
         if frame.kind is Kind.LEFT:
             line.has_left = line.told_to_leave

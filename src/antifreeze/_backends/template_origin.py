@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .._core.descent import Descent
+from .._core.stalls import Inherited
 from .._transport.descriptors import keep_from_children
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
@@ -220,8 +221,12 @@ class Templates:
             self._present.given_up = True
             self.forsake()
 
-    def inherited(self, deadlock: str = "", lacks: str = "", at: str = "") -> str:
+    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
         return self._lineage.inherited(deadlock, lacks, at)
+
+    @property
+    def can_turn(self) -> bool:
+        return self._lineage.can_turn
 
     def expect_turn(self) -> None:
         self._lineage.expect_turn()

@@ -46,6 +46,11 @@ class Loss:
     def says_how(self) -> bool:
         return self.stall is not None or self.ending not in (None, Ending())
 
+    @property
+    def is_told(self) -> bool:
+        """Whether we ended the life ourselves, and have said why."""
+        return self.ending is not None and self.ending.told
+
     def as_fault(self, kind: FaultKind, ticket: Ticket | None, delivered: int) -> Fault:
         """Say what this loss means for a ticket, or for the run."""
         return Fault(

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from .messages import frozen
@@ -100,7 +101,7 @@ class Choice:
         """Choose again, since the dataset cannot be sent to the nursery; None: there is no way."""
         if self.asked_for or self.descent is Descent.MAIN:
             return None
-        return Choice(Descent.MAIN, self.why, self.bounds, is_last=True, forked_though=words)
+        return replace(self, descent=Descent.MAIN, is_last=True, forked_though=words)
 
     def after_silence(self) -> Choice | None:
         """Choose again, since no worker of this descent ever got going; None: there is no way."""
@@ -115,13 +116,13 @@ class Choice:
         no other way."""
         if not self.may_turn:
             return None
-        return Choice(Descent.NURSERY, words, TO_SAVE_THE_RUN, is_last=True)
+        return Choice(Descent.NURSERY, words, TO_SAVE_THE_RUN, is_last=True, beside=self.beside)
 
     def at_fork(self, words: str) -> Choice | None:
         """Choose again, since a fork was about to copy a held lock; None: there is no other way."""
         if not self.may_turn:
             return None
-        return Choice(Descent.NURSERY, words, AGAINST_FREEZES)
+        return Choice(Descent.NURSERY, words, AGAINST_FREEZES, beside=self.beside)
 
 
 def choose(program: Program, wish: Wish) -> Choice:

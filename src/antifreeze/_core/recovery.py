@@ -52,9 +52,8 @@ class Recovery:
             self._spend(seat, loss.tickets)
             return
         if self._plan.source is Source.STREAMS:
-            innocent = loss.is_innocent or (loss.ending is not None and loss.ending.told)
             unbegun = self._plan.restarts and not seat.past
-            unbegun = unbegun and (life.epoch != epoch or innocent)
+            unbegun = unbegun and (life.epoch != epoch or loss.is_innocent or loss.is_told)
             if (unbegun or self.resumes(seat)) and loss.kind is not FaultKind.REFUSED:
                 self._resume_stream(loss, delivered)
             else:
@@ -76,7 +75,8 @@ class Recovery:
                     seat.barren = 0
             else:
                 self._ledger.reclaim(ticket, blamed=ticket.blamed)
-        if fault.kind is not FaultKind.REFUSED:  # that is one when nobody tries any more
+        # A refusal is a fault when nobody tries any more.
+        if fault.kind is not FaultKind.REFUSED and not loss.is_told:
             self._faults.note(fault)
 
     def stream_marked(self, event: StreamMarked, now: float, out: Out) -> None:

@@ -74,6 +74,15 @@ class StackLine:
 
 
 @frozen
+class Inherited:
+    """What a forked life cannot live with: a lock that nobody in it releases, or threads that are
+    not there."""
+
+    words: str
+    no_way: str = ""  # why lives cannot be made anew without it; empty: they can
+
+
+@frozen
 class Activity:
     """What can be seen of a life from outside, at one moment."""
 
@@ -94,9 +103,12 @@ class Activity:
     wakes: int = 0  # how often its main thread was woken
     # The native library that it is in, if only the process it was forked from has its threads.
     left_behind: str = ""
-    # What it may have inherited that keeps it waiting, in words; only where workers can be made
-    # anew without it.
-    inherited: str = ""
+    inherited: Inherited | None = None  # what seems to keep it waiting
+
+    @property
+    def can_turn(self) -> bool:
+        """Whether it waits for what it inherited, and lives can be made anew without that."""
+        return self.inherited is not None and not self.inherited.no_way
 
 
 @frozen
@@ -260,7 +272,7 @@ class Stalls:
             unchanged_s=unchanged_s,
             wakes=activity.wakes - call.rested,
             computes=call.spins or activity.runs,
-            is_inherited=bool(activity.inherited) and pulse in (Pulse.STUCK, Pulse.DEADLOCKED),
+            is_inherited=activity.can_turn and pulse in (Pulse.STUCK, Pulse.DEADLOCKED),
         )
         suspect, call.suspected = stall.is_inherited and not call.suspected, stall.is_inherited
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume

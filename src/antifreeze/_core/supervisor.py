@@ -481,8 +481,9 @@ class Supervisor:
     ) -> None:
         """Condemn the life of a seat and go on without waiting for its end. `unfit`: what it
         inherited and cannot live with."""
-        if stall is not None and stall.is_inherited and self._recovery.may_turn():
-            unfit = stall.activity.inherited
+        inherited = stall.activity.inherited if stall is not None and stall.is_inherited else None
+        if inherited is not None and self._recovery.may_turn():
+            unfit = inherited.words
         if seat.life is None or seat.life.state not in AT_WORK:
             return
         self._lookout.stalls.forget(seat.number, seat.life.number)

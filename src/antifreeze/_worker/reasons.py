@@ -35,9 +35,9 @@ def _of_forks(error: BaseException, clean_since: str) -> tuple[str, ...]:
         return ()
     return (
         "antifreeze: this worker was forked from a process that has used the accelerator, so it"
-        " cannot use it itself. Load on the CPU and move the batch in the training loop; or start workers"
-        ' in a clean process, multiprocessing_context="spawn", for which all of the dataset must be'
-        " picklable",
+        " cannot use it itself. Load on the CPU and move the batch in the training loop; or start"
+        ' workers in a clean process, multiprocessing_context="spawn", for which all of the dataset'
+        " must be picklable",
     )
 
 

@@ -1,0 +1,330 @@
+"""Which threads are parked, by their frames: those that wait in the standard library."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import queue
+import random
+import select
+import socket
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from antifreeze._backends import hazards
+from antifreeze._backends.parked_threads import running
+from antifreeze._backends.reachable import lock_at, reached_from
+
+from ..patience import PATIENCE_S
+
+LOCK, OTHER = threading.Lock(), threading.RLock()
+
+
+class Stage:
+    """What threads wait for, and how they are told to end."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.queue: queue.Queue[Any] = queue.Queue()
+        self.simple: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.cond = threading.Condition()
+        self.lock = threading.Lock()
+        self.here, self.there = socket.socketpair()
+        self.loop = asyncio.new_event_loop()
+
+    def end(self) -> None:
+        self.done.set()
+        for _ in range(3):
+            self.queue.put(None)
+            self.simple.put(None)
+        with self.cond:
+            self.cond.notify_all()
+        self.there.send(b"all")
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
+        self.loop.close()
+
+    # ---- parked ------------------------------------------------------------------------------
+
+    def event(self) -> None:
+        self.done.wait(PATIENCE_S)
+
+    def condition(self) -> None:
+        with self.cond:
+            self.cond.wait(PATIENCE_S)
+
+    def queued(self) -> None:
+        self.queue.get()
+
+    def queued_as_tensorboard_does(self) -> None:
+        data = None
+        try:
+            data = self.queue.get(True, PATIENCE_S)
+        except queue.Empty:
+            pass
+        finally:
+            if data:
+                self.queue.task_done()
+
+    def simply_queued(self) -> None:
+        self.simple.get()
+
+    def sleeps(self) -> None:
+        while not self.done.is_set():
+            time.sleep(0.5)
+
+    def receives(self) -> None:
+        self.here.recv(1)
+
+    def selects(self) -> None:
+        select.select([self.here], [], [])
+
+    def polls(self) -> None:
+        poller = select.poll()
+        poller.register(self.here, select.POLLIN)
+        poller.poll()
+
+    def event_loop(self) -> None:
+        self.loop.run_forever()
+
+    def event_loop_as_wandb_has_it(self) -> None:
+        async def until_done() -> None:
+            while not self.done.is_set():
+                await asyncio.sleep(0.5)
+
+        with contextlib.suppress(ValueError):
+            asyncio.run(until_done())
+
+    def reads_a_file_meanwhile(self) -> None:
+        with open("/dev/null"):
+            self.done.wait(PATIENCE_S)
+
+    def catches(self) -> None:
+        try:
+            try:
+                self.done.wait(PATIENCE_S)
+            except ValueError:
+                time.sleep(0)
+        except (KeyError, OSError):
+            pass
+
+    # ---- not -----------------------------------------------------------------------------------
+
+    def holds(self) -> None:
+        with self.lock:
+            self.done.wait(PATIENCE_S)
+
+    def holds_by_hand(self) -> None:
+        self.lock.acquire()
+        try:
+            self.done.wait(PATIENCE_S)
+        finally:
+            self.lock.release()
+
+    def holds_one_and_waits_for_another(self) -> None:
+        with self.lock, self.cond:
+            self.cond.wait(PATIENCE_S)
+
+    def holds_further_out(self) -> None:
+        with self.lock:
+            self.catches()
+
+    def spins(self) -> None:
+        while not self.done.is_set():
+            sum(range(1000))
+
+    def waits_for_a_lock(self) -> None:
+        with LOCK:
+            pass
+
+    def in_a_context_of_its_own(self) -> None:
+        @contextlib.contextmanager
+        def anything() -> Iterator[None]:
+            yield
+
+        with anything():
+            self.done.wait(PATIENCE_S)
+
+    def computes(self) -> None:
+        while not self.done.is_set():
+            sorted([random.random() for _ in range(50_000)])
+
+
+PARKED: list[Callable[[Stage], None]] = [
+    Stage.event,
+    Stage.condition,
+    Stage.queued,
+    Stage.queued_as_tensorboard_does,
+    Stage.simply_queued,
+    Stage.sleeps,
+    Stage.receives,
+    Stage.selects,
+    Stage.polls,
+    Stage.event_loop,
+    Stage.event_loop_as_wandb_has_it,
+    Stage.reads_a_file_meanwhile,
+    Stage.catches,
+]
+RUNNING: list[Callable[[Stage], None]] = [
+    Stage.holds,
+    Stage.holds_by_hand,
+    Stage.holds_one_and_waits_for_another,
+    Stage.holds_further_out,
+    Stage.spins,
+    Stage.waits_for_a_lock,
+    Stage.in_a_context_of_its_own,
+    Stage.computes,
+]
+
+
+@contextlib.contextmanager
+def on_stage(act: Callable[[Stage], None]) -> Iterator[threading.Thread]:
+    stage = Stage()
+    with LOCK:
+        thread = threading.Thread(target=act, args=(stage,), name=act.__name__)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            stage.end()
+    thread.join(PATIENCE_S)
+    stage.close()
+    assert not thread.is_alive()
+
+
+def verdicts(thread: threading.Thread, seconds: float) -> list[str]:
+    """Look at a thread again and again."""
+    found, until = [], time.monotonic() + seconds
+    while time.monotonic() < until:
+        frame = sys._current_frames().get(thread.ident or 0)
+        assert frame is not None
+        found.append(running(frame))
+        time.sleep(0.005)
+    return found
+
+
+@pytest.mark.parametrize("act", PARKED)
+def test_what_waits_and_holds_nothing_is_parked(act: Callable[[Stage], None]) -> None:
+    with on_stage(act) as thread:
+        time.sleep(0.05)
+        said = verdicts(thread, 0.2)
+    assert said.count("") > len(said) / 2, said
+
+
+@pytest.mark.parametrize("act", RUNNING)
+def test_what_runs_or_may_hold_something_is_not(act: Callable[[Stage], None]) -> None:
+    with on_stage(act) as thread:
+        time.sleep(0.05)
+        said = verdicts(thread, 0.2)
+    assert "" not in said
+
+
+def test_an_idle_executor_and_a_server_are_parked() -> None:
+    class Nothing(socketserver.BaseRequestHandler):
+        pass
+
+    with (
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+        socketserver.TCPServer(("127.0.0.1", 0), Nothing) as server,
+    ):
+        pool.submit(int).result()
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        time.sleep(0.1)
+        look = hazards.program()
+        server.shutdown()
+        serving.join()
+    assert look.threads == () and len(look.parked) >= 2, look
+
+
+def test_the_reason_names_the_line() -> None:
+    with on_stage(Stage.holds) as thread:
+        time.sleep(0.05)
+        (said, *_) = verdicts(thread, 0.05)
+    assert said.startswith("it is inside a `with` test_parked_threads.py:")
+    assert said.endswith(", in holds")
+
+
+# ---- what workers can reach ----------------------------------------------------------------------
+
+
+class Holds:
+    """A dataset with a lock in it."""
+
+    def __init__(self) -> None:
+        self.deep = {"lock": [threading.Lock()]}
+
+
+def test_locks_are_found_in_attributes_and_globals_and_held_ones_named() -> None:
+    dataset = Holds()
+    reached = reached_from({"dataset": dataset})
+    paths = {path for path, _ in reached.locks}
+    assert "dataset.deep['lock'][0]" in paths
+    assert f"{__name__}.LOCK" in paths and f"{__name__}.OTHER" in paths
+    assert reached.held() == ""
+    with dataset.deep["lock"][0]:
+        assert reached.held() == "dataset.deep['lock'][0] is held"
+    with OTHER:  # by this very thread, which a child would be
+        assert reached.held() == ""
+
+
+def test_a_lock_of_another_thread_is_named_with_it() -> None:
+    reached = reached_from({"dataset": Holds()})
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with OTHER:
+            taken.set()
+            done.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=hold, name="writer")
+    thread.start()
+    taken.wait(PATIENCE_S)
+    said = reached.held()
+    done.set()
+    thread.join()
+    assert said == f"{__name__}.OTHER is held by the thread writer"
+
+
+def test_a_thread_in_the_dataset_is_told_of_and_one_of_the_program_is_not() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    dataset = Holds()
+    try:
+        assert reached_from({"dataset": dataset}).held() == ""
+        dataset.deep["thread"] = [thread]  # type: ignore[list-item]
+        assert "has a thread" in reached_from({"dataset": dataset}).held()
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_search_in_a_large_dataset_is_bounded() -> None:
+    dataset = [{"lock": threading.Lock(), "names": ["x"] * 100} for _ in range(200_000)]
+    began = time.perf_counter()
+    reached_from({"dataset": dataset})
+    assert time.perf_counter() - began < 5 * 0.02
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="locks of Python 3.13 wait elsewhere")
+def test_a_lock_is_found_by_where_a_worker_waits() -> None:
+    import ctypes
+
+    dataset = Holds()
+    (lock,) = dataset.deep["lock"]
+    address = ctypes.c_void_p.from_address(id(lock) + 16).value
+    reached = reached_from({"dataset": dataset})
+    assert lock_at(reached, f"123:{address:x}") == "dataset.deep['lock'][0]"
+    assert lock_at(reached, "123:7f") == ""

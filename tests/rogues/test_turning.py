@@ -1,0 +1,332 @@
+"""Forks that were wrong after all: real workers wait for what they inherited; nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from antifreeze import DataLoader
+from antifreeze._backends import fork_check, lineage
+from antifreeze._core.descent import Descent
+from antifreeze.errors import WorkerHung
+
+from ..conftest import nursery_pid
+from ..patience import PATIENCE_S
+
+SAMPLES = 48
+# So deep that the search does not find it: what it does find is a hazard from the start.
+HIDDEN: dict[int, Any] = dict.fromkeys(range(40))
+HIDDEN[40] = [threading.Lock()]
+HELD_S = 6.0  # what a held lock may cost
+TORCH_SAYS = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
+    " the 'spawn' start method"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_earlier_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "_stuck", [])
+
+
+@contextlib.contextmanager
+def writer() -> Iterator[None]:
+    """Have a thread hold the hidden lock, and wait: as far as can be seen it is parked."""
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        HIDDEN[40][0].acquire()
+        taken.set()
+        done.wait()
+        HIDDEN[40][0].release()
+
+    thread = threading.Thread(target=hold, name="writer")
+    thread.start()
+    taken.wait()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+class Needs:
+    """A dataset that needs the hidden lock from some sample on."""
+
+    def __init__(self, first: int, once: str = "") -> None:
+        self.first, self.once = first, once
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.first and self.once and not os.path.exists(self.once):
+            Path(self.once).touch()
+            os._exit(3)
+        if index >= self.first:
+            with HIDDEN[40][0]:
+                pass
+        return index
+
+
+class Streamed(IterableDataset[int]):
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(SAMPLES):
+            if index >= self.first:
+                with HIDDEN[40][0]:
+                    pass
+            yield index
+
+
+def took(loader: Any) -> tuple[list[int], float]:
+    """Run an epoch; return what came, and the longest wait."""
+    got, longest_s, began = [], 0.0, time.monotonic()
+    for batch in loader:
+        longest_s = max(longest_s, time.monotonic() - began)
+        got += batch.tolist()
+        began = time.monotonic()
+    return got, longest_s
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("first", [0, 40])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
+    first: int, persistent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader: DataLoader[int] = DataLoader(
+        Needs(first),  # type: ignore[arg-type]
+        4,
+        num_workers=2,
+        persistent_workers=persistent,
+    )
+    with writer():
+        got, longest_s = took(loader)
+        assert got == list(range(SAMPLES))
+        assert longest_s < 5 * HELD_S
+        assert loader._lineage().choice.descent is Descent.NURSERY
+        assert took(loader)[0] == list(range(SAMPLES))
+    faults = loader.faults
+    del loader
+    (said,) = warned(caplog)
+    assert "waits forever at test_turning.py:" in said and "(writer)" in said
+    assert "clean process; no sample is lost" in said
+    assert faults == []
+
+
+def test_also_when_the_first_try_at_that_sample_had_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    once = str(tmp_path / "once")
+    with writer():
+        loader = DataLoader(Needs(41, once), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        assert took(loader)[0] == list(range(SAMPLES))
+    assert [fault.kind for fault in loader.faults] == ["crash"]
+    assert len(warned(caplog)) == 2
+
+
+def test_the_programs_other_loaders_need_not_learn_it_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with writer():
+        took(DataLoader(Needs(0), 4, num_workers=1))  # type: ignore[arg-type]
+        other = DataLoader(Needs(0), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        assert took(other)[0] == list(range(SAMPLES))
+        assert other._lineage().choice.descent is Descent.NURSERY
+    assert len(warned(caplog)) == 1
+
+
+def test_a_stream_that_has_given_nothing_begins_anew_and_another_says_what_holds_it() -> None:
+    with writer():
+        loader = DataLoader(Streamed(0), 4, num_workers=1)
+        assert took(loader)[0] == list(range(SAMPLES))
+    lineage._stuck.clear()
+    with writer(), pytest.raises(WorkerHung) as caught:
+        took(DataLoader(Streamed(40), 4, num_workers=1))
+    assert "deadlocked at test_turning.py:" in str(caught.value)
+
+
+def test_a_fork_that_was_asked_for_is_never_left() -> None:
+    with writer(), pytest.raises(WorkerHung):
+        took(DataLoader(Needs(8), 4, num_workers=1, multiprocessing_context="fork"))  # type: ignore[arg-type]
+
+
+def test_what_can_be_neither_forked_nor_sent_ends_with_all_that_is_known() -> None:
+    dataset = Needs(8)
+    dataset.frame = sys._getframe()  # type: ignore[attr-defined]
+    with writer(), pytest.raises(WorkerHung) as caught:
+        took(DataLoader(dataset, 4, num_workers=1))  # type: ignore[arg-type]
+    said = str(caught.value)
+    assert "at test_turning.py:" in said and "1 parked thread (writer)" in said
+    assert "could not be started in a clean process" in said and "dataset.frame" in said
+
+
+# ---- an accelerator ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process seem to have a context of an accelerator."""
+    monkeypatch.setattr(torch.cuda, "_initialized", True)
+
+
+def is_fork_of_program() -> bool:
+    names = [each.name() for each in psutil.Process().parents()]
+    return not any(name.startswith("af_nursery") for name in names)
+
+
+class Moves:
+    """A dataset that uses the accelerator, from some sample on."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> int:
+        if index >= self.first and is_fork_of_program():
+            raise RuntimeError(TORCH_SAYS)
+        return index
+
+
+def collates(samples: list[int]) -> torch.Tensor:
+    if is_fork_of_program():
+        raise RuntimeError(TORCH_SAYS)
+    return torch.tensor(samples)
+
+
+def begins(worker: int) -> None:
+    if is_fork_of_program():
+        raise RuntimeError(TORCH_SAYS)
+
+
+@pytest.mark.usefixtures("context")
+def test_a_context_alone_is_no_reason_for_a_clean_process() -> None:
+    before = nursery_pid()
+    loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+    assert took(loader)[0] == list(range(SAMPLES))
+    assert loader._lineage().choice.descent is Descent.MAIN
+    assert nursery_pid() == before
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: DataLoader(Moves(), 4, num_workers=2),  # type: ignore[arg-type, var-annotated]
+        lambda: DataLoader(Moves(40), 4, num_workers=2),  # type: ignore[arg-type, var-annotated]
+        lambda: DataLoader(Moves(40), 4, num_workers=2, on_error="skip"),  # type: ignore[arg-type, var-annotated]
+        lambda: DataLoader(Moves(40), 4, num_workers=2, on_error="replace"),  # type: ignore[arg-type, var-annotated]
+        lambda: DataLoader(Moves(SAMPLES), 4, num_workers=2, collate_fn=collates),  # type: ignore[arg-type, var-annotated]
+        lambda: DataLoader(Moves(SAMPLES), 4, num_workers=2, worker_init_fn=begins),  # type: ignore[arg-type, var-annotated]
+    ],
+)
+def test_workers_that_use_the_accelerator_are_made_anew_in_a_clean_process(
+    made: Callable[[], DataLoader[int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = made()
+    assert took(loader)[0] == list(range(SAMPLES))
+    assert loader._lineage().choice.descent is Descent.NURSERY
+    assert loader.faults == []
+    (said,) = warned(caplog)
+    assert "uses an accelerator, which a forked process cannot" in said
+
+
+@pytest.mark.usefixtures("context")
+def test_where_that_cannot_be_the_error_is_torchs_with_the_remedy() -> None:
+    with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA") as caught:
+        took(DataLoader(Moves(), 4, num_workers=2, multiprocessing_context="fork"))  # type: ignore[arg-type]
+    assert any("Load on the CPU" in note for note in caught.value.__notes__)
+
+
+# ---- at the very moment of a fork ----------------------------------------------------------------
+
+
+def test_a_thread_that_begins_to_run_just_before_the_fork_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Parked when the loop began, and inside of a `with` when the fork comes."""
+    go, holds, done = threading.Event(), threading.Event(), threading.Event()
+    lock = threading.Lock()
+
+    def work() -> None:
+        go.wait()
+        with lock:
+            holds.set()
+            done.wait()
+
+    thread = threading.Thread(target=work, name="late")
+    thread.start()
+    look = fork_check._Check.look
+
+    def later(self: Any) -> None:
+        go.set()
+        holds.wait()
+        look(self)
+
+    monkeypatch.setattr(fork_check._Check, "look", later)
+    try:
+        loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        assert took(loader)[0] == list(range(SAMPLES))
+        choice = loader._lineage().choice
+        assert choice.descent is Descent.NURSERY and "(late: it is inside a `with`" in choice.why
+    finally:
+        done.set()
+        thread.join()
+    assert warned(caplog) == []
+
+
+def test_epochs_beside_threads_that_come_and_go_are_whole() -> None:
+    """Threads that take locks of the dataset's, wait and run, in random order."""
+    dice, done = random.Random(7), threading.Event()
+    locks = [threading.Lock() for _ in range(3)]
+
+    class Locked:
+        def __init__(self) -> None:
+            self.locks = locks
+
+        def __len__(self) -> int:
+            return SAMPLES
+
+        def __getitem__(self, index: int) -> int:
+            with self.locks[index % 3]:
+                return index
+
+    def work(seed: int) -> None:
+        own = random.Random(seed)
+        while not done.is_set():
+            with own.choice(locks):
+                time.sleep(own.choice((0.0, 0.001, 0.02)))
+            done.wait(own.choice((0.0, 0.002, 0.05)))
+
+    threads = [threading.Thread(target=work, args=(dice.random(),)) for _ in range(3)]  # type: ignore[arg-type]
+    for each in threads:
+        each.start()
+    try:
+        for _ in range(6):
+            loader = DataLoader(Locked(), 4, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
+            assert took(loader)[0] == list(range(SAMPLES))
+    finally:
+        done.set()
+        for each in threads:
+            each.join()
