@@ -242,7 +242,7 @@ class _Thread:
         """End it, with the program: who writes when the interpreter goes may crash it."""
         self._ending = True
         self._wake.set()
-        if (thread := self._runs) is not None:
+        if (thread := self._runs) is not None and thread.is_alive():
             thread.join(JOIN_S)
 
     def _run(self) -> None:

@@ -62,7 +62,7 @@ class Watchdog:
         """End the thread, if it has started; bounded. May be called in it."""
         self._due.clear()
         self._watch.end()
-        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)
 
 

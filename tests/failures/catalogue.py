@@ -74,8 +74,8 @@ FAILURES = {
             "a thread pool of the dataset, where workers are to be forked",
         ),
         (
-            "rogues/test_hazards.py::test_a_thread_pool_used_before",
-            "rogues/test_hazards.py::test_an_event_loop_in_another_thread",
+            "rogues/test_hazards.py::test_a_thread_pool_that_is_idle_is_forked_beside",
+            "rogues/test_hazards.py::test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside",
         ),
         remains="where workers are to be forked, two deadlocks, nine seconds, precede the error",
     ),

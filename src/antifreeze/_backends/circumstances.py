@@ -23,9 +23,9 @@ import torch
 from .._clock import follow_zone
 from .._core.messages import frozen
 from .._worker.generators import numpy_if_there
-from . import logs, modules, quirks
+from . import logs, modules, quirks, stand_ins
 from .modules import Known
-from .own_code import StandIn
+from .stand_ins import StandIn
 
 _LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -131,7 +131,8 @@ class Circumstances:
     bit_generator: Any  # of numpy's own generator, if it is not the usual one
     script: Script
     logs: logs.Logs
-    modules: dict[str, dict[str, Any]]
+    modules: dict[str, dict[str, Any]]  # of libraries
+    program: dict[str, dict[str, Any]]  # likewise, of the program's own
 
     @classmethod
     def collect(cls, known: Known, *, whole: bool = True) -> Circumstances:
@@ -164,6 +165,7 @@ class Circumstances:
             script=Script.collect(),
             logs=logs.collect(handlers=whole),
             modules=modules.collect(known, of_program=whole),
+            program=modules.plain_of_program(),
         )
 
     def apply(self) -> None:
@@ -178,7 +180,8 @@ class Circumstances:
             os.sched_setaffinity(0, self.cores)
         multiprocessing.current_process().authkey = self.authkey
         self.script.apply()
-        modules.install(self.modules)
+        modules.install(self.modules | self.program)
+        stand_ins.carried = self.program
 
     def settle(self) -> None:
         """Set what a library that is imported might set otherwise; once more when all are there."""

@@ -16,16 +16,18 @@ import hashlib
 import marshal
 import pickle
 import sys
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from .._imports import Follower
 from . import own_code
-from .own_code import is_own
+from .own_code import MACHINERY, is_own
+from .stand_ins import Around, Told
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
+_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
 # Theirs is the process's own, or ours.
@@ -128,15 +130,32 @@ class Registry:
             return Registry, (None,)
 
 
-def plain_of_script() -> list[tuple[own_code.Names, str, Any]]:
-    """Give the plain values of the script, by name."""
-    names: own_code.Names = (("__main__", {}),)
-    script = vars(sys.modules["__main__"])
-    return [
-        (names, name, value)
-        for name, value in list(script.items())
-        if not name.startswith("__") and is_plain(value)
-    ]
+def plain_of_script() -> list[tuple[Around, str, Any]]:
+    """Return the plain values of the script, by name."""
+    around: Around = (Told("__main__", {}),)
+    return [(around, name, value) for name, value in _plain_of("__main__").items()]
+
+
+def plain_of_program() -> dict[str, dict[str, Any]]:
+    """Return the plain values of the program's own modules, private ones, too: whoever imports one
+    in a worker finds there what the program has set. All of a module, or nothing: a module that
+    keeps anything else (`connection`) must not find half of its state (`is_connected`)."""
+    own = [name for name in list(sys.modules) if is_own(name) and name not in own_code.SCRIPTS]
+    found = {}
+    for name in own:
+        values = _plain_of(name)
+        here = vars(sys.modules[name]).copy()
+        others = [here[each] for each in here if not (each in values or each in MACHINERY)]
+        if values and all(isinstance(value, _CODE) for value in others):
+            found[name] = values
+    return found
+
+
+def _plain_of(name: str) -> dict[str, Any]:
+    here = vars(sys.modules[name]).copy()
+    return {
+        each: value for each, value in here.items() if is_plain(value) and each not in MACHINERY
+    }
 
 
 def is_plain(value: Any) -> bool:

@@ -5,7 +5,8 @@
    as it is here; and what a module does when it is imported (opens a log, changes the directory,
    begins a loop) is not done again.
 2. Functions of one module have one dict of globals there, too: that of a stand-in for the module,
-   under its name in `sys.modules`. What of it was not sent is imported when it is asked for.
+   under its name in `sys.modules`. What a function imports while it runs, of modules that are here,
+   is sent as its globals are. What was not sent is imported when it is asked for (`stand_ins`).
 3. Libraries are imported: they are what they were.
 4. Where the user wants a clean process, and a module holds what cannot be sent, everything is found
    by name, as torch's workers do: modules are imported, and the script is run once more, not as
@@ -20,25 +21,27 @@ import importlib.util
 import os
 import site
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import spawn
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from .. import _platform
+from .stand_ins import Around, Told, stand_in
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
 _DIFFERS = frozenset({"hash", "id"})  # hashes of words, and addresses, are of one process
-_TOLD = ("__package__", "__name__", "__path__", "__file__")
+_TOLD = ("__package__", "__name__", "__path__", "__file__", "__doc__")
+MACHINERY = frozenset(
+    {"__annotations__", "__builtins__", "__cached__", "__conditional_annotations__", "__loader__"}
+    | {"__annotate__", "__annotate_func__", "__spec__", "__warningregistry__", *_TOLD}
+)
 
 # Who uses these may look for anything in a module.
 _LOOKING = frozenset({"globals", "eval", "exec", "modules", "__main__", "import_module"})
-
-# What a stand-in must know of its module, and of the packages around it: name and attributes.
-Names = tuple[tuple[str, dict[str, Any]], ...]
 
 
 def is_own(name: str) -> bool:
@@ -81,7 +84,10 @@ class OwnCode:
         """`globals_ref`: where cloudpickle keeps, for each dict of globals, what stands for it."""
         self._globals_ref = globals_ref
         self._own: dict[str, bool] = {}
-        self.sent: list[tuple[Names, str, Any]] = []  # classes and functions, with their names
+        self._told: dict[str, Around] = {}  # one for each module: pickle sends it once
+        self.sent: list[tuple[Around, str, Any]] = []  # classes and functions, with their names
+        # What functions import while they run: names in modules.
+        self._imported: dict[tuple[str, str], bool] = {}  # and whether they were taken
         self.looks_for_names = False  # a function that was sent may look for others by name
         # Of closures: how many functions have a variable, and whether one of them changes it.
         self._cells: dict[int, tuple[int, bool]] = {}
@@ -104,9 +110,9 @@ class OwnCode:
         for step in steps[1:]:
             found = getattr(found, step, None)
         if found is thing:  # else it is not found by name here either
-            self.sent.append((_names(thing.__module__), qualified, thing))
+            self.sent.append((self.around(thing.__module__), qualified, thing))
             if outer is not thing:
-                self.sent.append((_names(thing.__module__), steps[0], outer))
+                self.sent.append((self.around(thing.__module__), steps[0], outer))
 
     def seed(self, function: FunctionType) -> None:
         """Have a function's globals be those of its module there, too. Raises TypeError if it would
@@ -114,12 +120,53 @@ class OwnCode:
         self._refuse_what_would_differ(function)
         if not _LOOKING.isdisjoint(function.__code__.co_names):
             self.looks_for_names = True
+        self._note_imports(function)
         given = function.__globals__
         name = given.get("__name__")
         if id(given) in self._globals_ref or type(name) is not str:
             return
         if vars(sys.modules.get(name, _NOTHING)) is given:
-            self._globals_ref[id(given)] = _Globals(_names(name), is_own(name))
+            self._globals_ref[id(given)] = _Globals(self.around(name), is_own(name))
+
+    def around(self, name: str) -> Around:
+        """Tell of a module, and of the packages around it, the outermost first."""
+        if name not in self._told:
+            outer = name.rpartition(".")[0]
+            self._told[name] = (*(self.around(outer) if outer else ()), _told_of(name))
+        return self._told[name]
+
+    def _note_imports(self, function: FunctionType) -> None:
+        names, imported = set(function.__code__.co_names), list(_imports_in(function.__code__))
+        if not imported:
+            return
+        package = str(function.__globals__.get("__package__") or "")
+        left = [name for each in imported for name in _resolved(each, package)]
+        for code in _inner(function.__code__):
+            names.update(code.co_names)
+        seen: set[str] = set()
+        while left:
+            name = left.pop()
+            if name in seen or not is_own(name):
+                continue
+            seen.add(name)
+            here = vars(sys.modules[name])
+            for each in sorted(names.intersection(here)):
+                value = here[each]
+                if type(value) is ModuleType:
+                    left.append(value.__name__)
+                else:
+                    self._imported.setdefault((name, each), False)
+
+    def take_imported(self) -> list[tuple[str, str, Any]]:
+        """Return what functions that were sent import while they run: module, name, and value. Each
+        is returned once."""
+        new = [each for each, taken in self._imported.items() if not taken]
+        found = []
+        for module, name in new:
+            self._imported[module, name] = True
+            if name in (here := vars(sys.modules.get(module, _NOTHING))):
+                found.append((module, name, here[name]))
+        return found
 
     def _refuse_what_would_differ(self, function: FunctionType) -> None:
         code, name = function.__code__, function.__qualname__
@@ -149,7 +196,7 @@ class OwnCode:
         if sys.modules.get(name) is not module or not is_own(name):
             return cloudpickle._module_reduce(module)
         content = {} if name in SCRIPTS else _content(module)
-        return stand_in, (_names(name),), content, None, None, _fill
+        return stand_in, (self.around(name),), content, None, None, _fill
 
 
 _NOTHING = ModuleType("nothing")
@@ -192,28 +239,72 @@ def _content(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
-def _names(name: str) -> Names:
-    """Tell of a module, and of the packages around it, the outermost first."""
-    told: list[tuple[str, dict[str, Any]]] = []
-    while name:
-        here = vars(sys.modules[name]) if name in sys.modules else {}
-        attributes = {each: here[each] for each in _TOLD if here.get(each) is not None}
-        if "__path__" in attributes:
-            attributes["__path__"] = list(attributes["__path__"])
-        told.insert(0, (name, attributes))
-        name = name.rpartition(".")[0]
-    return tuple(told)
+def _told_of(name: str) -> Told:
+    here = vars(sys.modules[name]).copy() if name in sys.modules else {}
+    attributes = {each: here[each] for each in _TOLD if here.get(each) is not None}
+    if "__path__" in attributes:
+        attributes["__path__"] = list(attributes["__path__"])
+    if name in SCRIPTS:  # it is never imported there
+        return Told(name, attributes)
+    modules, others = {}, []
+    for each, value in here.items():
+        if type(value) is ModuleType:
+            modules[each] = value.__name__
+        elif each not in MACHINERY:
+            others.append(each)
+    top = name.partition(".")[0]
+    family = tuple(each for each in list(sys.modules) if each.partition(".")[0] == top)
+    return Told(name, attributes, modules, tuple(others), family)
+
+
+def _inner(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of functions and classes inside of a function, and its own."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _inner(each)
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports_in(code: CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return what a function imports while it runs: the module, with a dot for each level, and the
+    names that are taken from it."""
+    found = []
+    for each in _inner(code):
+        if not each.co_names:
+            continue
+        before: list[Any] = [None, None]
+        for step in dis.get_instructions(each):
+            if step.opname == "IMPORT_NAME":
+                level, names = before
+                found.append(("." * int(level or 0) + step.argval, tuple(names or ())))
+            before = [before[1], step.argval]
+    return tuple(found)
+
+
+def _resolved(imported: tuple[str, tuple[str, ...]], package: str) -> list[str]:
+    """Return the modules that an import statement may name, in full."""
+    name, names = imported
+    try:
+        full = importlib.util.resolve_name(name, package) if name.startswith(".") else name
+    except ImportError:  # it goes beyond the top: it will raise there, too
+        return []
+    steps = full.split(".")
+    inner = [f"{full}.{each}" for each in names]
+    return [*(".".join(steps[: place + 1]) for place in range(len(steps))), *inner]
 
 
 class _Globals(dict[str, Any]):
     """Stands for a module's globals; where it is unpickled, it is those of the module there."""
 
-    def __init__(self, names: Names, own: bool) -> None:
-        super().__init__(names=names)  # not empty: cloudpickle leaves it alone
-        self._names, self._own = names, own
+    def __init__(self, around: Around, own: bool) -> None:
+        super().__init__(around=around)  # not empty: cloudpickle leaves it alone
+        self._around, self._own = around, own
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return (_own_globals, (self._names,)) if self._own else (_globals, (self._names[-1][0],))
+        if self._own:
+            return _own_globals, (self._around,)
+        return _globals, (self._around[-1].name,)
 
 
 class Script:
@@ -229,50 +320,6 @@ class Script:
 # ---- in the clean process ------------------------------------------------------------------------
 
 
-class StandIn(ModuleType):
-    """A module of the program's own, of which only what is needed was sent."""
-
-    def __getattr__(self, name: str) -> Any:
-        here = vars(self)
-        if name.startswith("__") or here.get("__file__") is None or self.__name__ in SCRIPTS:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if "__path__" in here and importlib.util.find_spec(f"{self.__name__}.{name}") is not None:
-            raise AttributeError(name)  # a module of its own, which is found by itself
-        if "__real__" not in here:
-            here["__real__"] = _import_beside(self)
-        return getattr(here["__real__"], name)
-
-
-def _import_beside(module: StandIn) -> ModuleType:
-    """Import what a stand-in stands for, under the same name, without taking its place."""
-    name, path = module.__name__, module.__file__
-    assert path is not None
-    spec = importlib.util.spec_from_file_location(
-        name, path, submodule_search_locations=vars(module).get("__path__")
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not there", name=name)
-    real = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(real)
-    return real
-
-
-def stand_in(names: Names) -> ModuleType:
-    """Give the stand-in for a module; make it, and those for the packages around it."""
-    outer: ModuleType | None = None
-    for name, attributes in names:
-        module = sys.modules.get(name)
-        if module is None:
-            module = sys.modules[name] = StandIn(name)
-        if isinstance(module, StandIn):
-            vars(module).update(attributes)
-        if outer is not None:
-            setattr(outer, name.rpartition(".")[2], module)
-        outer = module
-    assert outer is not None
-    return outer
-
-
 def run_script(name: str | None, path: str | None) -> None:
     """Run the program's script as multiprocessing does for a process it has spawned."""
     _platform.runs_script_again = True
@@ -286,21 +333,21 @@ def run_script(name: str | None, path: str | None) -> None:
         _platform.runs_script_again = False
 
 
-def install(sent: list[tuple[Names, str, Any]]) -> None:
+def install(sent: list[tuple[Around, str, Any]]) -> None:
     """Have what was sent be found under its name: in batches it is pickled by that."""
-    for names, qualified, thing in sent:
+    for around, qualified, thing in sent:
         if isinstance(thing, type):
             thing.__qualname__ = qualified
         if "." not in qualified:
-            vars(stand_in(names)).setdefault(qualified, thing)
+            vars(stand_in(around))[qualified] = thing
 
 
 def _fill(module: ModuleType, content: dict[str, Any]) -> None:
     vars(module).update(content)
 
 
-def _own_globals(names: Names) -> dict[str, Any]:
-    return vars(stand_in(names))
+def _own_globals(around: Around) -> dict[str, Any]:
+    return vars(stand_in(around))
 
 
 def _globals(name: str) -> dict[str, Any]:

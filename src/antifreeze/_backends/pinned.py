@@ -75,7 +75,7 @@ class PinnedBackend:
 
     def close(self) -> None:
         self._work.put(None)
-        if self.thread.ident is not None and threading.current_thread() is not self.thread:
+        if self.thread.is_alive() and threading.current_thread() is not self.thread:
             self.thread.join(JOIN_S)
         self._done.clear()
         self._inner.close()

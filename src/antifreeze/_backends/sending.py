@@ -44,6 +44,7 @@ from .own_code import OwnCode
 from .riders import send_many
 
 SCRIPT_S = 0.05  # for what the script names and the dataset does not
+IMPORTED_S = 1.0  # for trying what functions import while they run
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
 SEARCHED_S = 1.0  # for that
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
@@ -127,6 +128,8 @@ def _pack(
         sys.setrecursionlimit(min(deep, DEEPEST))  # the C stack would end before it
     try:
         pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
+        if imports:  # modules are what they are when they are imported
+            circumstances = dataclasses.replace(circumstances, program={})
         try:
             pickler.dump(circumstances)
         except CostsTooMuch:
@@ -197,7 +200,8 @@ class Unpacking:
 
     def install_code(self) -> None:
         """Have the program's own code, which comes last, be found by name."""
-        own_code.install(self.next())
+        while batch := self.next():
+            own_code.install(batch)
         del self._unpickler  # it remembers, and so keeps, all that it has made
 
 
@@ -357,11 +361,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             self.each_opens = self.each_opens or self._makes[kind]
 
     def dump_code(self) -> None:
-        """Send what was noted of the program's code. If it looks for things by name, those of the
-        script go along; what of them cannot be sent is left out."""
-        plain: list[Any] = []
+        """Send what was noted of the program's code, until there is no more: what is sent may
+        import other things while it runs. If it looks for things by name, those of the script go
+        along. What of them cannot be sent is left out."""
+        more: list[Any] = []
         if self._code.looks_for_names:
-            plain = modules.plain_of_script()
+            more = modules.plain_of_script()
             give_up = monotonic() + SCRIPT_S
             sent = {id(thing) for _, _, thing in self._code.sent}
             for thing in list(vars(sys.modules["__main__"]).values()):
@@ -369,7 +374,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                     continue
                 if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
                     self._code.note(thing)
-        self.dump([*self._code.sent, *plain])
+        done, give_up = 0, monotonic() + IMPORTED_S
+        while True:  # bounded: nothing is noted twice
+            for module, name, value in () if self._imports else self._code.take_imported():
+                if _refusal(value, give_up) is None:
+                    more.append((self._code.around(module), name, value))
+            batch = [*self._code.sent[done:], *more]
+            done, more = len(self._code.sent), []
+            self.dump(batch)
+            if not batch:
+                return
 
 
 def _makes_itself_anew(kind: type) -> bool:
@@ -419,16 +433,22 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
 
 
-def _refusal(thing: Any) -> str | None:
+def _refusal(thing: Any, give_up: float | None = None) -> str | None:
+    """Return why something cannot be sent, or not until then; None if it can."""
     try:
-        _Pickler(_Nowhere(), beside=lambda buffer: False).dump(thing)
+        _Pickler(_Nowhere(give_up), beside=lambda buffer: False).dump(thing)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
 
 
 class _Nowhere:
+    def __init__(self, give_up: float | None) -> None:
+        self._give_up = give_up
+
     def write(self, data: Any) -> int:
+        if self._give_up is not None and monotonic() > self._give_up:
+            raise CostsTooMuch("it takes too long to try")
         return len(data)
 
 
