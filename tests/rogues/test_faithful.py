@@ -444,13 +444,13 @@ def test_a_collection_that_closes_a_loader_while_a_nursery_is_started(
         assert first is not None
         os.kill(first[1].pid, signal.SIGSTOP)  # its template is not there, and never will be
         del abandoned
-        rights = nursery._rights
+        rights = nursery.rights
 
         def collects() -> Any:
             gc.collect()
             return rights()
 
-        monkeypatch.setattr(nursery, "_rights", collects)
+        monkeypatch.setattr(nursery, "rights", collects)
         assert nursery.present() is not None
         os.kill(first[1].pid, signal.SIGKILL)
 

@@ -426,11 +426,11 @@ def _text_file(file: io.TextIOWrapper) -> Any:
     with open(path, "rb") as content:
         if b"\r" in content.read():
             raise Unsendable("a text file: nobody knows how it translates the ends of lines")
-    return _open_text, (path, file.tell(), file.encoding, file.errors)
+    return _open_text, (path, file.tell(), _identity(file), file.encoding, file.errors)
 
 
 def _binary_file(file: io.BufferedReader) -> Any:
-    return _open_binary, (_path_of(file), file.tell())
+    return _open_binary, (_path_of(file), file.tell(), _identity(file))
 
 
 def _path_of(file: io.BufferedReader) -> str:
@@ -453,13 +453,22 @@ def _path_of(file: io.BufferedReader) -> str:
     return path
 
 
-def _open_text(path: str, position: int, encoding: str, errors: str) -> Any:
+def _identity(file: io.TextIOWrapper | io.BufferedReader) -> tuple[int, int]:
+    """Return which file it is. Whoever opens it needs the path alone; but what is sent must differ
+    where there is another file under the same path."""
+    there = os.fstat(file.fileno())
+    return there.st_dev, there.st_ino
+
+
+def _open_text(
+    path: str, position: int, identity: tuple[int, int], encoding: str, errors: str
+) -> Any:
     file = open(path, encoding=encoding, errors=errors)  # noqa: SIM115 - it is the dataset's
     file.seek(position)
     return file
 
 
-def _open_binary(path: str, position: int) -> Any:
+def _open_binary(path: str, position: int, identity: tuple[int, int]) -> Any:
     file = open(path, "rb")  # noqa: SIM115 - it is the dataset's
     file.seek(position)
     return file

@@ -7,16 +7,22 @@ import multiprocessing
 import os
 import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._clock import monotonic
 from .._core.descent import Choice, Descent, Wish, choose
 from .._core.stalls import Inherited
 from .._reporting.log import logger
 from .._transport.available import in_words
+from .._worker.spec import Job
 from . import hazards, nursery, nursery_process, pools
+from .kept import Kept
 from .reachable import NOTHING_REACHED, Reached, lock_at, reached_from
 
+if TYPE_CHECKING:
+    from .template import Template
+
+IN_VAIN = 2  # comparisons: a dataset that changes in each epoch is sent in each
 HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
 
@@ -39,8 +45,35 @@ class Lineage:
         if _stuck and self.choice.beside:
             self.choice = self.choice.at_fork(_stuck[0]) or self.choice
         self._dataset = _reference(dataset)
+        self._kept: list[Kept] = []  # at most one
+        self._in_vain = 0  # so often what would be sent was another thing
+        weakref.finalize(self, _end_all, self._kept)
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
+
+    def kept(self, job: Job) -> Kept | None:
+        """Return the process that holds this very job already, if there is one."""
+        for kept in self._kept:
+            if kept.is_fit and kept.holds(job, self.choice.bounds):
+                self._in_vain = 0
+                return kept
+            self._in_vain += 1
+        self.forget_kept()
+        return None
+
+    def keep(self, template: Template) -> bool:
+        """Keep a template for later epochs. Return whether it stays: not if there is one already,
+        nor where the dataset is another one in each epoch."""
+        if self._kept or self._in_vain >= IN_VAIN or self._process != os.getpid():
+            return False
+        kept = template.keep()
+        if kept is not None:
+            self._kept.append(kept)
+        return kept is not None
+
+    def forget_kept(self) -> None:
+        """End the process that was kept, if there is one."""
+        _end_all(self._kept)
 
     @property
     def is_clean_wish(self) -> bool:
@@ -163,6 +196,11 @@ def _log_once(what: str, told: str, *words: Any) -> None:
     if what not in _logged:
         _logged.add(what)
         logger.info(told, *words)
+
+
+def _end_all(kept: list[Kept]) -> None:
+    while kept:
+        kept.pop().end()
 
 
 _FOREVER = "waits forever"

@@ -24,6 +24,7 @@ class InFile:
     size: int
     writable: bool
     shared: bool  # what is written goes to the file
+    file: tuple[bytes, int]  # its device and inode: under the same path there may be another soon
 
     def map_anew(self) -> tuple[mmap.mmap, int]:
         """Map it, from the page in which it begins. Gives also where in the map that is."""
@@ -76,7 +77,9 @@ class Areas:
         if not _is_there(area) or (not area.shared and _is_changed(address)):
             return None
         offset = area.offset + address - area.start
-        return InFile(os.fsdecode(area.path), offset, size, area.rights[1:2] == b"w", area.shared)
+        file = area.device, area.inode
+        writable = area.rights[1:2] == b"w"
+        return InFile(os.fsdecode(area.path), offset, size, writable, area.shared, file)
 
     def is_shared(self, address: int) -> bool:
         """Say whether other processes see what is written at an address, or might."""

@@ -26,9 +26,10 @@ from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.trace import Trace
 from .._worker.pools import VARIABLES
 from . import modules
-from .nursery_process import Bring, Ended, Warm
+from .bringing import ask_for
+from .nursery_process import Ended, Warm
 from .origins import REAP_S, without_interrupts
-from .riders import LARGEST, OriginGone, send
+from .riders import LARGEST, OriginGone
 
 # Of all nurseries of this program: sets of strings must have the same order in all of them.
 KEPT = 64  # ends of templates
@@ -38,6 +39,8 @@ _HASH_SEED = str(secrets.randbelow(2**32))
 
 class Nursery:
     """One nursery process."""
+
+    sealed = False  # it holds nothing that its templates would have to open
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -61,7 +64,7 @@ class Nursery:
             theirs.close()
         ours.setblocking(False)
         self._sock = ours
-        self._rights = _rights()
+        self._rights = rights()
         self._asked_for: set[str] = set()  # libraries
         self._known: modules.Known = {}
         self._ended: dict[int, Ended] = {}  # templates that nobody has asked about
@@ -73,10 +76,8 @@ class Nursery:
     def bring(self, channel: socket.socket, trace: Trace) -> None:
         """Have a template begin at this end of a channel; what it is to hold it is sent there.
         Where it is meanwhile it writes into the trace. Raises OriginGone."""
-        outputs = [number for number in (1, 2) if _is_open(number)]
-        wish = Bring(os.getpid(), tuple(outputs))
         with self._sending:
-            send(self._sock, pickle.dumps(wish), [channel.fileno(), trace.number, *outputs])
+            ask_for(self._sock, channel, trace)
 
     def known(self) -> modules.Known:
         """Give what need not be sent to a template that is asked for now."""
@@ -127,7 +128,7 @@ class Nursery:
     @property
     def is_fit(self) -> bool:
         """Say whether it can be asked: it lives, and has no rights that the program gave up."""
-        return not (self._given_up or self._is_gone()) and self._rights == _rights()
+        return not (self._given_up or self._is_gone()) and self._rights == rights()
 
     def kill(self) -> None:
         """End it; its templates stay. Takes no lock: it may be called from anywhere."""
@@ -240,13 +241,6 @@ def _directory() -> str | None:
     return None
 
 
-def _rights() -> tuple[object, ...]:
+def rights() -> tuple[object, ...]:
+    """Return what this process may do: a process that was started before has kept it."""
     return os.getresuid(), os.getresgid(), sorted(os.getgroups())
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True

@@ -21,7 +21,7 @@ import socket
 import sys
 import traceback
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from .._clock import process_time
 from .._core.messages import frozen
@@ -32,28 +32,18 @@ from .._worker.main import told_of
 from .._worker.pools import cap_pools
 from .._worker.spec import Job
 from . import modules
+from .bringing import Bring, bring, say
 from .circumstances import Circumstances, apply_environment
 from .evidence import is_ours
 from .inheritance import held_by
 from .offspring import tasks
-from .opening import answer
-from .origins import patiently
 from .own_code import is_of_library
 from .riders import receive, receive_many
 from .sending import Unpacking
-from .template_process import TEMPLATE, Hello, Mother, Unfit, Warmed, live
+from .template_process import Mother, Terms, Unfit, Warmed, live
 
 LOW = 64  # descriptors; few programs have as many open before their loaders begin
 LISTED = 400  # modules that a template tells to have imported: as many as a message takes
-
-
-@frozen
-class Bring:
-    """Wanted: a template. With the message come, in this order, its channel, its trace and the
-    outputs named here. What it is to hold comes through its channel."""
-
-    main_pid: int
-    outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
 
 
 @frozen
@@ -151,7 +141,7 @@ def _serve(control: socket.socket, main: Descriptor) -> None:
                 _tell(control, granted)
                 continue
             assert isinstance(wish, Bring)
-            _bring(wish, descriptors, control, main)
+            bring(wish, descriptors, control, main, _become_template)
 
 
 def _tell(control: socket.socket, granted: int) -> None:
@@ -182,49 +172,18 @@ def _bury(children: int, control: socket.socket) -> None:
                 control.send(pickle.dumps(ended), socket.MSG_DONTWAIT)
 
 
-def _bring(wish: Bring, descriptors: list[int], control: socket.socket, main: Descriptor) -> None:
-    """Fork a template. If the kernel refuses, its closed channel says so."""
-    parent = os.getpid()
-    descriptors.insert(0, os.dup(main.number))  # its own is not inherited
+def _become_template(wish: Bring, control: socket.socket, main: Descriptor) -> NoReturn:
+    terms: Terms = Unpacking(*receive_many(control)).next()
+    unpacking = Unpacking(*receive_many(control))
+    before, began = set(sys.modules), process_time()
     try:
-        if patiently(os.fork) == 0:
-            control.close()
-            _become_template(wish, descriptors, parent)
-    except OSError:
-        traceback.print_exc()
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _become_template(wish: Bring, descriptors: list[int], parent: int) -> NoReturn:
-    try:
-        guard.name_process(TEMPLATE)
-        guard.end_with_parent(parent)  # the nursery, which ends with the program
-        guard.leave_signals_to_main()
-        main, channel, trace, *outputs = descriptors
-        own_trace = Descriptor(trace)  # not its children's
-        control = socket.socket(fileno=channel)
-        control.settimeout(None)
-        for number, output in zip(wish.outputs, outputs, strict=True):
-            os.dup2(output, number)
-            os.close(output)
-        answer(own_trace.number)  # before anybody can ask
-        pidfd = os.pidfd_open(os.getpid())
-        _say(control, Hello(os.getpid()), pidfd)
-        os.close(pidfd)
-        unpacking = Unpacking(*receive_many(control))
-        before, began = set(sys.modules), process_time()
-        try:
-            mother = _open(wish, unpacking, Descriptor(main))
-        except BaseException as error:
-            _say(control, Unfit(*told_of(error)))
-            os._exit(1)
-        _say(control, Warmed(_new_libraries(before), process_time() - began))
-        guard.outlive_parent()  # it watches the program itself, from here on
-        live(mother, control)
-    finally:
+        mother = _open(wish, unpacking, main, terms)
+    except BaseException as error:
+        say(control, Unfit(*told_of(error)))
         os._exit(1)
+    say(control, Warmed(_new_libraries(before), process_time() - began))
+    guard.outlive_parent()  # it watches the program itself, from here on
+    live(mother, control)
 
 
 is_opening = False  # a template, or a life, imports what it needs of the program
@@ -233,9 +192,13 @@ is_opening = False  # a template, or a life, imports what it needs of the progra
 class _SealedJob:
     """A job that was sent. Opened once a process."""
 
-    def __init__(self, unpacking: Unpacking, circumstances: Circumstances, look_s: float) -> None:
-        self._unpacking, self._circumstances, self.look_s = unpacking, circumstances, look_s
+    def __init__(self, unpacking: Unpacking, circumstances: Circumstances, terms: Terms) -> None:
+        self._unpacking, self._circumstances, self.terms = unpacking, circumstances, terms
         self.took: tuple[tuple[str, ...], float] = (), 0.0
+
+    @property
+    def look_s(self) -> float:
+        return self.terms.look_s
 
     def open(self) -> tuple[Job, Held]:
         global is_opening
@@ -250,30 +213,29 @@ class _SealedJob:
         if self._unpacking.each_opens:  # what it has opened itself is its own
             sent = [each for each in held.taken if self._unpacking.brought(each[0])]
             held = replace(held, taken=tuple(sent))
-        return job, held
+        return self.terms.complete(job), held
 
 
-def _open(wish: Bring, unpacking: Unpacking, main: Descriptor) -> Mother:
+def _open(wish: Bring, unpacking: Unpacking, main: Descriptor, terms: Terms) -> Mother:
     global is_opening
     is_opening = True
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
     circumstances.apply()
-    status, handled, look_s, why = unpacking.next()
-    sealed = _SealedJob(unpacking, circumstances, look_s)
+    sealed = _SealedJob(unpacking, circumstances, terms)
     job, held = (sealed, NOTHING) if unpacking.each_opens else sealed.open()
     is_opening = False
     return Mother(
         job=job,
-        status=status,
+        status=terms.status,
         main_pid=wish.main_pid,
         main=main,
         forked=False,
         by_kernel=False,
         positions={},
         held=held,
-        handled=handled,
-        clean_since=why,
+        handled=terms.handled,
+        clean_since=terms.why,
     )
 
 
@@ -283,8 +245,3 @@ def _new_libraries(before: set[str]) -> tuple[str, ...]:
         return ()
     new = [name for name in sys.modules if name not in before]
     return tuple([name for name in new if is_of_library(name)][:LISTED])
-
-
-def _say(control: socket.socket, news: Any, *riders: int) -> None:
-    with contextlib.suppress(OSError):  # main is gone, or about to end us
-        socket.send_fds(control, [pickle.dumps(news)], riders)

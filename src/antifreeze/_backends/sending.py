@@ -20,7 +20,7 @@ import pickle
 import socket
 import sys
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import context, reduction
 from types import FunctionType, ModuleType
 from typing import Any
@@ -48,6 +48,7 @@ IMPORTED_S = 1.0  # for trying what functions import while they run
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
 SEARCHED_S = 1.0  # for that
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
+PIECE = 256 * 1024  # bytes that are compared at once: what the processor's cache takes
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
 
 
@@ -86,47 +87,105 @@ class Payload:
     bytes: int
     seconds: float  # of processor time, to pack it
     each_opens: bool  # each life, not its template
+    is_faithful: bool = True  # else it is what torch's loader would send
 
     def send(self, channel: socket.socket) -> None:
-        """Give it away. Raises OriginGone."""
+        """Send it. Raises OriginGone."""
         send_many(channel, [each.number for each in (self.memory, *self.riders)])
+
+    def close(self) -> None:
         for each in (self.memory, *self.riders):
             each.close()
 
+    def is_as(self, stream: _Stream, riders: Sequence[Descriptor]) -> bool:
+        """Whether this would be sent again: the same bytes, and the same descriptors beside."""
+        if [_identity(each.number) for each in self.riders] != [
+            _identity(each.number) for each in riders
+        ]:
+            return False
+        with mmap.mmap(self.memory.number, 0, prot=mmap.PROT_READ) as mapped:
+            return stream.is_in(mapped)
 
-def pack(circumstances: Any, terms: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
-    """Pickle a job, for a process that inherits nothing; before it, where it comes from, and terms.
+
+def pack_terms(terms: Any) -> Payload:
+    """Pickle what a template is told besides a job."""
+    began = thread_time()
+    stream, carrier = _Stream(UNBOUNDED), _Carrier()
+    with _carrying(carrier):
+        _Pickler(stream, beside=stream.put_beside).dump(terms)
+    memory, size = stream.lay_out(each_opens=False)
+    return Payload(memory, carrier.riders, size, thread_time() - began, each_opens=False)
+
+
+def is_still(payload: Payload, circumstances: Any, job: Job, bounds: Bounds) -> bool:
+    """Whether what was sent of a job would be sent again, to the byte. Raises what `pack` does."""
+    carrier = _Carrier()
+    try:
+        stream, _ = _pickled(circumstances, job, bounds, carrier)
+        return payload.is_as(stream, carrier.riders)
+    finally:
+        for each in carrier.riders:
+            each.close()
+
+
+def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
+    """Pickle a job, for a process that inherits nothing; and before it, where it comes from.
 
     Raises TransportFailed with the path to what cannot be sent of the job, Unsendable for the
     circumstances, CostsTooMuch, or MemoryShort.
     """
     try:
-        return _pack(circumstances, terms, job, bounds)
+        return _pack(circumstances, job, bounds)
     except TransportFailed:
         if bounds is not UNBOUNDED:
             raise  # there is another way, and it is more faithful
         for imports in (False, True):  # what torch's loader would do with it
             with contextlib.suppress(TransportFailed):
-                return _pack(circumstances, terms, job, bounds, imports=imports, copies=True)
+                return _pack(circumstances, job, bounds, imports=imports, copies=True)
         raise
 
 
 def _pack(
     circumstances: Any,
-    terms: Any,
     job: Job,
     bounds: Bounds,
     *,
     imports: bool = False,
     copies: bool = False,
 ) -> Payload:
-    began = thread_time()
-    stream, carrier = _Stream(bounds), _Carrier()
+    began, carrier = thread_time(), _Carrier()
+    stream, opens = _pickled(circumstances, job, bounds, carrier, imports=imports, copies=copies)
+    memory, size = stream.lay_out(each_opens=opens)
+    seconds = thread_time() - began
+    return Payload(memory, carrier.riders, size, seconds, opens, not (imports or copies))
+
+
+@contextlib.contextmanager
+def _carrying(carrier: _Carrier) -> Iterator[None]:
+    """Have multiprocessing give descriptors to a carrier, and bound the depth of pickling."""
     context.set_spawning_popen(carrier)  # type: ignore[arg-type]
     deep = sys.getrecursionlimit()
     with contextlib.suppress(RecursionError):  # we are deep already
         sys.setrecursionlimit(min(deep, DEEPEST))  # the C stack would end before it
     try:
+        yield
+    finally:
+        sys.setrecursionlimit(deep)
+        context.set_spawning_popen(None)
+
+
+def _pickled(
+    circumstances: Any,
+    job: Job,
+    bounds: Bounds,
+    carrier: _Carrier,
+    *,
+    imports: bool = False,
+    copies: bool = False,
+) -> tuple[_Stream, bool]:
+    """Pickle a job; return also whether each life is to open it."""
+    stream = _Stream(bounds)
+    with _carrying(carrier):
         pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
         if imports:  # modules are what they are when they are imported
             circumstances = dataclasses.replace(circumstances, program={})
@@ -140,7 +199,6 @@ def _pack(
                 f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
                 f" {why}"
             ) from error
-        pickler.dump(terms)
         if imports:
             pickler.go_by_names()
         try:
@@ -150,11 +208,7 @@ def _pack(
         except Exception as error:
             raise _refusal_of(job, error) from error
         pickler.dump_code()
-    finally:
-        sys.setrecursionlimit(deep)
-        context.set_spawning_popen(None)
-    memory, size = stream.lay_out(each_opens=pickler.each_opens)
-    return Payload(memory, carrier.riders, size, thread_time() - began, pickler.each_opens)
+    return stream, pickler.each_opens
 
 
 class _Led:
@@ -235,6 +289,21 @@ class _Stream:
         self._check()
         return False
 
+    def is_in(self, mapped: mmap.mmap) -> bool:
+        """Whether this is what was laid out in some memory."""
+        length = int.from_bytes(mapped[:8], "little")
+        (start, size), beside, _ = pickle.loads(mapped[8 : 8 + length])
+        buffers = [(len(buffer), buffer.readonly) for buffer in self._beside]
+        if buffers != [(size, readonly) for _, size, readonly in beside]:
+            return False
+        places = [(start, size), *((start, size) for start, size, _ in beside)]
+        mine = [self._pickled.getbuffer(), *self._beside]
+        if size != len(mine[0]):
+            return False
+        return all(
+            _is_same(mapped, start, buffer) for (start, _), buffer in zip(places, mine, strict=True)
+        )
+
     def lay_out(self, *, each_opens: bool) -> tuple[Descriptor, int]:
         """Put everything into memory of its own: a header, the stream, and each buffer on pages of
         its own. Gives its size, too."""
@@ -263,6 +332,15 @@ class _Stream:
             raise CostsTooMuch(f"it is larger than {in_words(bounds.bytes)}")
         if self._give_up is not None and monotonic() > self._give_up:
             raise CostsTooMuch(f"sending it takes more than {bounds.seconds:g} s")
+
+
+def _is_same(mapped: mmap.mmap, start: int, buffer: memoryview) -> bool:
+    """Compare piece by piece, as bytes: a copy of a piece takes less than a look at each item."""
+    for at in range(0, len(buffer), PIECE):
+        piece = bytes(buffer[at : at + PIECE])
+        if mapped[start + at : start + at + len(piece)] != piece:
+            return False
+    return True
 
 
 def _whole_pages(size: int) -> int:

@@ -25,19 +25,23 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
+from .._core.descent import Choice
 from .._core.faults import Ending
 from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
-from .._worker import errands, guard
+from .._worker import errands
 from .._worker.files import may_hold_locks
 from .._worker.spec import Job
 from . import fork_check, nursery, process_numbers
+from .bringing import Hello
 from .circumstances import Circumstances
 from .faithful import Unsendable
 from .first_crew import FirstCrew
+from .kept import Kept
 from .lineage import Lineage
+from .modules import Known
 from .opening import Opening
 from .origins import (
     REAP_S,
@@ -52,11 +56,12 @@ from .origins import (
 )
 from .reachable import Reached
 from .riders import send
-from .sending import pack
+from .sending import Payload, pack, pack_terms
 from .shortage import Shortage
-from .template_process import MESSAGE, QUIT, Hello, Mother, Unfit, Warmed, live
+from .template_process import KEEP, MESSAGE, QUIT, Mother, Terms, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")
+HELD = 16  # descriptors that went with a dataset, at most, where it is held to be compared
 
 
 class Template:
@@ -68,7 +73,7 @@ class Template:
         self.pidfd: Descriptor | None = None
         self.unfit: Unfit | None = None
         self._process: BaseProcess | None = None  # if it is a child of this one
-        self._home: nursery.Nursery | None = None  # if it is not
+        self._home: nursery.Nursery | Kept | None = None  # if it is not
         self.opening: Opening | None = None  # it is about to hold what it was sent
         self.given_up = False  # we ended it ourselves, and have said why
         self.forsaken = False  # we ended it, since it did not get on
@@ -77,6 +82,8 @@ class Template:
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
         self._shortage: Shortage | None = None
+        self._payload: Payload | None = None  # what it was sent, if others may be forked from it
+        self._known: Known = {}  # and what of the program's circumstances need not be sent
         sock.setblocking(False)
         keep_from_children(self)
 
@@ -117,38 +124,65 @@ class Template:
         """
         choice = lineage.choice
         shortage = Shortage()
-        home = nursery.present()
+        terms = pack_terms(Terms.of(job, status, choice.why))
+        job = Terms.without(job)
+        kept = lineage.kept(job)
+        home: nursery.Nursery | Kept = kept or nursery.present()
         known = home.known()
         ours, theirs = _channel()
         ours.setblocking(False)
         opening = Opening()
+        payload: Payload | None = None
         try:
             home.bring(theirs, opening.trace)  # it is forked while we pack; if we fail, it leaves
             theirs.close()
-            terms = status, guard.handled(), job.look_s, choice.why
-            try:
-                payload = pack(Circumstances.collect(known), terms, job, choice.bounds)
-            except Unsendable:
-                if not choice.asked_for:
-                    raise
-                part = Circumstances.collect(known, whole=False)
-                payload = pack(part, terms, job, choice.bounds)
-            payload.send(ours)
+            terms.send(ours)
+            if kept is None:
+                payload = _pack_all(known, job, choice)
+                payload.send(ours)
         except BaseException:
             ours.close()
             opening.close()
             raise
         finally:
             theirs.close()
+            terms.close()
         template = cls(ours)
-        template._home, template.opening, template.sealed = home, opening, payload.each_opens
+        template._home, template.opening = home, opening
+        template.sealed = payload.each_opens if payload is not None else home.sealed
         template._shortage = shortage
-        template._warmed = lambda opened_s: lineage.sent(payload.bytes, payload.seconds, opened_s)
+        if payload is not None:
+            size, seconds = payload.bytes, payload.seconds
+            template._warmed = lambda opened_s: lineage.sent(size, seconds, opened_s)
+            template._hold(payload, known)
         return template
+
+    def _hold(self, payload: Payload, known: Known) -> None:
+        """Hold what was sent, to compare, if that can tell and takes few descriptors."""
+        if payload.is_faithful and len(payload.riders) <= HELD:
+            self._payload, self._known = payload, known
+        else:
+            payload.close()
+
+    def keep(self) -> Kept | None:
+        """Have it stay, for the templates of later epochs to be forked from, if it can."""
+        payload, home, pidfd = self._payload, self._home, self.pidfd
+        if payload is None or self.pid is None or pidfd is None or self.opening is not None:
+            return None
+        if self.given_up or self.forsaken or self.unfit is not None or self.is_gone():
+            return None
+        if not isinstance(home, nursery.Nursery):
+            return None
+        try:
+            socket.send_fds(self.sock, [pickle.dumps(KEEP)], [])
+        except OSError:  # it is gone, or takes nothing any more
+            return None
+        self._payload = None
+        return Kept(self.sock, self.pid, pidfd, payload, self._known, home)
 
     @property
     def home_pid(self) -> int | None:
-        """Give the nursery that it comes from, if it does."""
+        """Return the process that it comes from, if that is not the main one."""
         return None if self._home is None else self._home.pid
 
     def send(self, message: object, channel: socket.socket, trace: Trace) -> None:
@@ -294,6 +328,8 @@ class Template:
         """Let go of it; in a child of the user's, too."""
         self.sock.close()
         self._has_opened()
+        if self._payload is not None:
+            self._payload.close()
         if self.pidfd is not None:
             self.pidfd.close()
         if self._process is not None:
@@ -301,6 +337,16 @@ class Template:
 
     def __repr__(self) -> str:
         return f"<Template pid {self.pid}>"
+
+
+def _pack_all(known: Known, job: Job, choice: Choice) -> Payload:
+    """Pack a job and its circumstances; less of these, where there is no other way."""
+    try:
+        return pack(Circumstances.collect(known), job, choice.bounds)
+    except Unsendable:
+        if not choice.asked_for:
+            raise
+        return pack(Circumstances.collect(known, whole=False), job, choice.bounds)
 
 
 def _channel() -> tuple[socket.socket, socket.socket]:

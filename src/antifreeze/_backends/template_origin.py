@@ -245,7 +245,9 @@ class Templates:
 
     def close(self) -> None:
         template, self._present = self._present, None
-        if template is not None:
+        if template is not None and not self._job.stays and self._lineage.keep(template):
+            self._crew.see_off()
+        elif template is not None:
             template.quit(self._crew)
         else:
             self._crew.see_off()
@@ -272,6 +274,7 @@ class Templates:
             try:
                 return Template.bring(self._job, self._status, self._lineage)
             except OriginGone:
+                self._lineage.forget_kept()
                 self._count_stillborn()
             except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
                 self._refuse(error)
@@ -310,6 +313,8 @@ class Templates:
         self._news.append(Orphaned(how, told, spared))
         self._waiting.end(template)
         template.close()
+        if not opened:
+            self._lineage.forget_kept()  # perhaps it comes from there
         if not (opened or template.forsaken) and template.unfit is None:
             self._count_stillborn(how)
 

@@ -18,8 +18,9 @@ import select
 import signal
 import socket
 import traceback
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .._clock import monotonic
 from .._core.messages import frozen
@@ -29,22 +30,15 @@ from .._worker import guard
 from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import is_as_torch, prepare, run
 from .._worker.spec import Job, Sealed, WorkerSpec
-from . import fork_check, pools, process_numbers
+from . import fork_check, keeping, pools, process_numbers
+from .bringing import TEMPLATE
 from .leaving import leave
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
 
-QUIT = "quit"
-TEMPLATE = "af_template"  # as the kernel shows it
+QUIT, KEEP = "quit", "keep"
 MESSAGE = 64 * 1024  # bytes, of one message, at most
 LEAVING_S = REAP_S / 2  # for lives to end that have said that they do
 _FORK = multiprocessing.get_context("fork")
-
-
-@frozen
-class Hello:
-    """A template from the nursery is there. With it comes a pidfd."""
-
-    pid: int
 
 
 @frozen
@@ -61,6 +55,31 @@ class Warmed:
 
     modules: tuple[str, ...]
     seconds: float  # of processor time, to open it
+
+
+@frozen
+class Terms:
+    """What of a job is another one in each epoch, and what a template must know besides."""
+
+    base_seed: int
+    quarantine: frozenset[Any]
+    status: StatusBoard
+    handled: tuple[int, ...]  # signals that the main process has handlers for
+    look_s: float
+    why: str  # it is no copy of the main process
+
+    @classmethod
+    def of(cls, job: Job, status: StatusBoard, why: str) -> Terms:
+        return cls(job.base_seed, job.quarantine, status, guard.handled(), job.look_s, why)
+
+    @staticmethod
+    def without(job: Job) -> Job:
+        """Return what of a job is the same in each epoch."""
+        return replace(job, base_seed=0, quarantine=frozenset())
+
+    def complete(self, job: Job) -> Job:
+        """Return the job of this epoch."""
+        return replace(job, base_seed=self.base_seed, quarantine=self.quarantine)
 
 
 @frozen
@@ -101,14 +120,22 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         take_away(mother.held)
         control.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         keep_from_children(control)
-        nest = _Nest(mother, control, main)
-        nest.serve()
-        nest.see_off()
+        serve(mother, control, main)
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)  # not through multiprocessing, which would wait for the children
+
+
+def serve(mother: Mother, control: socket.socket, main: Descriptor) -> None:
+    """Be a template that is ready, until told to leave, or until the main process is gone."""
+    nest = _Nest(mother, control, main)
+    kept = nest.serve() == KEEP
+    nest.see_off()
+    if kept:
+        nest.end_all()
+        keeping.serve(mother, control, main)
 
 
 def live_one(spec: WorkerSpec, channel: socket.socket) -> None:
@@ -126,15 +153,16 @@ class _Nest:
         self._poller.register(control, select.POLLIN)
         self._poller.register(main.number, select.POLLIN)
 
-    def serve(self) -> None:
+    def serve(self) -> str:
+        """Do what is asked. Return how it ended: QUIT or KEEP."""
         while True:  # bounded by the life of the main process
             for fd, _ in self._poller.poll():
                 if fd == self._main.number:
-                    return
+                    return QUIT
                 if fd in self._lives:
                     self._reap(fd)
-                elif not self._take_message():
-                    return
+                elif said := self._take_message():
+                    return said
 
     def see_off(self) -> None:
         """Wait a moment for lives that are about to end: who ends after its parent has nobody to
@@ -149,24 +177,32 @@ class _Nest:
                 elif fd == self._control.fileno():
                     self._poller.unregister(fd)
 
-    def _take_message(self) -> bool:
-        """Do what the main process asks for. Say whether to go on."""
+    def end_all(self) -> None:
+        """End the lives that are left, which nobody wants any more."""
+        for _, process, pidfd in self._lives.values():
+            with contextlib.suppress(OSError):  # it was quicker
+                signal.pidfd_send_signal(pidfd.number, signal.SIGKILL)
+            process.join(LEAVING_S)  # else only the kernel has work with it
+            pidfd.close()
+
+    def _take_message(self) -> str:
+        """Do what the main process asks for. Return nothing, or how it is to end."""
         try:
             data, riders, _, _ = self._control.recvmsg(MESSAGE, 64, socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:  # the main process was killed with something unread
-            return False
+            return QUIT
         if not data:
-            return False
+            return QUIT
         came = received(riders)
         wanted = pickle.loads(data)
-        if wanted == QUIT:
-            return False
+        if wanted in (QUIT, KEEP):
+            return str(wanted)
         assert isinstance(wanted, Wanted)
         if len(came) == 2:
             self._bear(wanted, *came)
         else:
             self._say(Refused, wanted, "no descriptor was left for its channel")
-        return True
+        return ""
 
     def _bear(self, wanted: Wanted, channel: Descriptor, trace: Descriptor) -> None:
         mother = self._mother

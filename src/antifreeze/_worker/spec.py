@@ -68,8 +68,11 @@ class EpochBrief:
 class Sealed(Protocol):
     """A job that each life opens for itself: the user's code runs meanwhile."""
 
-    look_s: float
+    terms: Any  # of this epoch (see `Terms`)
     took: tuple[tuple[str, ...], float]  # to open it: libraries, seconds of processor time
+
+    @property
+    def look_s(self) -> float: ...
 
     def open(self) -> tuple[Job, Held]:
         """Give the job, and what it holds. Raises whatever that code raises."""
