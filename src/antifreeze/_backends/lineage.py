@@ -22,7 +22,7 @@ from .reachable import NOTHING_REACHED, Reached, lock_at, reached_from
 if TYPE_CHECKING:
     from .template import Template
 
-IN_VAIN = 2  # comparisons: a dataset that changes in each epoch is sent in each
+IN_VAIN = 3  # comparisons in a row: a dataset that changes in each epoch is sent in each
 HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
 
