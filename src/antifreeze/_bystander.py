@@ -9,6 +9,8 @@
    sample it is, and at which line of the program (`_worker/looks.py`).
 5. It answers those who ask from outside how the loaders are (`_attach_server.py`), as long as there
    are workers, too.
+6. Under `antifreeze run` it writes now and then how the loaders are of a process that the script
+   has started (`_reporting/process_summaries.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from ._core.own_calls import OwnCall, OwnCalls
 from ._core.stalls import Activity, StackLine
 from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
+from ._reporting import process_summaries
 from ._reporting.log import logger
 from ._worker import guard, looks, threads
 from ._worker.looks import Looks
@@ -252,6 +255,8 @@ class _Thread:
             self._look_after_all(server)
         finally:
             server.close()
+        if not self._ending:  # else the last word is written soon
+            process_summaries.refresh(due_s=0.0)
 
     def _look_after_all(self, server: AttachServer) -> None:
         calls = self._calls
@@ -273,6 +278,7 @@ class _Thread:
             try:
                 look(calls, now)
                 server.serve()
+                process_summaries.refresh()
             except Exception:
                 logger.debug("antifreeze: looking at this process failed", exc_info=True)
 

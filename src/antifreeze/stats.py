@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,15 @@ class Entry:
 
 
 _entries: list[Entry] = []
+# Called when a loader begins to be looped over, before its workers are there. They never raise.
+listeners: list[Callable[[], None]] = []
 
 
 def enter(entry: Entry) -> None:
     """Keep the accounts of a loader that begins an epoch. Beyond `KEPT`, the one goes whose loops
     were shortest: a program may make a loader an epoch for its validation."""
+    for listener in listeners:
+        listener()
     if any(each is entry for each in _entries):
         return
     if len(_entries) >= KEPT:

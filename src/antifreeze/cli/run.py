@@ -208,6 +208,7 @@ def _prepare(
     install_with_torch(options)
     lightning.launch_with(words)
     run_report.tell_at_end()
+    run_report.gather_from_processes()
     run_report.tell_when_stalled()
     if by is not None:
         run_report.tell_when_asked(by)

@@ -6,25 +6,25 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
+from .._backends.carried import carry
 from .._clock import monotonic
 from .._core.explaining import IS_REPORTED
-from .._core.faults import FaultKind
-from .._core.stalls import StackLine
 from .._ranks import who as speaks
 from .._redaction import shareable_line
-from .._stalls_told import listeners, where
-from .._transport.words import shown
-from ..policies import Fault
-from ..stats import Entry, entries
+from .._reporting import process_summaries
+from .._reporting.loader_summary import LoaderSummary, summarize
+from .._reporting.process_summaries import REFRESH_S, Place, ProcessSummary, State
+from .._stalls_told import listeners
+from ..stats import entries
 
-SHOWN = 5  # faults of a loader; its fault_log has all
+PROCESSES = 16  # that the script has started: as many as a machine has accelerators, at the most
+LOADERS_EACH = 4  # of such a process: to train, to validate, to test
 LOADERS = 20  # in one report; some programs make one an epoch
 SIGNALS = ("USR1", "USR2", "QUIT", "RTMIN")  # Python has no use of its own for them
 _SLURM = "SLURM_JOB_ID"
@@ -58,6 +58,19 @@ def tell_nothing() -> None:
 def _tell(owner: int) -> None:
     if os.getpid() == owner:
         _write(text())
+        if _place is not None:
+            process_summaries.remove(_place.folder)
+
+
+_place: Place | None = None  # where processes that the script starts leave what is told of them
+
+
+def gather_from_processes() -> None:
+    """Have the report tell of the processes that the script starts by multiprocessing, or forks."""
+    global _place
+    _place = process_summaries.gather()
+    if _place is not None:
+        carry({}, (_place.folder, _place.reader))
 
 
 def signal_of(name: str | None) -> signal.Signals | None:
@@ -119,56 +132,88 @@ def _lines(evidence: bool, waiting: bool) -> Iterator[str]:
     if (iteration := sys.modules.get("antifreeze.iteration")) is not None:  # it brings torch
         iteration.settle()
     found = [each for each in entries() if each.accounts.open_s or not waiting]
-    if not found and not waiting:
+    left = [] if waiting or _place is None else process_summaries.read(_place)
+    if not (found or left or waiting):
         yield f"{who}: this script looped over no DataLoader."
     for entry in found[:LOADERS]:
-        yield from _of_loader(entry, who, evidence, waiting)
+        yield from _of_loader(summarize(entry), who, evidence, waiting, _raised)
     if len(found) > LOADERS:
         yield f"{who}: ... and {len(found) - LOADERS:,} more loaders"
+    advised: set[tuple[str, str]] = set()
+    for process in left[:PROCESSES]:
+        yield from _of_process(process, who, evidence, advised)
+    if len(left) > PROCESSES:
+        yield f"{who}: ... and {_more(left[PROCESSES:])}"
 
 
-def _of_loader(entry: Entry, who: str, evidence: bool, waiting: bool) -> Iterator[str]:
-    faults = list(entry.faults.latest)[-SHOWN:]
-    count = f"{entry.faults.seen:,} faults, the last {len(faults)}:"
-    if _raised and entry.accounts.seconds < BRIEF_S:
-        if len(faults) == 1:
-            yield f"{who}: {entry.profile.name}: {_of(faults[0])}"
-        elif faults:
-            yield f"{who}: {entry.profile.name}: {count}"
-            yield from (f"  {_of(fault)}" for fault in faults)
+def _of_loader(
+    loader: LoaderSummary, who: str, evidence: bool, waiting: bool, raised: bool
+) -> Iterator[str]:
+    count = f"{loader.faults_seen:,} faults, the last {len(loader.faults)}:"
+    if raised and loader.seconds < BRIEF_S:
+        if len(loader.faults) == 1:
+            yield f"{who}: {loader.name}: {loader.faults[0]}"
+        elif loader.faults:
+            yield f"{who}: {loader.name}: {count}"
+            yield from (f"  {fault}" for fault in loader.faults)
         return
-    told = entry.explain()
-    yield f"{who}: {entry.profile.name}: {told.sentence}"
-    for line in told.evidence if evidence else ():
+    yield f"{who}: {loader.name}: {loader.sentence}"
+    for line in loader.evidence if evidence else ():
         yield f"  {line}"
-    for line in told.advice:
+    for line in loader.advice:
         if not (waiting and line == IS_REPORTED):  # it just was
             yield f"  to try: {line}"
-    if entry.faults.seen > len(faults):
+    if loader.faults_seen > len(loader.faults):
         yield f"  {count}"
-    yield from (f"  {_of(fault)}" for fault in faults)
+    yield from (f"  {fault}" for fault in loader.faults)
 
 
-def _of(fault: Fault) -> str:
-    index = fault.index
-    which = "" if index is None else f" of sample{'s' * isinstance(index, list)} {shown(index)}"
-    if fault.kind in SAID and fault.worker is not None:  # at length, when it happened
-        return f"{fault.kind}{which}, {fault.verdict}: worker {fault.worker}"
-    said = fault.exception.splitlines()[0] if fault.exception else ""
-    place = where(_stack(fault.traceback))
-    return f"{fault.kind}{which}, {fault.verdict}{': ' if said else ''}{said}{place}"
+# ---- processes that the script has started -------------------------------------------------------
 
 
-SAID = (FaultKind.CRASH.value, FaultKind.HANG.value, "growth")
-_FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+def _of_process(
+    process: ProcessSummary, who: str, evidence: bool, advised: set[tuple[str, str]]
+) -> Iterator[str]:
+    """`advised`: what was advised for other processes, by loader; ranks would all say the same."""
+    who = _named(process, who)
+    raised = process.state is State.RAISED
+    if words := _how_far(process):
+        yield f"{who}: {words}"
+    for loader in process.loaders[:LOADERS_EACH]:
+        new = [line for line in loader.advice if (loader.name, line) not in advised]
+        advised.update((loader.name, line) for line in new)
+        yield from _of_loader(replace(loader, advice=tuple(new)), who, evidence, False, raised)
+    if (more := len(process.loaders[LOADERS_EACH:]) + process.more_loaders) > 0:
+        yield f"{who}: ... and {more:,} more {'loader' if more == 1 else 'loaders'}"
 
 
-def _stack(traceback: str) -> tuple[StackLine, ...]:
-    """Give what we had called when it was raised, innermost first."""
-    frames = [StackLine(file, int(line), name) for file, line, name in _FRAME.findall(traceback)]
-    within = itertools.takewhile(lambda frame: not frame.file.startswith(_OURS), reversed(frames))
-    return tuple(within)
+def _named(process: ProcessSummary, who: str) -> str:
+    """Return who speaks: a process, by its rank if it has one, its name and its number."""
+    if process.rank is not None:
+        who = f"antifreeze, rank {process.rank}"
+    return f"{who}, {process.name or 'a forked process'} (pid {process.pid})"
+
+
+def _how_far(process: ProcessSummary) -> str:
+    """Return what is missing of what a process tells, if something is."""
+    as_of = f"What it had counted by then, to within {REFRESH_S:.0f} s:"
+    if process.state is State.GONE:
+        words = "ended without a report of its own (it was killed, or left by os._exit)."
+        return (
+            f"{words} {as_of}" if process.loaders else f"{words} It had looped over a DataLoader."
+        )
+    if process.state is State.LOOPING:
+        words = "has not ended."
+        return f"{words} {as_of}" if process.loaders else f"{words} It loops over a DataLoader."
+    if not process.loaders:
+        return "began a loop over a DataLoader and counted nothing."
+    return ""
+
+
+def _more(processes: list[ProcessSummary]) -> str:
+    gone = sum(each.state is State.GONE for each in processes)
+    words = f"{len(processes):,} more processes that looped over DataLoaders"
+    return f"{words}; {gone:,} of them ended without a report of their own" if gone else words
 
 
 def _write(text: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Unpack
 
 from .. import _defaults, _platform
-from .._backends.carried import Carried, carry
+from .._backends.carried import Carried, ReportTo, carry
+from .._reporting import process_summaries
 from .._reporting.log import logger
 from ..loader import present_defaults
 from . import accelerate, imports, ray, torch_loaders
@@ -33,7 +34,7 @@ def install(**options: Unpack[_defaults.Options]) -> None:
     accelerate.keep_up()
 
 
-def arrive(sent: Mapping[str, bytes]) -> Carried:
+def arrive(sent: Mapping[str, bytes], report_to: ReportTo | None = None) -> Carried:
     """Install in a process that multiprocessing has just started; see `_backends/carried.py`.
 
     Never raises: the process would be dead before it began.
@@ -53,4 +54,6 @@ def arrive(sent: Mapping[str, bytes]) -> Carried:
                 type(error).__name__,
                 error,
             )
-    return carry({})
+    if report_to is not None:
+        process_summaries.leave_in(process_summaries.Place(*report_to))
+    return carry({}, report_to)

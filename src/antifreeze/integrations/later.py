@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from .._backends.carried import Carried, carry
+from .._backends.carried import Carried, ReportTo, carry
 from .._imports import Follower
 
 LOADER = "antifreeze.loader"
@@ -26,18 +26,18 @@ def install_with_torch(options: Mapping[str, Any]) -> None:
         carry(options)
 
 
-def arrive(sent: Mapping[str, bytes]) -> Carried:
+def arrive(sent: Mapping[str, bytes], report_to: ReportTo | None = None) -> Carried:
     """Install in a process that multiprocessing has just started; see `_backends/carried.py`."""
 
     def install() -> Carried:
         from .install import arrive
 
-        return arrive(sent)
+        return arrive(sent, report_to)
 
     if "torch" in sys.modules:
         return install()
     _with_torch(install)
-    return Carried(sent)
+    return Carried(sent, report_to)
 
 
 def _with_torch(act: Callable[[], object]) -> bool:
