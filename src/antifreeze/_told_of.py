@@ -16,6 +16,8 @@ def state_of(loader: DataLoader[Any]) -> str:
     if not {"num_workers", "batch_size", "dataset"} <= vars(loader).keys():
         return f"<{type(loader).__name__}, not made yet>"
     parts = [f"{type(loader).__name__} ({loader._made_at})", _what(loader)]
+    if source := loader._worker_source():
+        parts.append(f"workers: {source}")
     entry = vars(loader).get("_counted")
     if entry is not None and entry.accounts.epochs:
         parts.append(_how_far(loader, loader._settled().accounts.epochs))

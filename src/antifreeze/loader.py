@@ -64,6 +64,7 @@ class LoaderSnapshot:
     usages: tuple[Usage, ...]  # of the machine, by each worker
     slowest: tuple[SlowSample, ...]  # the slowest last
     waits: tuple[Wait, ...]  # the latest that lasted ten milliseconds or more
+    worker_source: str  # where its workers come from, in words; empty before the first
 
 
 class DataLoader(TorchLoader[T]):
@@ -339,6 +340,7 @@ class DataLoader(TorchLoader[T]):
             usages=accounts.usages,
             slowest=tuple(accounts.slowest),
             waits=tuple(accounts.latest),
+            worker_source=self._worker_source(),
         )
 
     def _clock(self) -> Clock:
@@ -364,6 +366,16 @@ class DataLoader(TorchLoader[T]):
                 worker_init_fn=self.worker_init_fn,
             )
         return kept
+
+    def _worker_source(self) -> str:
+        """Return where its workers come from, in words; empty before the first."""
+        kept: Lineage | None = self.__dict__.get("_descends")
+        if kept is None:
+            return ""
+        from ._backends.lineage import source_of
+
+        as_torch = self.randomness == options.TORCH
+        return source_of(self.multiprocessing_context, kept, as_torch=as_torch)
 
 
 # What torch's constructor has that ours, as it is written above, has not.

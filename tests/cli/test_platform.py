@@ -65,7 +65,8 @@ def test_versions_that_were_tested_are_said_to_be_with_the_date(tmp_path: Path) 
     path = copy_with(tmp_path, rows)
     code, shown = platform("platform", path=path)
     assert code == 0
-    assert "tested         yes, on 2026-11-18 with antifreeze 0.1.0: 2,538 tests passed" in shown
+    tested = "tested yes, on 2026-11-18 with antifreeze 0.1.0: 2,538 tests passed"
+    assert tested in " ".join(shown.split())
     _, told = platform("platform", "--json", path=path)
     assert json.loads(told)["tested"] == row(HERE, python)
 
@@ -155,3 +156,39 @@ def test_what_the_environment_says_of_random_draws_is_shown(said: str, shown: st
     code, out = platform("platform", "--json", before=before)
     assert code == (1 if "error" in shown else 0)
     assert json.loads(out)["randomness"] == shown
+
+
+ELSEWHERE = "a fork of the program, or of a clean process where another thread runs, a lock is held"
+BY_TORCH = "processes that torch's own loader starts by "
+
+
+@pytest.mark.parametrize(
+    ("environment", "shown"),
+    [
+        ({}, ELSEWHERE),
+        ({"ANTIFREEZE_RANDOMNESS": "torch"}, "a fork of the program, always"),
+        ({"ANTIFREEZE": "off"}, BY_TORCH),
+    ],
+)
+def test_where_workers_come_from_is_said(environment: dict[str, str], shown: str) -> None:
+    before = f"import os\nos.environ.update({environment})"
+    before += "\nimport multiprocessing as m\nm.get_all_start_methods = lambda: ['fork', 'spawn']"
+    _, out = platform("platform", "--json", before=before)
+    facts = json.loads(out)
+    assert facts["workers come from"].startswith(shown)
+    assert BY_TORCH in facts["workers come from"]
+    assert facts["start method"].endswith(", the default of multiprocessing")
+
+
+def test_a_default_that_nobody_asked_for_makes_no_difference_but_to_torchs_workers() -> None:
+    """From Python 3.14 on it is forkserver."""
+    before = "import multiprocessing as m\nm.get_all_start_methods = lambda: ['forkserver', 'fork']"
+    _, out = platform("platform", "--json", before=before)
+    facts = json.loads(out)
+    assert facts["workers come from"].startswith(ELSEWHERE)
+    assert facts["workers come from"].endswith(f"with ANTIFREEZE=off: {BY_TORCH}forkserver")
+    assert facts["start method"] == "forkserver, the default of multiprocessing"
+    before += "\nimport os\nos.environ['ANTIFREEZE_RANDOMNESS'] = 'torch'"
+    _, out = platform("platform", "--json", before=before)
+    source = json.loads(out)["workers come from"]
+    assert source == "started one by one by multiprocessing (forkserver)"

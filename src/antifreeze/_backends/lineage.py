@@ -15,7 +15,7 @@ from .._core.stalls import Inherited
 from .._reporting.log import logger
 from .._transport.available import in_words
 from .._worker.spec import Job
-from . import hazards, nursery, nursery_process, pools
+from . import hazards, nursery, nursery_process, pools, worker_source
 from .kept import Kept
 from .reachable import NOTHING_REACHED, Reached, lock_at, reached_from
 
@@ -184,6 +184,20 @@ class Lineage:
         )
         _log_once("clean", told, self.choice.why, in_words(size), 1000 * packed_s, 1000 * opened_s)
 
+    def forked(self) -> None:
+        """Log, once a program for each such reason, that workers are forked from this process."""
+        choice = self.choice
+        kind = f"forked {choice.asked_for} {bool(choice.why)} {bool(choice.beside)}"
+        if kind not in _logged:  # called for every worker
+            _log_once(kind, "antifreeze: workers are %s.", worker_source.in_words(choice))
+
+    @property
+    def source(self) -> str:
+        """Where workers come from, in words; empty in a process that has not chosen."""
+        if self._process != os.getpid():
+            return ""
+        return worker_source.in_words(self.choice, self._process)
+
     def __repr__(self) -> str:
         return f"<Lineage {self.choice!r}>"
 
@@ -238,6 +252,15 @@ def foresee(context: Any, *, as_torch: bool = False) -> None:
     if clean and is_ours(context) and not as_torch:
         with contextlib.suppress(OSError):  # who needs it will say so
             nursery.present()
+
+
+def source_of(context: Any, lineage: Lineage, *, as_torch: bool) -> str:
+    """Return where the workers of a loader come from that is given this context, in words."""
+    if not is_ours(context):
+        return worker_source.of_context(context)
+    if as_torch and torch_context(context).get_start_method() != "fork":
+        return worker_source.of_context(torch_context(context))
+    return lineage.source
 
 
 def wish_of(context: Any, *, as_torch: bool = False) -> Wish:

@@ -155,6 +155,7 @@ class Templates:
         except BlockingIOError:
             return False
         self._news.append(born)
+        self._lineage.forked()
         return True
 
     def _beware(self, hazard: ForkHazard) -> None:
@@ -259,6 +260,8 @@ class Templates:
     def _template(self) -> Template:
         if self._present is None:
             self._present = self._make()
+            if self.forks:
+                self._lineage.forked()
             self._waiting.begin(self._present)
         return self._present
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .. import _platform, options
+from .._core.descent import Wish
 from .._ranks import ranks
 from .._version import VERSION
 from . import tested_versions
@@ -45,6 +46,7 @@ def gather() -> dict[str, Any]:
     import torch
 
     from .. import _torch_internals
+    from .._backends import worker_source
 
     lacking = list(_platform.missing())
     if _torch_internals.too_old():
@@ -72,6 +74,8 @@ def gather() -> dict[str, Any]:
             and (names := _torch_internals.missing(purpose))
         },
         "randomness": _randomness(),
+        "workers come from": _worker_source(is_ours=not (lacking or off)),
+        "start method": f"{worker_source.default_start_method()}, the default of multiprocessing",
         "switched off": f"yes, by {_platform.SWITCH}" if off else "no",
         "workers": "torch" if lacking or off else "antifreeze",
     }
@@ -83,6 +87,23 @@ def _randomness() -> str:
         return f'an error: {options.RANDOMNESS} is neither "sample" nor "torch"'
     said = options.said_of_randomness()
     return f"{said}, by {options.RANDOMNESS}" if said else options.SAMPLE
+
+
+def _worker_source(*, is_ours: bool) -> str:
+    """Return where workers come from in a program that says nothing of how processes start.
+    `is_ours`: not torch's own loader has them."""
+    from .._backends import worker_source
+
+    by_torch = f"processes that torch's own loader starts by {worker_source.default_start_method()}"
+    if not is_ours:
+        return by_torch
+    from .._backends import lineage
+
+    as_torch = options.said_of_randomness() == options.TORCH
+    wish = lineage.wish_of(None, as_torch=as_torch)
+    if as_torch and wish is Wish.CLEAN:  # each is started as torch starts its own
+        return worker_source.of_context(lineage.torch_context(None))
+    return f"{worker_source.of_programs(wish)}; with {_platform.SWITCH}=off: {by_torch}"
 
 
 def _is_refused() -> bool:
