@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ class Entry:
 
 
 _entries: list[Entry] = []
+_inherited: list[Entry] = []  # of the process that this one was forked from
 # Called when a loader begins to be looped over, before its workers are there. They never raise.
 listeners: list[Callable[[], None]] = []
 
@@ -50,6 +52,9 @@ def enter(entry: Entry) -> None:
     were shortest: a program may make a loader an epoch for its validation."""
     for listener in listeners:
         listener()
+    if any(each is entry for each in _inherited):
+        _inherited[:] = [each for each in _inherited if each is not entry]
+        entry.accounts = Accounts(guard=threading.RLock())
     if any(each is entry for each in _entries):
         return
     if len(_entries) >= KEPT:
@@ -63,7 +68,9 @@ def entries() -> list[Entry]:
 
 
 def forget_parent() -> None:
-    """In a forked child: what its parent has counted is not its own."""
+    """In a forked child: what its parent has counted is not its own. (Loaders begin anew when they
+    are looped over, not here: most children are workers, and loop over none.)"""
+    _inherited.extend(_entries)
     _entries.clear()
 
 

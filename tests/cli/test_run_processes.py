@@ -118,6 +118,25 @@ def test_processes_of_every_start_method_are_told_of_and_those_that_they_start(
     assert lines.count(FAULT) == 6, lines
 
 
+def test_a_forked_process_tells_of_its_own_loops_alone(tmp_path: Path) -> None:
+    code = """
+    from antifreeze.stats import entries
+    loader = DataLoader(range(8), batch_size=2)
+    def loop_again():
+        list(loader)
+        assert (loader.stats()["epochs"], loader.stats()["batches"]) == (1, 4)
+        assert [each.accounts.epochs for each in entries()] == [1]
+    list(loader)
+    list(loader)
+    process = multiprocessing.get_context("fork").Process(target=loop_again)
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+    """
+    lines = told(tmp_path, code)
+    assert loops_of(lines) == ["antifreeze", "antifreeze, ForkProcess-1 (pid PID)"], lines
+
+
 GONE = "ended without a report of its own (it was killed, or left by os._exit)."
 
 
