@@ -1,8 +1,9 @@
 """What a worker's code can reach in this process: locks, threads, and which packages it uses.
 
 From the dataset, collate_fn and worker_init_fn: their attributes, their classes, the globals of the
-modules that these are written in, and the program's own modules that those import. Looked at, never
-asked: no method of the program's runs. Bounded: in a large program the search ends early, and what
+modules that these are written in, and the program's own modules that those import. Packages count
+only if code that workers run names them (`used_packages`). Looked at, never asked: no method of the
+program's runs. Bounded: in a large program the search ends early, and what
 it has not found is met by a worker, if at all (see docs/decisions/nursery.md).
 """
 
@@ -22,6 +23,7 @@ from .._core.messages import frozen
 from .._worker.insides import ATOMS, inside, is_users
 from .own_code import is_own
 from .parked_threads import is_held, owner_of
+from .used_packages import UsedPackages
 
 LONGEST_S = 0.01  # for one search: the loop waits for it
 MOST_MODULES = 64
@@ -37,7 +39,7 @@ class Reached:
 
     locks: tuple[tuple[str, Any], ...] = ()
     threads: tuple[tuple[str, Any], ...] = ()  # threads, and executors that have some
-    packages: frozenset[str] = frozenset()  # names, as far as they are known to be used
+    packages: frozenset[str] = frozenset()  # names, as far as code of workers is known to use them
 
     def held(self) -> str:
         """Return a lock that somebody holds now, or a thread that is alive, in words; nothing if
@@ -92,7 +94,6 @@ class _Search:
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._modules: dict[str, ModuleType] = {}
-        self._packages: set[str] = set()
         self._locks: list[tuple[str, Any]] = []
         self._threads: list[tuple[str, Any]] = []
         self._give_up = monotonic() + LONGEST_S
@@ -106,7 +107,10 @@ class _Search:
             if len(done) > MOST_MODULES or self._is_over():
                 break
             self._walk_module(self._modules[left[0]])
-        return Reached(tuple(self._locks), threads, frozenset(self._packages))
+        used = UsedPackages(monotonic() + LONGEST_S)
+        for thing in named.values():
+            used.look_at(thing)
+        return Reached(tuple(self._locks), threads, frozenset(used.found))
 
     def _is_over(self) -> bool:
         return len(self._seen) > MOST_THINGS or monotonic() > self._give_up
@@ -157,7 +161,6 @@ class _Search:
                         self._take(path, value)
 
     def _note_module(self, name: str) -> None:
-        self._packages.add(name.partition(".")[0])
         module = sys.modules.get(name)
         if module is not None and is_users(name) and name not in self._modules:
             self._modules[name] = module
@@ -171,7 +174,6 @@ class _Search:
             kind = type(value)
             if kind is ModuleType or issubclass(kind, type) or kind in _FUNCTIONS:
                 used = value.__name__ if kind is ModuleType else str(value.__module__)
-                self._packages.add(used.partition(".")[0])
                 if own and is_own(used):  # what a library imports is its own affair
                     self._note_module(used)
             elif not issubclass(kind, ATOMS):
