@@ -11,7 +11,7 @@ import threading
 from .._clock import pause
 from .._core.descent import SHOWN, Program
 from .._core.messages import frozen
-from .._core.native_pools import pool_needed, pool_used, pools_among
+from .._core.native_pools import is_of_pool, pool_needed, pool_used, pools_among
 from .._core.stalls import StackLine
 from .._worker.guard import THREAD_NAME
 from . import evidence, parked_threads, pools
@@ -78,9 +78,13 @@ def has_hazards() -> bool:
 
 
 def is_alone() -> bool:
-    """Whether no Python thread but ours and harmless ones is there, nor a context."""
-    others = (each for each in threading.enumerate() if not _is_harmless(each))
-    return not _accelerator() and next(others, None) is None
+    """Whether no Python thread but ours and harmless ones is there, nor a context, nor a native
+    pool that a fork breaks."""
+    if _accelerator():
+        return False
+    if any(not _is_harmless(each) for each in threading.enumerate()):
+        return False
+    return not any(is_of_pool(_comm(task) or "") for task in _tasks("self"))
 
 
 def unsafe_now(reached: Reached) -> str:

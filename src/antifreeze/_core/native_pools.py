@@ -3,6 +3,9 @@
 A fork copies what a library knows of its threads, not the threads: a worker that uses the library
 hands work to nobody and waits for ever, or polls for ever. The kernel keeps the first 15 characters
 of a thread's name. Names seen with polars 2.1, grpcio 1.85 and pyzmq 27.3 in November 2026.
+
+Not here, since their forks work: the pools of pyarrow 26.0 and of numba 0.68 (workqueue), which are
+made anew in the child, and of tokenizers 0.23. Their threads have no names.
 """
 
 from __future__ import annotations
@@ -51,10 +54,19 @@ def pools_among(names: Iterable[str]) -> list[tuple[NativePool, list[str]]]:
     return found
 
 
+# Threads of these that a fork need not copy: what is imported has them, used or not.
+_OF_NO_POOL = ("polars-ooc-clea",)
+
+
+def is_of_pool(name: str) -> bool:
+    """Whether a thread of this name belongs to a pool that a fork breaks."""
+    return not name.startswith(_OF_NO_POOL) and any(name.startswith(p.threads) for p in POOLS)
+
+
 def pool_needed(name: str, used: Collection[str]) -> str:
     """Return the library that a thread of this name belongs to, if code that uses these packages
     hands work to it."""
-    for pool in POOLS:
+    for pool in POOLS if is_of_pool(name) else ():
         if name.startswith(pool.threads):
             tops = {package.partition("/")[0] for package in pool.packages}
             return pool.library if tops.intersection(used) else ""
