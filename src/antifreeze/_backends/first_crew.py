@@ -61,7 +61,7 @@ class FirstCrew:
 
     def takes_another(self) -> bool:
         """Whether the next life is better forked here than by a template."""
-        return self._spent_s < FORKING_S and _knows_endings()
+        return self._spent_s < FORKING_S and _knows_endings() and not pools.ends_children()
 
     @property
     def numbers(self) -> frozenset[tuple[int, int]]:
