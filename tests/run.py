@@ -65,6 +65,7 @@ WEIGHTS = {
     "integrations/test_install.py": 75,
     "integrations/test_install_names.py": 50,
     "integrations/test_lightning.py": 180,
+    "integrations/test_native_libraries.py": 300,
     "integrations/test_pages.py": 120,
     "integrations/test_ray_train.py": 60,
     "integrations/test_timm.py": 40,
