@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ class Contender:
             return importlib.util.find_spec(self.module) is not None
         except ModuleNotFoundError:
             return False
+
+    def load(self) -> None:
+        """Import what a program imports at its top: the package, and its `DataLoader` if any.
+
+        (Some packages import no module of theirs before a name of it is asked for.)
+        """
+        getattr(importlib.import_module(self.module), "DataLoader", None)
 
 
 def _drop_in(module: str, workers: int, persistent: bool) -> Make:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import statistics
 import threading
 import time
@@ -94,7 +93,7 @@ def first_batch(ballast_bytes: int) -> Steps:
     """Time a new loader to its first batch, once, in a process that holds so much memory."""
 
     def steps(contender: Contender) -> Iterator[float]:
-        importlib.import_module(contender.module)
+        contender.load()
         ballast = torch.ones(ballast_bytes, dtype=torch.uint8)
         workload, dataset = _tokens()
         begin = time.perf_counter()
