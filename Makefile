@@ -71,11 +71,11 @@ check: $(READY)  ## format, lint, strict types
 	@$(BIN)/mypy
 
 $(PEERS): $(READY) pyproject.toml constraints.txt
-	@echo "== adding the other loaders to .venv (torchdata, SPDL, Grain; once)"
+	@echo "== adding the other loaders to .venv (torchdata, SPDL, Grain, and TensorBoard; once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' 2>&1 | grep -v '^WARNING: Location' || true
-	@if $(BIN)/python -c 'import torchdata.nodes, spdl.pipeline, grain' 2>/dev/null; then touch $@; fi  # else: the benchmark says who is missing
+	@if $(BIN)/python -c 'import torchdata.nodes, spdl.pipeline, grain, tensorboard' 2>/dev/null; then touch $@; fi  # else: the benchmark says who is missing
 
-bench: $(PEERS)  ## measure against torch's loader and others, 20 minutes (ARGS=--quick: 4)
+bench: $(PEERS)  ## measure against torch's loader and others, 25 minutes (ARGS=--quick: 5; ARGS="--only programs": real programs, 5)
 	@$(BIN)/python benchmarks/compare.py $(ARGS)
 
 gallery: $(READY)  ## run every scenario through torch's loader and ours

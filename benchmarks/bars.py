@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from contenders import BY_KEY, CONTENDERS, Contender
 from moments import MOMENTS
+from programs import MEASURES, Measure, ProgramFigures, ratios
 from rates import ratio
+from real_program import PROGRAMS, Program
 from results import Results
 from workloads import WORKLOADS
 
@@ -28,6 +31,9 @@ ASKED_OF_BOUND = {"jpeg": 0.88}
 # Two equal loaders differ by this much between runs on a machine that others use too.
 NOISE = 0.97
 LATER_BY, LATER_BY_S = 1.05, 0.002
+# In programs with much beside the loader, whose moments vary more: whichever is later.
+PROGRAM_LATER_BY, PROGRAM_LATER_BY_S = 1.10, 0.020
+MORE_MEMORY = 1.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class Bar:
     asked: str
     measured: str
     met: bool | None
+    part: str = ""  # of the run, where it has a table of its own
 
 
 def judge(results: Results) -> list[Bar]:
@@ -46,7 +53,7 @@ def judge(results: Results) -> list[Bar]:
         Bar(f"{each.name} takes part", "installed", f"missing: pip install {each.package}", False)
         for each in results.missing
     ]
-    return [*bars, *_rates(results), *_peers(results), *_moments(results)]
+    return [*bars, *_rates(results), *_peers(results), *_moments(results), *_programs(results)]
 
 
 def _rates(results: Results) -> Iterator[Bar]:
@@ -109,3 +116,52 @@ def _moments(results: Results) -> Iterator[Bar]:
         said = "-" if ours is None else f"{ours * 1e3:.0f} ms"
         said += "" if theirs is None else f" (torch {theirs * 1e3:.0f} ms)"
         yield Bar(moment.what, asked, said, met)
+
+
+def _programs(results: Results) -> Iterator[Bar]:
+    for program in PROGRAMS:
+        ours, theirs = results.program(program.key, OURS), results.program(program.key, BASE)
+        if ours is None or theirs is None:
+            continue
+        for measure in MEASURES:
+            yield _of_program(program, measure, ours, theirs)
+        plain = results.program(PROGRAMS[0].key, OURS)
+        if plain is not None and program is not PROGRAMS[0]:
+            for measure in MEASURES:
+                if measure.kind == "rate":
+                    yield _as_plain(program, measure, ours, plain)
+
+
+def _of_program(
+    program: Program, measure: Measure, ours: ProgramFigures, theirs: ProgramFigures
+) -> Bar:
+    """Compare a program's two loaders. Torch replaces no worker: it has a new loader there."""
+    mine, other = ours.median(measure.key), theirs.median(measure.key)
+    what = f"{program.key}: {measure.what}"
+    if mine is None or other is None:
+        return Bar(what, "as torch's", "-", None, "programs")
+    if measure.kind == "moment":
+        asked = "torch's + 10 % or 20 ms"
+        found = f"{mine * 1e3:.0f} ms (torch {other * 1e3:.0f} ms)"
+        met = mine <= max(other * PROGRAM_LATER_BY, other + PROGRAM_LATER_BY_S)
+    elif measure.kind == "rate":
+        middle = statistics.median(ratios(ours, theirs, measure.key))
+        asked, found, met = ">= torch's", f"{middle:.2f} x torch", middle >= 1
+    else:
+        asked, met = "torch's + 10 %", mine <= other * MORE_MEMORY
+        found = f"{mine / 2**20:.0f} MiB (torch {other / 2**20:.0f} MiB)"
+    return Bar(what, asked, found, met, "programs")
+
+
+def _as_plain(
+    program: Program, measure: Measure, ours: ProgramFigures, plain: ProgramFigures
+) -> Bar:
+    """Compare ours with ours in the plain program. It is slower where that is more than noise:
+    by its median and in three rounds of four."""
+    divided = sorted(ratios(ours, plain, measure.key))
+    what, asked = f"{program.key}: {measure.what}, to the plain program", "the same, but for noise"
+    if len(divided) < 2:
+        return Bar(what, asked, "-", None, "programs")
+    low, middle, high = statistics.quantiles(divided, n=4, method="inclusive")
+    found = f"{middle:.2f} x plain (half of the rounds: {low:.2f}-{high:.2f})"
+    return Bar(what, asked, found, middle >= NOISE or high >= 1, "programs")

@@ -24,6 +24,7 @@ from pathlib import Path
 import costs
 import moments
 import picture
+import programs
 import psutil
 import rates
 import report
@@ -40,7 +41,7 @@ THREADS = 1
 # A machine of which others use this share is too busy to measure on.
 BUSY = 0.1
 WIDTH = 130
-PARTS = (*(workload.name for workload in WORKLOADS), "moments", "steps")
+PARTS = (*(workload.name for workload in WORKLOADS), "moments", "steps", "programs")
 
 
 def machine() -> dict[str, str]:
@@ -138,6 +139,11 @@ def measure(
         for kind in costs.STEP_KINDS:
             console.print(f"a training step of 20 ms of {kind} beside the loader ...")
             results.steps[kind] = costs.measure(kind, able, quick)
+    if "programs" in parts:
+        console.print("four programs, with all that they run beside their loaders ...")
+        results.programs = programs.measure(able, quick)
+        found = [each.accelerator for group in results.programs.values() for each in group]
+        results.machine["accelerator"] = max(found, default="")
     return results
 
 
@@ -165,8 +171,7 @@ def main() -> int:
     if asked.picture:
         asked.picture.write_text(picture.draw(results))
     if asked.markdown:
-        block = report.markdown(results, bars, report.link(asked.picture, asked.markdown))
-        report.write_block(asked.markdown, block)
+        report.write(asked.markdown, results, bars, report.link(asked.picture, asked.markdown))
     if asked.json:
         print(json.dumps(results.as_json() | {"bars": [asdict(bar) for bar in bars]}, indent=2))
     if results.missing or results.errors():

@@ -3,6 +3,7 @@
 1. What a lane does is a generator; each `ask` lets it run to its next `yield`.
 2. Lanes are forked from the benchmark's main process, which has torch imported and no threads.
 3. A lane that raises, dies or does not answer in time fails alone: `LaneFailed` says how.
+4. A lane can also be a program of its own, started as one from a shell: it inherits no memory.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -37,18 +40,57 @@ class LaneFailed(Exception):
     """A lane gave no answer; the text says why, in one line."""
 
 
-class Lane:
-    """One contender in its own process, with everything it starts."""
+class Script:
+    """A Python program as a process of its own, with the methods of multiprocessing's."""
 
-    def __init__(self, steps: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, script: Path, arguments: Sequence[str], pipe: Connection) -> None:
+        handle = str(pipe.fileno())
+        command = [sys.executable, str(script), *arguments, handle, str(os.getpid())]
+        self._program = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=[pipe.fileno()], start_new_session=True
+        )
+        self.pid = self._program.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        """Return the exit code; None while the program runs."""
+        return self._program.poll()
+
+    def is_alive(self) -> bool:
+        """Whether the program runs."""
+        return self._program.poll() is None
+
+    def join(self, bound_s: float) -> None:
+        """Wait for its end, for so long at most."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._program.wait(bound_s)
+
+
+class Lane:
+    """One contender in its own process, with everything it starts.
+
+    `steps`: what it does, in a fork of this process; or a script that calls `serve_script`, with
+    its arguments.
+    """
+
+    def __init__(self, steps: Callable[[], Iterator[Any]] | tuple[Path, *tuple[str, ...]]) -> None:
         fork = multiprocessing.get_context("fork")
         handle, path = tempfile.mkstemp(prefix="antifreeze-bench-", suffix=".log")
         os.close(handle)
         self._log = Path(path)
         self._pipe, far_end = fork.Pipe()
-        self._process = fork.Process(target=_serve, args=(far_end, steps, path, os.getpid()))
-        self._process.start()
+        self._process: Any
+        if isinstance(steps, tuple):
+            self._process = Script(steps[0], (*steps[1:], path), far_end)
+        else:
+            self._process = fork.Process(target=_serve, args=(far_end, steps, path, os.getpid()))
+            self._process.start()
         far_end.close()
+
+    @property
+    def pid(self) -> int:
+        """Return the number of its process, whose descendants are the lane's too."""
+        return int(self._process.pid)
 
     def post(self) -> None:
         """Let the lane take its next step; never blocks. `answer` is to be called."""
@@ -149,6 +191,13 @@ def wants_cpu(process: psutil.Process) -> bool:
     except OSError:  # it ended meanwhile
         return False
     return any(state.rpartition(")")[2].split()[0] == "R" for state in states)
+
+
+def serve_script(steps: Callable[..., Iterator[Any]]) -> None:
+    """Be a lane that is a program; the last three arguments are from `Script`."""
+    *arguments, log, handle, parent = sys.argv[1:]
+    os.set_inheritable(int(handle), False)
+    _serve(Connection(int(handle)), lambda: steps(*arguments), log, int(parent))
 
 
 def _serve(pipe: Connection, steps: Callable[[], Iterator[Any]], log: str, parent: int) -> None:

@@ -1,4 +1,4 @@
-"""The results as tables: for the terminal, and as a block of a Markdown page."""
+"""The results as tables: for the terminal, and as blocks of a Markdown page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from bars import Bar
 from contenders import BY_KEY, CONTENDERS
 from costs import ALONE, slowdown
 from moments import MOMENTS
+from programs import MEASURES, PSS, ProgramFigures
 from rates import Figures, ratio, ratios
+from real_program import PROGRAMS
 from results import Results
 from rich.console import Console
 from rich.table import Table
 
 BEGIN = "<!-- figures: written by `make bench` with --markdown; do not edit -->"
 END = "<!-- end of figures -->"
+PROGRAMS_BEGIN = "<!-- programs: written by `make bench` with --markdown; do not edit -->"
+PROGRAMS_END = "<!-- end of programs -->"
 CPU_TITLE = "CPU seconds for 1,000 batches"
 # Rows of a summary, ours first.
 ORDER = sorted(CONTENDERS, key=lambda each: not each.key.startswith("antifreeze"))
@@ -118,7 +122,7 @@ def summaries(results: Results) -> list[Sheet]:
         sheets.append(_moments(results))
     if results.steps:
         sheets.append(_steps(results))
-    return sheets
+    return [*sheets, *program_sheets(results)]
 
 
 def _moments(results: Results) -> Sheet:
@@ -152,6 +156,38 @@ def _steps(results: Results) -> Sheet:
     return Sheet("A training step beside the loader", note, columns, tuple(rows))
 
 
+def program_sheets(results: Results) -> list[Sheet]:
+    """Return the tables of the real programs: a column a program, rows for both loaders."""
+    shown = [each for each in PROGRAMS if each.key in results.programs]
+    if not shown:
+        return []
+    sides = [each for each in ORDER if any(results.program(one.key, each.key) for one in shown)]
+    rows = []
+    for key, what in [*((each.key, each.what) for each in MEASURES), (PSS, "of it, PSS")]:
+        for side in sides:
+            cells = [_program_cell(results.program(one.key, side.key), key) for one in shown]
+            rows.append((f"{what}, {side.key}", *cells))
+    what = "; ".join(f"{each.key}: {each.what}" for each in shown)
+    note = f"Medians of the rounds, smallest and largest. {what[0].upper()}{what[1:]}."
+    return [Sheet("Real programs", note, tuple(each.key for each in shown), tuple(rows))]
+
+
+def _program_cell(figures: ProgramFigures | None, key: str) -> str:
+    known = figures.known(key) if figures else []
+    if not known:
+        return "-"
+    kinds = {each.key: each.kind for each in MEASURES}
+    values = (statistics.median(known), min(known), max(known))
+    if kinds.get(key) == "moment":
+        middle, low, high = (f"{value * 1e3:.0f}" for value in values)
+        return f"{middle} ms ({low}-{high})"
+    if kinds.get(key) == "rate":
+        middle, low, high = map(short, values)
+        return f"{middle} ({low}-{high})"
+    middle, low, high = (f"{value / 2**20:.0f}" for value in values)
+    return f"{middle} MiB ({low}-{high})"
+
+
 def bars_sheet(bars: Sequence[Bar]) -> Sheet:
     """Return the bars as a table."""
     said = {True: "met", False: "MISSED", None: "not measured"}
@@ -176,19 +212,31 @@ def show(console: Console, sheet: Sheet) -> None:
         console.print(sheet.note, markup=False)
 
 
-def markdown(results: Results, bars: Sequence[Bar], picture: str) -> str:
-    """Write the block of the page: the machine, the picture, the tables."""
-    lines = [BEGIN, ""]
-    lines += [f"- {name}: {fact}" for name, fact in results.machine.items()]
+def write(page: Path, results: Results, bars: Sequence[Bar], picture: str) -> None:
+    """Write the figures of this run to a page. The programs have a block of their own there: what
+    was not measured stays as it was."""
+    programs = program_sheets(results)
+    others = [each for each in summaries(results) if each.title not in {p.title for p in programs}]
+    if others:
+        sheets = [bars_sheet([bar for bar in bars if bar.part != "programs"]), *others]
+        _write_block(page, (BEGIN, END), _block(results, sheets, picture))
+    if programs:
+        sheets = [*programs, bars_sheet([bar for bar in bars if bar.part == "programs"])]
+        _write_block(page, (PROGRAMS_BEGIN, PROGRAMS_END), _block(results, sheets, ""))
+
+
+def _block(results: Results, sheets: Sequence[Sheet], picture: str) -> list[str]:
+    """Write one block of the page: the machine, the picture, the tables."""
+    lines = [f"- {name}: {fact}" for name, fact in results.machine.items() if fact]
     if picture:
         lines += ["", f"![Speed of each loader on each workload, as a ratio to torch]({picture})"]
-    for sheet in (bars_sheet(bars), *summaries(results)):
+    for sheet in sheets:
         lines += ["", f"### {sheet.title}", ""]
         lines += [sheet.note, ""] if sheet.note else []
         lines += _rows(("", *sheet.columns), sheet)
     for error in results.errors():
         lines += ["", f"Failed: {error}"]
-    return "\n".join([*lines, "", END])
+    return lines
 
 
 def _rows(head: tuple[str, ...], sheet: Sheet) -> list[str]:
@@ -196,14 +244,15 @@ def _rows(head: tuple[str, ...], sheet: Sheet) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in table]
 
 
-def write_block(page: Path, block: str) -> None:
-    """Replace what is between the two markers of a page; a page without them is refused."""
+def _write_block(page: Path, markers: tuple[str, str], lines: Sequence[str]) -> None:
+    """Replace what is between two markers of a page; a page without them is refused."""
+    begin, end = markers
     text = page.read_text()
-    before, found, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
     if not found or not ended:
-        raise SystemExit(f"{page} has no place for figures: it needs the lines {BEGIN} and {END}")
-    page.write_text(before + block + after)
+        raise SystemExit(f"{page} has no place for figures: it needs the lines {begin} and {end}")
+    page.write_text(before + "\n".join([begin, "", *lines, "", end]) + after)
 
 
 def link(picture: Path | None, page: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from contenders import Contender
 from costs import ALONE, StepTimes, slowdown
 from moments import Times
+from programs import ProgramFigures
 from rates import Figures, ratios
 
 
@@ -20,6 +21,7 @@ class Results:
     rates: dict[str, list[Figures]] = field(default_factory=dict)
     moments: dict[str, list[Times]] = field(default_factory=dict)
     steps: dict[str, list[StepTimes]] = field(default_factory=dict)
+    programs: dict[str, list[ProgramFigures]] = field(default_factory=dict)
 
     def figures(self, workload: str, key: str) -> Figures | None:
         """Return a contender's figures on a workload, if it has any."""
@@ -31,9 +33,14 @@ class Results:
         found = [each for each in self.moments.get(moment, []) if each.contender == key]
         return found[0].median_s if found else None
 
+    def program(self, program: str, key: str) -> ProgramFigures | None:
+        """Return what a program did with a contender's loader, if it was run."""
+        found = [each for each in self.programs.get(program, []) if each.contender == key]
+        return found[0] if found else None
+
     def errors(self) -> list[str]:
         """Return who failed where, a line each."""
-        groups = (self.rates, self.moments, self.steps)
+        groups = (self.rates, self.moments, self.steps, self.programs)
         return [
             f"{name}, {each.contender}: {each.error}"
             for group in groups
@@ -53,6 +60,13 @@ class Results:
                 for name, measured in self.moments.items()
             },
             "steps": {name: _steps(measured) for name, measured in self.steps.items()},
+            "programs": {
+                name: [
+                    asdict(each) | {"medians": {key: each.median(key) for key in each.values}}
+                    for each in measured
+                ]
+                for name, measured in self.programs.items()
+            },
         }
 
 
