@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import psutil
 from contenders import BY_KEY, Contender
-from lanes import Lane, LaneFailed, family
+from lanes import ANSWER_BOUND_S, Lane, LaneFailed, family
 from real_program import ARRAY_BYTES, PROGRAMS, Program
 
 ROUNDS, ROUNDS_QUICK = 7, 2
@@ -104,17 +104,17 @@ def _round(pairs: list[tuple[Program, ProgramFigures]], *, backwards: int) -> No
                 lanes[at] = Lane((_SCRIPT, program.key, one.contender, f"{folder}/{at}"))
                 lanes[at].post()
             for at, (_, one) in enumerate(pairs):
-                one.accelerator = _answer(lanes, at, one) or one.accelerator
+                one.accelerator = _answer(lanes, at, one, START_BOUND_S) or one.accelerator
             for each in MEASURES:
                 for at in reversed(range(len(pairs))) if backwards else range(len(pairs)):
                     if at in lanes:
                         lanes[at].post()
                     one = pairs[at][1]
                     answer = _answer(lanes, at, one)
-                    if each.kind == "memory" and at in lanes:
-                        held = memory(lanes[at].pid)
-                        one.values[PSS].append(held.pss)
-                        answer = held.total
+                    if each.kind == "memory":
+                        held = memory(lanes[at].pid) if at in lanes else None
+                        one.values[PSS].append(held and held.pss)
+                        answer = held and held.total
                     one.values[each.key].append(answer)
         finally:
             for lane in lanes.values():
@@ -123,11 +123,13 @@ def _round(pairs: list[tuple[Program, ProgramFigures]], *, backwards: int) -> No
                 lane.end()
 
 
-def _answer(lanes: dict[int, Lane], at: int, one: ProgramFigures) -> Any:
+def _answer(
+    lanes: dict[int, Lane], at: int, one: ProgramFigures, bound_s: float = ANSWER_BOUND_S
+) -> Any:
     if at not in lanes:
         return None
     try:
-        answer = lanes[at].answer(START_BOUND_S)
+        answer = lanes[at].answer(bound_s)
         lanes[at].settle()
         return answer
     except LaneFailed as failure:

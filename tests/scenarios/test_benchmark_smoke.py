@@ -77,6 +77,51 @@ def test_small_epochs_are_measured_with_new_workers_and_without_any() -> None:
     assert len(results["bars"]) == 3
 
 
+PROGRAMS = """
+import sys
+sys.path.insert(0, "benchmarks")
+import json, programs, report
+from bars import judge
+from contenders import CONTENDERS
+from pathlib import Path
+from results import Results
+
+# The other two need TensorBoard, which tests have not.
+programs.PROGRAMS = tuple(each for each in programs.PROGRAMS if not each.has_threads)
+programs.ROUNDS_QUICK = 1
+results = Results({}, [])
+results.programs = programs.measure(CONTENDERS, quick=True)
+bars = judge(results)
+report.write(Path(sys.argv[1]), results, bars, "")
+print(json.dumps(results.as_json() | {"bars": [bar.what for bar in bars]}))
+"""
+
+
+@pytest.mark.slow
+def test_programs_with_a_context_are_measured_beside_plain_ones(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    shutil.copy(ROOT / "docs" / "benchmarks.md", page)
+    command = ["env", f"--chdir={ROOT}", sys.executable, "-c", PROGRAMS, str(page)]
+    run = run_bounded(command, BOUND_S)
+    assert run.ended == "finished", run.stderr
+    results = json.loads(run.stdout)
+    assert set(results["programs"]) == {"plain", "accelerator"}
+    for measured in results["programs"].values():
+        assert [one["contender"] for one in measured] == ["antifreeze", "torch"]
+        for one in measured:
+            assert one["error"] == ""
+            assert len(one["medians"]) == 8
+            assert all(value > 0 for value in one["medians"].values())
+    assert results["programs"]["plain"][0]["accelerator"] == ""
+    assert results["programs"]["accelerator"][0]["accelerator"]
+    assert len(results["bars"]) == 7 + 7 + 2
+    # The figures of other parts stay on the page.
+    assert "| memory of all processes, mid-epoch, antifreeze |" in page.read_text()
+    assert page.read_text().count("| first-batch |") == (
+        (ROOT / "docs" / "benchmarks.md").read_text().count("| first-batch |")
+    )
+
+
 @pytest.mark.slow
 def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) -> None:
     # A module in the package's place: `torchdata.nodes` cannot be found, installed or not.
