@@ -162,7 +162,10 @@ class Driver:
             self._epochs += 1
             self.traps.begin_epoch()
             try:
+                if free_draws is None:  # else a sampler of the user's would run in between
+                    self._backend.defer()
                 self._step(event, began_at)
+                self._backend.settle()
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
                     self._watchdog = Watchdog(self, watch)
                     self._watchdog.start()

@@ -25,6 +25,7 @@ from antifreeze._core.descent import Descent, Wish
 
 from ..patience import PATIENCE_S
 from .clean import another_thread, is_clean
+from .parked import wait_until_parked
 from .programs import finish, program
 
 LOCK = threading.Lock()
@@ -151,6 +152,8 @@ def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free() -> None:
 def test_a_thread_pool_that_is_idle_is_forked_beside() -> None:
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(str, range(3))) == ["0", "1", "2"]
+        for thread in pool._threads:
+            wait_until_parked(thread)
         iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
         assert not is_clean_soon(iterator)
         assert torch.cat(list(iterator)).tolist() == list(range(8))
@@ -160,6 +163,7 @@ def test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside() -> None
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    wait_until_parked(thread)
     try:
         iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
         assert not is_clean_soon(iterator)

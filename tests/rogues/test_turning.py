@@ -25,6 +25,7 @@ from antifreeze.errors import WorkerHung
 
 from ..conftest import nursery_pid
 from ..patience import PATIENCE_S
+from .parked import wait_until_parked
 
 SAMPLES = 48
 # So deep that the search does not find it: what it does find is a hazard from the start.
@@ -56,6 +57,7 @@ def writer() -> Iterator[None]:
     thread = threading.Thread(target=hold, name="writer")
     thread.start()
     taken.wait()
+    wait_until_parked(thread)
     try:
         yield
     finally:

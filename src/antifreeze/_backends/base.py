@@ -118,6 +118,12 @@ class Backend(Protocol):
         """Begin a life. Raises what starting raised; else `LifeReady` and then `EpochBegun`
         follow, or `LifeEnded`."""
 
+    def defer(self) -> None:
+        """Put off, until `settle`, what no life waits for: the loop is to get its first batch."""
+
+    def settle(self) -> None:
+        """Do what was put off. Called before any code of the user's runs."""
+
     def begin_epoch(self, seat: int, life: int, brief: EpochBrief) -> None: ...
 
     def send(self, seat: int, life: int, errands: Sequence[Errand]) -> None: ...

@@ -145,6 +145,12 @@ class Origin(Protocol):
     def opening(self) -> Opening | None:
         """Give what is seen of whoever is to bring lives into the world, while it cannot yet."""
 
+    def defer(self) -> None:
+        """Put off, until `settle`, what lives need only to be replaced."""
+
+    def settle(self) -> None:
+        """Make ready, from the next `hear` on, what was put off."""
+
     def forsake(self) -> None:
         """End whoever was asked for a life and does not give it; the next one is asked anew."""
 
@@ -264,6 +270,12 @@ class Children:
 
     def go_on(self) -> None:
         """Nobody stands between: this process itself starts lives."""
+
+    def defer(self) -> None:
+        """Nothing to do: whoever replaces a life is started like it."""
+
+    def settle(self) -> None:
+        """Nothing to do: likewise."""
 
     def forsake(self) -> None:
         """Nothing to do: whoever is asked gives at once."""

@@ -80,6 +80,12 @@ class PinnedBackend:
         self._done.clear()
         self._inner.close()
 
+    def defer(self) -> None:
+        self._inner.defer()
+
+    def settle(self) -> None:
+        self._inner.settle()
+
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         self._inner.start(seat, life, brief)
 

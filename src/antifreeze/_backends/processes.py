@@ -128,6 +128,13 @@ class ProcessBackend:
             self._poller.register(self._news_fd, select.POLLIN)
             self._watch.add(self._news_fd)
 
+    def defer(self) -> None:
+        self._origin.defer()
+
+    def settle(self) -> None:
+        self._origin.settle()
+        self._hear()
+
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
         ours, theirs = socket.socketpair()
         keep_from_children(ours)  # before the fork, so that the worker itself does not hold it

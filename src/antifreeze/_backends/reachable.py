@@ -18,14 +18,14 @@ from concurrent.futures import Executor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from .._clock import monotonic
+from .._clock import thread_time
 from .._core.messages import frozen
 from .._worker.insides import ATOMS, inside, is_users
 from .own_code import is_own
 from .parked_threads import is_held, owner_of
 from .used_packages import UsedPackages
 
-LONGEST_S = 0.01  # for one search: the loop waits for it
+LONGEST_S = 0.005  # of processor time, for each of two searches: the loop waits for them
 MOST_MODULES = 64
 MOST_THINGS = 4_000  # objects, in all
 DEEPEST = 6  # from an attribute or a global on
@@ -96,24 +96,23 @@ class _Search:
         self._modules: dict[str, ModuleType] = {}
         self._locks: list[tuple[str, Any]] = []
         self._threads: list[tuple[str, Any]] = []
-        self._give_up = monotonic() + LONGEST_S
+        self._give_up = thread_time() + LONGEST_S
 
     def run(self, named: dict[str, Any]) -> Reached:
         self._walk([(name, thing) for name, thing in named.items() if thing is not None])
-        threads = tuple(self._threads)  # the program's globals have others, which workers leave be
+        used = UsedPackages(thread_time() + LONGEST_S)
+        for thing in named.values():
+            used.look_at(thing)
         done: set[str] = set()
         while left := [name for name in self._modules if name not in done][:1]:
             done.add(left[0])
             if len(done) > MOST_MODULES or self._is_over():
                 break
-            self._walk_module(self._modules[left[0]])
-        used = UsedPackages(monotonic() + LONGEST_S)
-        for thing in named.values():
-            used.look_at(thing)
-        return Reached(tuple(self._locks), threads, frozenset(used.found))
+            self._walk_module(self._modules[left[0]], used.names)
+        return Reached(tuple(self._locks), tuple(self._threads), frozenset(used.found))
 
     def _is_over(self) -> bool:
-        return len(self._seen) > MOST_THINGS or monotonic() > self._give_up
+        return len(self._seen) > MOST_THINGS or thread_time() > self._give_up
 
     def _walk(self, level: list[tuple[str, Any]]) -> None:
         for _ in range(DEEPEST):
@@ -165,7 +164,8 @@ class _Search:
         if module is not None and is_users(name) and name not in self._modules:
             self._modules[name] = module
 
-    def _walk_module(self, module: ModuleType) -> None:
+    def _walk_module(self, module: ModuleType, names: set[str] | None) -> None:
+        """Search a module's globals; inside of objects only where workers' code names them."""
         own = is_own(module.__name__)
         roots = []
         for name, value in list(vars(module).items()):
@@ -176,6 +176,8 @@ class _Search:
                 used = value.__name__ if kind is ModuleType else str(value.__module__)
                 if own and is_own(used):  # what a library imports is its own affair
                     self._note_module(used)
-            elif not issubclass(kind, ATOMS):
+            elif issubclass(kind, _LOCKS):
+                self._take(f"{module.__name__}.{name}", value)
+            elif not issubclass(kind, ATOMS) and (names is None or name in names):
                 roots.append((f"{module.__name__}.{name}", value))
         self._walk(roots)

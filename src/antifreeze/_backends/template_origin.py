@@ -2,7 +2,8 @@
 it is gone.
 
 1. The first lives are forked by the main process (`first_crew`), as long as that takes no time, and
-   then the template (`template`): at the same moment, so that it is what they are.
+   then the template (`template`): at the same moment, so that it is what they are. (When they have
+   got their first tickets, if no code of the user's runs until then.)
 2. All others are borne by the template.
 3. Where the first lives are to come from a clean process, so does the template, which bears all.
 """
@@ -97,6 +98,7 @@ class Templates:
         self._crew = FirstCrew()
         self._waiting.add(self._crew.descriptor)
         self._no_process = ""  # why the machine gives none, to the first lives
+        self._deferred = False  # the template is not made yet, though it could be
         self._first = job.num_workers  # lives that are still to be asked for the first time
 
     @property
@@ -167,7 +169,7 @@ class Templates:
 
     def hear(self) -> Sequence[News]:
         self._news.extend(self._crew.reap())
-        if self._mother is not None and not self._first:
+        if self._mother is not None and not (self._first or self._deferred):
             # After the last of the first lives, since it must be what they are; and not before
             # their ends of the channels are closed here, which it would hold open.
             with contextlib.suppress(BlockingIOError):  # it is made when it is needed, if it can be
@@ -184,6 +186,12 @@ class Templates:
                 self._bury()
         news, self._news = self._news, []
         return news
+
+    def defer(self) -> None:
+        self._deferred = True
+
+    def settle(self) -> None:
+        self._deferred = False
 
     def forsake(self) -> None:
         template = self._present

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from .._clock import monotonic
+from .._clock import thread_time
 from .._worker.insides import ATOMS, inside, is_users
 
 MOST_FUNCTIONS = 2_000
@@ -30,7 +30,7 @@ _MAKING = frozenset(
 
 
 class UsedPackages:
-    """The search, within a time that several searches share."""
+    """The search, until this thread has used so much processor time."""
 
     def __init__(self, give_up: float) -> None:
         self.found: set[str] = set()
@@ -40,6 +40,12 @@ class UsedPackages:
         self._uncalled: dict[str, list[FunctionType]] = {}  # methods of classes in use
         self._functions: list[FunctionType] = []  # to follow
 
+    @property
+    def names(self) -> set[str] | None:
+        """All names that occur in the code that was followed; None if it was not followed to its
+        end."""
+        return None if self._is_over() else self._called
+
     def look_at(self, thing: Any) -> None:
         """Note an object that workers have, and follow what its code may call."""
         self._take(thing)
@@ -47,7 +53,7 @@ class UsedPackages:
             self._follow(self._functions.pop())
 
     def _is_over(self) -> bool:
-        return len(self._seen) > MOST_FUNCTIONS or monotonic() > self._give_up
+        return len(self._seen) > MOST_FUNCTIONS or thread_time() > self._give_up
 
     def _take(self, thing: Any) -> None:
         level = [thing]

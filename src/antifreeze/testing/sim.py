@@ -108,6 +108,12 @@ class SimulatedBackend:
             it.queue.clear()
             self._later(self._world.stop_s, lambda: self._end(it, Ending(exit_code=0)))
 
+    def defer(self) -> None:
+        pass
+
+    def settle(self) -> None:
+        pass
+
     def expect_turn(self) -> None:
         pass
 

@@ -1,0 +1,21 @@
+"""Waiting until a thread waits: the machine may be busy with others."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from antifreeze._backends.parked_threads import running
+
+from ..patience import PATIENCE_S
+
+
+def wait_until_parked(thread: threading.Thread) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        frame = sys._current_frames().get(thread.ident or 0)
+        if frame is not None and not running(frame):
+            return
+        time.sleep(0.002)
+    raise AssertionError(f"{thread} does not come to rest")
