@@ -103,7 +103,7 @@ _BETWEEN = frozenset(
     {"CACHE", "EXTENDED_ARG", "KW_NAMES", "LOAD_CONST", "NOP", "PRECALL", "PUSH_NULL"}
 )
 _ENTERS = frozenset({"BEFORE_WITH", "BEFORE_ASYNC_WITH", "LOAD_SPECIAL", "COPY", "SWAP"})
-_OWNER = re.compile(r"owner=(\d+)")
+_OWNER = re.compile(r"owner\W(\d+)")
 _LOCK = type(threading.Lock())
 _RLOCK = type(threading.RLock())
 
