@@ -26,7 +26,8 @@ from .circumstances import Circumstances
 from .faithful import Unsendable
 from .modules import Known
 from .nursery_process import Ended
-from .sending import CostsTooMuch, Payload, is_still
+from .payload import CostsTooMuch, Payload
+from .sending import is_still
 
 
 class Kept:

@@ -38,8 +38,8 @@ from .evidence import is_ours
 from .inheritance import held_by
 from .offspring import tasks
 from .own_code import is_of_library
+from .payload import Unpacking
 from .riders import receive, receive_many
-from .sending import Unpacking
 from .template_process import Mother, Terms, Unfit, Warmed, live
 
 LOW = 64  # descriptors; few programs have as many open before their loaders begin

@@ -54,9 +54,10 @@ from .origins import (
     patiently,
     without_interrupts,
 )
+from .payload import Payload
 from .reachable import Reached
 from .riders import send
-from .sending import Payload, pack, pack_terms
+from .sending import pack, pack_terms
 from .shortage import Shortage
 from .template_process import KEEP, MESSAGE, QUIT, Mother, Terms, Unfit, Warmed, live
 

@@ -38,8 +38,8 @@ from .inheritance import held_by, warn_of_connections
 from .lineage import Lineage
 from .opening import Opening
 from .origins import News, Orphaned, Refused, Wanted
+from .payload import CostsTooMuch
 from .riders import OriginGone
-from .sending import CostsTooMuch
 from .template import Template
 from .template_process import Mother, Unfit
 

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import pickle
@@ -31,9 +32,11 @@ from .._worker.files import Held, own_offsets, take_away
 from .._worker.main import is_as_torch, prepare, run
 from .._worker.spec import Job, Sealed, WorkerSpec
 from . import fork_check, keeping, pools, process_numbers
-from .bringing import TEMPLATE
+from .bringing import TEMPLATE, Bring, say
 from .leaving import leave
 from .origins import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
+from .payload import Unpacking
+from .riders import receive_many
 
 QUIT, KEEP = "quit", "keep"
 MESSAGE = 64 * 1024  # bytes, of one message, at most
@@ -135,7 +138,25 @@ def serve(mother: Mother, control: socket.socket, main: Descriptor) -> None:
     nest.see_off()
     if kept:
         nest.end_all()
-        keeping.serve(mother, control, main)
+        keeping.serve(control, main, functools.partial(_again, mother))
+
+
+def _again(mother: Mother, wish: Bring, control: socket.socket, main: Descriptor) -> NoReturn:
+    """Be the template of a later epoch, forked from one that was kept."""
+    terms: Terms = Unpacking(*receive_many(control)).next()
+    job = mother.job
+    if isinstance(job, Job):
+        job = terms.complete(job)
+    else:
+        job.terms = terms
+    say(control, Warmed((), 0.0))
+    guard.outlive_parent()  # it watches the program itself, from here on
+    guard.pass_on(terms.handled, to=main)
+    guard.unblock_interrupts()
+    status, handled, why = terms.status, terms.handled, terms.why
+    renewed = replace(mother, job=job, status=status, main=main, handled=handled, clean_since=why)
+    serve(renewed, control, main)
+    os._exit(0)
 
 
 def live_one(spec: WorkerSpec, channel: socket.socket) -> None:
