@@ -214,6 +214,38 @@ def test_another_file_under_the_same_path_is_read(tmp_path: Path) -> None:
     dataset.file.close()
 
 
+class Opens:
+    """A dataset that opens something of its own in each worker."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.__setstate__(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, opened_by=os.getpid())
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[int, bool, str]:
+        return index, self.opened_by == os.getpid(), Path(self.path).read_text()
+
+
+def test_what_each_worker_opens_is_opened_in_each_epoch(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("first")
+    dataset = Opens(path)
+    loader = loader_of(dataset, worker_init_fn=None)
+    wanted = expected(dataset)
+    assert epoch(loader) == wanted
+    (first,) = soon_kept()
+    assert epoch(loader) == wanted and soon_kept() == [first]
+    path.write_text("second")
+    assert epoch(loader) == expected(dataset) != wanted
+    del dataset.opened_by
+    assert epoch(loader) == epoch(loader)
+
+
 def test_draws_differ_between_epochs_as_ever() -> None:
     class Draws:
         def __len__(self) -> int:

@@ -66,6 +66,12 @@ class Areas:
         self._areas: list[_Area] = []
         self._starts: list[int] = []
 
+    def has(self, address: int) -> bool:
+        """Whether there was memory of this process at an address when this first looked."""
+        if not self._areas:
+            self._read()
+        return self._among(address) is not None
+
     def in_file(self, address: int, size: int) -> InFile | None:
         """Say which piece of a file is mapped at an address; None: it is not, or no longer what is
         there."""
@@ -88,11 +94,14 @@ class Areas:
 
     def _at(self, address: int) -> _Area | None:
         for _ in range(2):
-            place = bisect.bisect_right(self._starts, address) - 1
-            if place >= 0 and address < self._areas[place].end:
-                return self._areas[place]
+            if (area := self._among(address)) is not None:
+                return area
             self._read()  # for the first time; or it was mapped since
         return None
+
+    def _among(self, address: int) -> _Area | None:
+        place = bisect.bisect_right(self._starts, address) - 1
+        return self._areas[place] if place >= 0 and address < self._areas[place].end else None
 
     def _read(self) -> None:
         self._areas = []

@@ -21,6 +21,7 @@ from typing import Any
 
 from .._imports import Follower
 from . import own_code
+from .mappings import Areas
 from .own_code import MACHINERY, is_own
 from .stand_ins import Around, Told
 
@@ -29,6 +30,7 @@ _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
 _CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
+LOWEST_ADDRESS = 1 << 32  # where programs are put at random; what is below is a mere number
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
 # Theirs is the process's own, or ours.
 _LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antifreeze"})
@@ -37,11 +39,12 @@ _LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antif
 def collect(known: Known, *, of_program: bool = True) -> dict[str, dict[str, Any]]:
     """Read the libraries of this process, in 10 to 30 ms: what the other one does not have."""
     own = {name for name in list(sys.modules) if is_own(name)}
+    areas = Areas()
     found: dict[str, dict[str, Any]] = {}
     for name, module in list(sys.modules.items()):
         if name in own or name.partition(".")[0] in _LEFT_ALONE:
             continue
-        if isinstance(module, ModuleType) and (values := _values(module, own, of_program)):
+        if isinstance(module, ModuleType) and (values := _values(module, own, of_program, areas)):
             found[name] = values
     return {name: values for name, values in found.items() if not _is_known(known, name, values)}
 
@@ -65,7 +68,7 @@ def _digest(values: dict[str, Any]) -> bytes | None:
     return hashlib.blake2b(written, digest_size=16).digest()
 
 
-def _values(module: ModuleType, own: set[str], of_program: bool) -> dict[str, Any]:
+def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -> dict[str, Any]:
     values: dict[str, Any] = {}
     attributes = vars(module).copy()  # of all modules, 60,000: every test counts
     for name, value in attributes.items():
@@ -76,7 +79,8 @@ def _values(module: ModuleType, own: set[str], of_program: bool) -> dict[str, An
         elif kind not in _TOLD or name[:1] == "_":
             continue
         elif kind in _SCALARS or _plain_items(value, PLAIN_ITEMS) > 0:
-            values[name] = value
+            if not _has_address(value, areas):
+                values[name] = value
         elif of_program and (registry := _registry(module, value, own)) is not None:
             values[name] = registry
     return values
@@ -115,6 +119,18 @@ def _leaves(value: Any, left: int) -> list[Any] | None:
 def _steady() -> frozenset[str]:
     """Name libraries that fill nothing but caches of their own: those everybody has."""
     return frozenset({"torch", "numpy", *sys.stdlib_module_names})
+
+
+def _has_address(value: Any, areas: Areas) -> bool:
+    """Whether a number in a plain value is the address of something in this process: it means
+    another thing in another process, or nothing. (numba keeps those of functions in C.)"""
+    kind = type(value)
+    if kind is int:
+        return value >= LOWEST_ADDRESS and areas.has(value)
+    if kind not in _CONTAINERS:
+        return False
+    inner = [*value, *value.values()] if kind is dict else value
+    return any(_has_address(each, areas) for each in inner)
 
 
 class Registry:

@@ -25,6 +25,8 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
+import torch
+
 from .._core.descent import Choice
 from .._core.faults import Ending
 from .._stalls_told import where
@@ -159,8 +161,10 @@ class Template:
         return template
 
     def _hold(self, payload: Payload, known: Known) -> None:
-        """Hold what was sent, to compare, if that can tell and takes few descriptors."""
-        if payload.is_faithful and len(payload.riders) <= HELD:
+        """Hold what was sent, to compare, if that can tell and takes few descriptors. (Shared
+        tensors that go by name count those who are to open them: nobody opens what is compared.)"""
+        by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"  # type: ignore[no-untyped-call]
+        if payload.is_faithful and len(payload.riders) <= HELD and not by_name:
             self._payload, self._known = payload, known
         else:
             payload.close()
