@@ -84,6 +84,12 @@ class Stage:
         while not self.done.is_set():
             time.sleep(0.5)
 
+    def sleeps_often(self) -> None:
+        for _ in range(100):  # the interpreter has specialised the call by then
+            time.sleep(0.0001)
+        while not self.done.is_set():
+            time.sleep(0.02)
+
     def receives(self) -> None:
         self.here.recv(1)
 
@@ -105,6 +111,21 @@ class Stage:
 
         with contextlib.suppress(ValueError):
             asyncio.run(until_done())
+
+    def event_loop_that_has_turned_often(self) -> None:
+        async def until_done() -> None:
+            for _ in range(200):
+                await asyncio.sleep(0.0001)
+            while not self.done.is_set():
+                await asyncio.sleep(0.02)
+
+        asyncio.run(until_done())
+
+    def queue_that_was_read_often(self) -> None:
+        for _ in range(100):
+            self.queue.put(1)
+            self.queue.get()
+        self.queue.get()
 
     def reads_a_file_meanwhile(self) -> None:
         with open("/dev/null"):
@@ -168,11 +189,14 @@ PARKED: list[Callable[[Stage], None]] = [
     Stage.queued_as_tensorboard_does,
     Stage.simply_queued,
     Stage.sleeps,
+    Stage.sleeps_often,
     Stage.receives,
     Stage.selects,
     Stage.polls,
     Stage.event_loop,
     Stage.event_loop_as_wandb_has_it,
+    Stage.event_loop_that_has_turned_often,
+    Stage.queue_that_was_read_often,
     Stage.reads_a_file_meanwhile,
     Stage.catches,
 ]
