@@ -288,7 +288,10 @@ def test_a_thread_in_a_dataset_is_told_of_in_words_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("descent", "why"),
-    [("beside a thread", "another thread runs here"), ("spawned", "a clean start was asked for")],
+    [
+        ("beside a thread", "another thread runs here"),
+        ("spawned", "processes start by spawn or forkserver here"),
+    ],
 )
 def test_a_number_that_means_nothing_in_a_clean_process_is_explained(
     descent: str, why: str, tmp_path: Path

@@ -132,7 +132,8 @@ def choose(program: Program, wish: Wish) -> Choice:
     if wish is Wish.AS_TORCH:
         return Choice(Descent.MAIN, "torch's workers are forked", asked_for=True)
     if wish is Wish.CLEAN:
-        return Choice(Descent.NURSERY, "a clean start was asked for", asked_for=True)
+        why = "processes start by spawn or forkserver here"
+        return Choice(Descent.NURSERY, why, asked_for=True)
     hazards = []
     if program.threads:
         hazards.append(_threads(program.threads, program.running))
