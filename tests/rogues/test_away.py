@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader, _watchdog
-from antifreeze._watchdog import AFTER_S, TICK_S
+from antifreeze._watchdog import AFTER_S, TICK_S, Watchdog
 
 from ..patience import PATIENCE_S
 
@@ -170,3 +170,30 @@ def test_workers_are_kept_when_an_epoch_begins_while_they_are_looked_after() -> 
     looks.join()
     assert loader._iterator is iterator
     loader._iterator = None
+
+
+def test_a_thread_that_is_about_to_begin_does_not_spoil_the_end() -> None:
+    """Python gives a thread its number a moment before it may be joined."""
+
+    class Quiet:
+        closed = False
+
+        def look_after(self) -> None:
+            pass
+
+        def wait(self, timeout_s: float) -> None:
+            pass
+
+        def pause(self, timeout_s: float) -> None:
+            pass
+
+        def end(self) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    quiet = Quiet()
+    watchdog = Watchdog(quiet, quiet)
+    watchdog._thread._ident = 1  # type: ignore[attr-defined]
+    watchdog.close()
