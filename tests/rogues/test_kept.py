@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import psutil
 import pytest
 import torch
 
-from antifreeze import DataLoader
+from antifreeze import DataLoader, _bystander
+from antifreeze._worker import errands
 
 from ..conftest import nursery_pid
 from ..patience import PATIENCE_S
@@ -54,6 +56,13 @@ def libraries_are_imported() -> None:
     loader = loader_of(Numbers())
     epoch(loader)
     epoch(loader)
+    del loader
+    give_up = time.monotonic() + PATIENCE_S
+    while any(each.name.startswith("antifreeze") for each in threading.enumerate()):
+        assert time.monotonic() < give_up
+        _bystander.rest()
+        errands.rest()  # who is there before a test is not waited for after it
+        time.sleep(0.02)
 
 
 SETTINGS = {"mode": "train"}
