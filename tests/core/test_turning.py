@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -141,3 +142,33 @@ def test_what_is_stuck_without_proof_turns_after_a_while() -> None:
     ((at, kill),) = _kills(it)
     assert kill.unfit and at <= 8.0
     assert [pulse for _, pulse in it.reports()] in ([], [Pulse.STUCK])
+
+
+MAY_WAIT = Activity(
+    stack=LINE,
+    own_lock=True,
+    inherited=Inherited("has waited too long for a lock", proven=False),
+)
+
+
+@pytest.mark.parametrize("limits", [Limits(look_s=1.0), Limits(look_s=1.0, call_s=20.0)])
+def test_what_may_wait_for_a_lock_that_it_inherited_has_its_time_and_then_turns(
+    limits: Limits,
+) -> None:
+    due = limits.call_s or limits.still_s
+    assert due is not None
+    it = Watched(limits=limits, activity=lambda now: MAY_WAIT).run(due + 4.0)
+    ((at, kill),) = _kills(it)
+    assert kill.unfit == "has waited too long for a lock"
+    assert at >= due
+    assert not any(isinstance(what, do.ExpectTurn) for _, what in it.done)  # it may be healthy
+    assert all(fault.kind is not FaultKind.HANG for fault in it.script.sup.faults.latest)
+
+
+def test_what_moves_while_it_waits_for_a_lock_does_not_turn() -> None:
+    it = Watched(
+        limits=Limits(look_s=1.0, call_s=20.0),
+        activity=lambda now: replace(MAY_WAIT, cpu_s_of_others=now),
+    )
+    _, kill = _kills(it.run(60.0))[0]
+    assert kill.unfit == ""

@@ -135,6 +135,45 @@ def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
     assert faults == []
 
 
+class Patient(Needs):
+    """It asks again and again, or has a thread of its own that may release the lock one day: so
+    nothing proves that it never goes on."""
+
+    def __init__(self, first: int, *, polls: bool) -> None:
+        super().__init__(first)
+        self.polls = polls
+        self.ticks: threading.Thread | None = None
+
+    def __getitem__(self, index: int) -> int:
+        if index < self.first:
+            return index
+        if not self.polls:
+            if self.ticks is None:
+                self.ticks = threading.Thread(target=time.sleep, args=(PATIENCE_S,), daemon=True)
+                self.ticks.start()
+            return super().__getitem__(index)
+        while not HIDDEN[40][0].acquire(timeout=0.5):
+            pass
+        HIDDEN[40][0].release()
+        return index
+
+
+@pytest.mark.parametrize("polls", [True, False])
+def test_a_lock_that_may_have_been_held_at_the_fork_costs_the_time_of_a_sample(
+    polls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset: Any = Patient(20, polls=polls)
+    loader: DataLoader[int] = DataLoader(dataset, 4, num_workers=2, sample_timeout=6)
+    with writer():
+        assert took(loader)[0] == list(range(SAMPLES))
+        assert loader._lineage().choice.descent is Descent.NURSERY
+    faults = loader.faults
+    del loader
+    said = [each for each in warned(caplog) if "clean process" in each]
+    assert len(said) == 1 and "may have held at the fork" in said[0] and "(writer)" in said[0]
+    assert faults == []
+
+
 def test_also_when_the_first_try_at_that_sample_had_failed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

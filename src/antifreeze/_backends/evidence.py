@@ -156,8 +156,12 @@ class _Waiting:
         return self.call == "futex"
 
     @property
+    def on_own_lock(self) -> bool:
+        return self.on_lock and bool(self.arguments[1] & PRIVATE)
+
+    @property
     def on_own_lock_for_ever(self) -> bool:
-        return self.on_lock and bool(self.arguments[1] & PRIVATE) and self.arguments[3] == 0
+        return self.on_own_lock and self.arguments[3] == 0
 
 
 def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
@@ -180,6 +184,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         stopped=state == "T",
         deadlock=_deadlock(pid),
         shared_lock=_shared_lock(pid),
+        own_lock=_is_on_own_lock(pid),
         wakes=network_input.wakes(pid, str(pid)),
     )
 
@@ -324,6 +329,12 @@ def _shared_lock(pid: int) -> int:
     if waiting is None or not waiting.on_lock or waiting.arguments[1] & PRIVATE:
         return 0
     return waiting.arguments[0] if waiting.arguments[3] == 0 else 0
+
+
+def _is_on_own_lock(pid: int) -> bool:
+    """Whether the main thread waits for a lock of its own process, for a time or forever."""
+    waiting = _waiting(pid, str(pid))
+    return waiting is not None and waiting.on_own_lock
 
 
 def _waits_for(pid: int, state: str, task: str) -> str:

@@ -110,18 +110,22 @@ class Lineage:
 
     def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
         """Return what a forked worker has inherited that keeps it waiting (see `Origin`)."""
-        choice = self.choice
-        if choice.descent is not Descent.MAIN or not (self.can_turn or choice.forked_though):
+        choice, proven = self.choice, bool(deadlock or lacks)
+        if choice.descent is not Descent.MAIN:
             return None
-        found = f"{_FOREVER}{at} for "
+        if not (self.can_turn or (proven and choice.forked_though)):
+            return None
+        beside = f" (the main process has {choice.beside})" if choice.beside else ""
         if lacks:
-            found += f"threads of {lacks}, which a fork does not copy"
+            waits_for = f"{_FOREVER}{at} for threads of {lacks}, which a fork does not copy"
+        elif lock := lock_at(self._reached, deadlock) if proven else "":
+            waits_for = f"{_FOREVER}{at} for {lock}, held by another thread at the fork{beside}"
+        elif proven:
+            waits_for = f"{_FOREVER}{at} for a lock or a thread that a fork does not copy{beside}"
         else:
-            lock = lock_at(self._reached, deadlock)
-            held = f"{lock}, held by another thread at the fork"
-            found += held if lock else "a lock or a thread that a fork does not copy"
-            found += f" (the main process has {choice.beside})" if choice.beside else ""
-        return Inherited(found, choice.forked_though)
+            waits_for = f"{_TOO_LONG}{at} for a lock that another thread may have held at the fork"
+            waits_for += beside
+        return Inherited(waits_for, choice.forked_though, proven)
 
     def expect_turn(self) -> None:
         """Start the nursery, which may be needed."""
@@ -134,7 +138,7 @@ class Lineage:
         choice = self.choice.after_misfit(words)
         if choice is None:
             return False
-        if _FOREVER in words:  # so would be those of the program's other loaders
+        if _FOREVER in words or _TOO_LONG in words:  # so would those of its other loaders
             _stuck.append(words)
         logger.warning(
             "antifreeze: %s. All workers are started again from a clean process; no sample is lost."
@@ -217,7 +221,7 @@ def _end_all(kept: list[Kept]) -> None:
         kept.pop().end()
 
 
-_FOREVER = "waits forever"
+_FOREVER, _TOO_LONG = "waits forever", "has waited too long"
 _stuck: list[str] = []  # what forked workers of this program have waited for
 os.register_at_fork(after_in_child=_stuck.clear)
 

@@ -63,7 +63,7 @@ class Onlooker:
             return None
         lacks = hazards.left_behind(pid, seen.stack) if self._origin.forks else ""
         inherited = None
-        if seen.deadlock or lacks:
+        if seen.deadlock or lacks or seen.own_lock:
             inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))
         return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)
 

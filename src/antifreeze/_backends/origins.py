@@ -167,9 +167,9 @@ class Origin(Protocol):
         """Take note that no life got going: try another way to make them, if there is one."""
 
     def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
-        """Return what a forked life has inherited that keeps it waiting. What is known of it: locks
-        (as `Activity.deadlock` has them), a native library whose threads it lacks, a line of
-        code."""
+        """Return what a forked life has inherited that keeps it waiting for a lock. What is known
+        of it: the locks of a deadlock (as `Activity` has them), a native library whose threads it
+        lacks, a line of code. Without a deadlock or a library that is a guess."""
 
     @property
     def can_turn(self) -> bool:

@@ -80,6 +80,7 @@ class Inherited:
 
     words: str
     no_way: str = ""  # why lives cannot be made anew without it; empty: they can
+    proven: bool = True  # else it may yet go on: it has its time, as any call
 
 
 @frozen
@@ -103,12 +104,19 @@ class Activity:
     wakes: int = 0  # how often its main thread was woken
     # The native library that it is in, if only the process it was forked from has its threads.
     left_behind: str = ""
+    own_lock: bool = False  # its main thread waits for a lock that no other process has
     inherited: Inherited | None = None  # what seems to keep it waiting
 
     @property
     def can_turn(self) -> bool:
-        """Whether it waits for what it inherited, and lives can be made anew without that."""
+        """Whether it seems to wait for what it inherited, and lives can be made anew without
+        that."""
         return self.inherited is not None and not self.inherited.no_way
+
+    @property
+    def must_turn(self) -> bool:
+        """The same, where it is certain that it will never go on."""
+        return self.can_turn and self.inherited is not None and self.inherited.proven
 
 
 @frozen
@@ -123,7 +131,7 @@ class Stall:
     still_s: float  # since anything has changed
     pulse: Pulse
     activity: Activity
-    is_inherited: bool = False  # it waits for what it inherited: no sample is to blame
+    is_inherited: bool = False  # it may wait for what it inherited: no sample is to blame
     unchanged_s: float = 0.0  # since bytes were read or written, or it came to another part
     wakes: int = 0  # since anything has changed
     computes: bool = False  # it has used the processor since the last look, or would like to
@@ -274,7 +282,8 @@ class Stalls:
             computes=call.spins or activity.runs,
             is_inherited=activity.can_turn and pulse in (Pulse.STUCK, Pulse.DEADLOCKED),
         )
-        suspect, call.suspected = stall.is_inherited and not call.suspected, stall.is_inherited
+        certain = stall.is_inherited and activity.must_turn
+        suspect, call.suspected = certain and not call.suspected, certain
         report = self._is_due(call, pulse, now, now - max(call.since, waiting_since)) or resume
         goes = self._must_go(call, stall, now)
         if unwanted and pulse is Pulse.STUCK and self._limits.still_s is not None:
@@ -382,11 +391,11 @@ class Stalls:
             return False
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)
-            soon = self._deadlocked or stall.is_inherited  # then nothing is lost by it
+            soon = self._deadlocked or stall.activity.must_turn  # then nothing is lost by it
             enough_s = AGAIN_S if soon else limits.locked_s
             # Where it is will be known soon, and people will want to know.
             return locked_s >= (enough_s if stall.activity.stack else limits.dead_s)
-        if stall.is_inherited:
+        if stall.is_inherited and stall.activity.must_turn:
             return stall.still_s >= limits.dead_s
         if call.step == CLEAN:  # imports take their time, but do something in it
             return stall.pulse is Pulse.STUCK and stall.still_s >= limits.dead_s
