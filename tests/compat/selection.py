@@ -46,8 +46,11 @@ CHOSEN = (
     Choice(
         "starting",
         rogues("first_crew templates nursery hazards pools interrupted_starts circumstances")
-        + rogues("opened_by_each names_of_processes"),
-        "forks, threads at the time of a fork, and clean processes: what Python changes most",
+        + rogues(
+            "opened_by_each names_of_processes parked_threads turning used_packages stand_ins"
+        ),
+        "forks, threads at the time of a fork (their frames and bytecode are read), and clean"
+        " processes: what Python changes most",
     ),
     Choice(
         "sending",
