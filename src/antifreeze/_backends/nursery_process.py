@@ -102,8 +102,7 @@ def _leave_low_numbers(control: int) -> int:
     A dataset may hold the number of a descriptor that it opened in the main process. It means
     nothing here: whoever reads it must be told so, and not get what is there by chance.
     """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < 4 * LOW:
+    if not _has_room():
         return control
     moved = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, LOW)
     os.close(control)
@@ -113,7 +112,23 @@ def _leave_low_numbers(control: int) -> int:
             os.fstat(number)
         except OSError:
             os.dup2(nothing, number, inheritable=False)
+            _left_out.append(number)
     return moved
+
+
+_left_out: list[int] = []  # low numbers, which nothing has
+
+
+def _has_room() -> bool:
+    """Whether this process may have so many descriptors that it can do without the low numbers."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most == resource.RLIM_INFINITY or most >= 4 * LOW
+
+
+def _use_low_numbers() -> None:
+    """Have descriptors at low numbers after all: the program may have few."""
+    while _left_out:
+        os.close(_left_out.pop())
 
 
 def _serve(control: socket.socket, main: Descriptor) -> None:
@@ -222,6 +237,8 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor, terms: Terms) -> 
     circumstances = unpacking.next()
     assert isinstance(circumstances, Circumstances)
     circumstances.apply()
+    if not _has_room():
+        _use_low_numbers()
     sealed = _SealedJob(unpacking, circumstances, terms)
     job, held = (sealed, NOTHING) if unpacking.each_opens else sealed.open()
     is_opening = False
