@@ -109,9 +109,19 @@ def test_a_stream_of_which_nothing_was_taken_begins_anew() -> None:
     s.perform(ASK)
     done = s.perform(ev.ForkUnfit(0, 1, "uses an accelerator"))
     assert any(isinstance(each, do.KillLife) and each.unfit for each in done)
-    assert do.StartLife(0, 2, 0) in done
-    done = s.perform(ev.LifeEnded(1, 1, MADE_ANEW, 0))
-    assert do.StartLife(1, 2, 0) in done
+    assert do.StartLife(0, 2, 0) in done and do.StartLife(1, 2, 0) in done
+    s.perform(ev.LifeEnded(1, 1, MADE_ANEW, 0))
+    assert not any(fault.kind is FaultKind.STREAM_LOST for fault in s.sup.faults.latest)
+
+
+def test_what_another_stream_gives_after_the_turn_counts_for_nothing() -> None:
+    s = Script(STREAMS, batches=100).begin().ready(0, 1)
+    s.perform(ASK)
+    number = next(errand.ticket.number for seat, _, errand in _held(s) if seat == 1)
+    s.perform(ev.ForkUnfit(0, 1, "uses an accelerator"))
+    assert do.DropParcel(number) in s.perform(loaded(1, number))  # it was on its way
+    s.perform(ev.LifeEnded(1, 1, MADE_ANEW, 0))
+    assert [seat.past for seat in s.sup._seats.all] == [0, 0]
     assert not any(fault.kind is FaultKind.STREAM_LOST for fault in s.sup.faults.latest)
 
 

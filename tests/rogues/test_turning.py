@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
+import multiprocessing
 import os
 import random
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._backends import fork_check, lineage
+from antifreeze._backends import fork_check, hazards, lineage
 from antifreeze._core.descent import Descent
 from antifreeze.errors import WorkerHung
 
@@ -335,6 +339,114 @@ def test_a_thread_that_begins_to_run_just_before_the_fork_is_noticed(
         done.set()
         thread.join()
     assert warned(caplog) == []
+
+
+class Numbered:
+    """A dataset that tells which number its worker has among the program's processes."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, multiprocessing.current_process()._identity[0]
+
+
+@pytest.mark.parametrize("safe", range(6))
+def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_numbers(
+    safe: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So many forks are safe, then none: of the first workers, or of the template after them."""
+    looks = iter(range(1_000))
+    monkeypatch.setattr(fork_check, "LOOKS", 1)
+    monkeypatch.setattr(
+        hazards, "unsafe_now", lambda reached: "" if next(looks) < safe else "a thread runs"
+    )
+    first = multiprocessing.process._process_counter  # type: ignore[attr-defined]
+    begin = int(repr(first)[6:-1])
+    idle = threading.Event()
+    thread = threading.Thread(target=idle.wait)
+    thread.start()
+    try:
+        wait_until_parked(thread)
+        dataset: Any = Numbered()
+        loader: DataLoader[Any] = DataLoader(dataset, 2, num_workers=4)
+        got = [(int(i), int(n)) for batch in loader for i, n in zip(*batch, strict=True)]
+    finally:
+        idle.set()
+        thread.join()
+    assert [index for index, _ in got] == list(range(SAMPLES))
+    assert {number for _, number in got} <= {begin + at for at in range(4)}
+    assert loader.faults == [] and warned(caplog) == []
+    assert "lost" not in str(loader.explain())
+
+
+def test_a_look_that_fails_is_a_reason_for_a_clean_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(hazards, "unsafe_now", fail)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)  # Python tells of it there
+    idle = threading.Event()
+    thread = threading.Thread(target=idle.wait)
+    thread.start()
+    try:
+        wait_until_parked(thread)
+        loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        assert took(loader)[0] == list(range(SAMPLES))
+        assert loader._lineage().choice.descent is Descent.NURSERY
+    finally:
+        idle.set()
+        thread.join()
+
+
+class Reserved(ThreadPoolExecutor):
+    """An executor that has something else where another has its threads."""
+
+    _threads = 4  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_odd_objects_in_a_dataset_do_not_break_the_look() -> None:
+    idle = threading.Event()
+    thread = threading.Thread(target=idle.wait)
+    thread.start()
+    try:
+        dataset: Any = Needs(SAMPLES)
+        dataset.pool = Reserved()
+        loader: DataLoader[int] = DataLoader(dataset, 4, num_workers=2)
+        assert took(loader)[0] == list(range(SAMPLES))
+    finally:
+        idle.set()
+        thread.join()
+
+
+def test_a_lock_of_the_main_thread_is_noticed_where_another_thread_loops() -> None:
+    dataset: Any = Needs(0)
+    loader: DataLoader[int] = DataLoader(dataset, 4, num_workers=2)
+    got: list[int] = []
+    with HIDDEN[40][0]:
+        thread = threading.Thread(target=lambda: got.extend(took(loader)[0]))
+        thread.start()
+        thread.join(PATIENCE_S)
+    assert got == list(range(SAMPLES))
+    choice = loader._lineage().choice
+    assert choice.descent is Descent.NURSERY and "the main thread" in choice.why
+
+
+def test_a_program_whose_workers_have_handlers_of_signals_is_saved_as_well() -> None:
+    """faulthandler's, which Python does not list, are still there in a worker."""
+    faulthandler.register(signal.SIGUSR1)
+    try:
+        loader: DataLoader[int] = DataLoader(Needs(20), 4, num_workers=2)  # type: ignore[arg-type]
+        with writer():
+            got, longest_s = took(loader)
+    finally:
+        faulthandler.unregister(signal.SIGUSR1)
+    assert got == list(range(SAMPLES)) and longest_s < 5 * HELD_S
 
 
 def test_epochs_beside_threads_that_come_and_go_are_whole() -> None:

@@ -4,7 +4,7 @@
 2. Processor time and I/O count all threads, and the processes that it has started: a sample that
    waits for a program is as busy as the program.
 3. A deadlock is said only where it is proven: every thread but ours waits, without a limit, for a
-   lock of its own process, and no signal could wake one. Nobody is left to release it.
+   lock of its own process. Nobody is left to release it, but for a handler of a signal.
 4. Of our own process one thread is looked at, and what it has started: the rest of the program has
    work of its own. Only if it waits for a lock, those who might release it count as well.
 """
@@ -183,6 +183,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         waits_for=_waits_for(pid, state, str(pid)),
         stopped=state == "T",
         deadlock=_deadlock(pid),
+        wakeable=_is_wakeable(pid),
         shared_lock=_shared_lock(pid),
         own_lock=_is_on_own_lock(pid),
         wakes=network_input.wakes(pid, str(pid)),
@@ -212,7 +213,7 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
         received=_received(pid, str(task)),
         stack=stack,
         waits_for=waits_for,
-        deadlock="" if runs else _deadlock(pid),
+        deadlock="" if runs or _is_wakeable(pid) else _deadlock(pid),
         runs=runs,
     )
 
@@ -306,11 +307,15 @@ def _received(pid: int, task: str) -> int:
     return network_input.awaited(pid, task, _descriptors(pid, waiting))
 
 
-def _deadlock(pid: int) -> str:
-    """Name the locks of a deadlock, if there is one."""
+def _is_wakeable(pid: int) -> bool:
+    """Whether a process has a handler for a signal, or that is not told. faulthandler's, which
+    releases nothing, cannot be told from others."""
     caught = re.search(r"^SigCgt:\s+([0-9a-f]+)$", _read(f"/proc/{pid}/status"), re.M)
-    if caught is None or any(int(caught[1], 16) >> (number - 1) & 1 for number in _WAKING):
-        return ""
+    return caught is None or any(int(caught[1], 16) >> (at - 1) & 1 for at in _WAKING)
+
+
+def _deadlock(pid: int) -> str:
+    """Return the locks of a deadlock, with the threads that wait for them, if there is one."""
     locks = []
     for task in tasks(pid):
         if task != str(pid) and is_ours(pid, task):

@@ -68,6 +68,10 @@ class FirstCrew:
         """The seats and lives of those that have not ended."""
         return frozenset((wanted.seat, wanted.life) for wanted, _, _ in self._lives.values())
 
+    def process_numbers(self) -> dict[int, int]:
+        """Return the numbers that multiprocessing has given them, by their seats."""
+        return {wanted.seat: each._identity[-1] for wanted, each, _ in self._lives.values()}
+
     def fork(
         self,
         wanted: Wanted,

@@ -21,7 +21,8 @@ LOOKS, LOOK_S = 20, 0.001  # for a thread that is only passing through
 
 
 class ForkHazard(Exception):
-    """A fork has copied a lock that another thread may hold; its child has left again."""
+    """A fork may have copied a lock that another thread holds. Raised in the parent; the child has
+    left without running any code of the program."""
 
     def __init__(self, words: str, number: int | None = None) -> None:
         super().__init__(words)
@@ -33,11 +34,14 @@ class _Check:
         self.reached, self.unsafe = reached, ""
 
     def look(self) -> None:
+        # Python forks even if this raises. So nothing is safe before it was seen to be.
+        self.unsafe = "the other threads could not be looked at"
         for _ in range(LOOKS):
-            self.unsafe = hazards.unsafe_now(self.reached)
-            if not self.unsafe:
-                return
+            unsafe = hazards.unsafe_now(self.reached)
+            if not unsafe:
+                break
             pause(LOOK_S)
+        self.unsafe = unsafe
 
 
 _present = threading.local()  # the check of the thread that forks
@@ -49,7 +53,18 @@ def _look_before_fork() -> None:
         check.look()
 
 
-os.register_at_fork(before=_look_before_fork)
+_is_void = False  # this process was forked at a moment that was not safe
+
+
+def _remember_in_child() -> None:
+    """Look no more: forks of the child are its own affair."""
+    global _is_void
+    check: _Check | None = getattr(_present, "check", None)
+    _is_void = check is not None and bool(check.unsafe)
+    _present.check = None
+
+
+os.register_at_fork(before=_look_before_fork, after_in_child=_remember_in_child)
 
 
 @contextlib.contextmanager
@@ -64,5 +79,4 @@ def looking(reached: Reached | None) -> Iterator[_Check | None]:
 
 def is_void() -> bool:
     """Whether this process was forked at a moment that was not safe: it must do nothing."""
-    check: _Check | None = getattr(_present, "check", None)
-    return check is not None and bool(check.unsafe)
+    return _is_void

@@ -166,7 +166,7 @@ def _native_threads(used: frozenset[str]) -> list[Foreign]:
 
 def _is_harmless(thread: threading.Thread) -> bool:
     return (
-        thread in (threading.main_thread(), threading.current_thread(), _sharer())
+        thread in (threading.current_thread(), _sharer())
         or thread.name.startswith(OURS)
         or type(thread).__name__ in _HARMLESS_KINDS
         or (thread.name == _FEEDER and type(thread) is threading.Thread)
@@ -185,8 +185,10 @@ def _sharer() -> threading.Thread | None:
 def _name(thread: threading.Thread) -> str:
     if isinstance(thread, threading._DummyThread):
         return NATIVE
+    if thread is threading.main_thread():
+        return "the main thread"
     kind = type(thread).__name__
-    return thread.name if kind == "Thread" else f"{thread.name}, {kind}"
+    return thread.name if kind == "Thread" else f"{thread.name} ({kind})"
 
 
 def _comm(task: str, pid: str = "self") -> str | None:

@@ -10,7 +10,7 @@ from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import TYPE_CHECKING, Any
 
 from .._clock import monotonic
-from .._core.descent import Choice, Descent, Wish, choose
+from .._core.descent import Choice, Descent, Program, Wish, choose
 from .._core.stalls import Inherited
 from .._reporting.log import logger
 from .._transport.available import in_words
@@ -39,9 +39,7 @@ class Lineage:
         self._wish, self._process = wish, os.getpid()
         pools.lay_down()
         self._looked_at, self._reached = monotonic(), NOTHING_REACHED
-        if wish is Wish.NONE and not hazards.is_alone():
-            self._reached = reached_from({"dataset": dataset, **others})
-        self.choice: Choice = choose(hazards.program(self._reached), wish)
+        self.choice: Choice = choose(self._look({"dataset": dataset, **others}), wish)
         if _stuck and self.choice.beside:
             self.choice = self.choice.at_fork(_stuck[0]) or self.choice
         self._dataset = _reference(dataset)
@@ -50,6 +48,16 @@ class Lineage:
         weakref.finalize(self, _end_all, self._kept)
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
+
+    def _look(self, roots: dict[str, Any]) -> Program:
+        """Look at this process, and at what workers can reach of it."""
+        try:
+            if self._wish is Wish.NONE and not hazards.is_alone():
+                self._reached = reached_from(roots)
+            return hazards.program(self._reached)
+        except Exception as error:  # objects of the program's may be as odd as they like
+            logger.debug("antifreeze: looking at the other threads failed", exc_info=True)
+            return Program(held=f"its threads could not be looked at ({type(error).__name__})")
 
     def kept(self, job: Job) -> Kept | None:
         """Return the process that holds this very job already, if there is one."""

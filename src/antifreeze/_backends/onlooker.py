@@ -12,7 +12,7 @@ from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN
 from .._stalls_told import where
 from .._transport.available import available
-from . import evidence, hazards
+from . import evidence, hazards, network_input
 from .lines import Line
 from .origins import Origin
 from .usage import usage_of
@@ -61,10 +61,13 @@ class Onlooker:
         own = after if after == before else -after  # it wrote meanwhile: like no other look
         if seen is None:
             return None
-        lacks = hazards.left_behind(pid, seen.stack) if self._origin.forks else ""
-        inherited = None
+        lacks, inherited = "", None
+        if self._origin.forks and seen.received == network_input.NOTHING:  # no server's answer
+            lacks = hazards.left_behind(pid, seen.stack)
         if seen.deadlock or lacks or seen.own_lock:
             inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))
+        if seen.wakeable and (inherited is None or inherited.no_way):
+            seen = replace(seen, deadlock="")  # a handler might release the lock
         return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)
 
     def resume(self, seat: int, life: int) -> None:

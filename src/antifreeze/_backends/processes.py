@@ -500,7 +500,7 @@ class ProcessBackend:
 
     def _orphan(self, ending: Ending, spared: frozenset[tuple[int, int]]) -> None:
         """Take note that the parent of all present lives but some is gone: they are, or will be."""
-        if not spared:
+        if ending.told or not spared:  # all of them are made anew
             self._one_got_going = self._one_delivered = False
         for line in list(self._lines.values()):
             if line.ending is not None or (line.seat, line.life) in spared:

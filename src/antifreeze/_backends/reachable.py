@@ -13,8 +13,9 @@ import ctypes
 import logging
 import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Executor
+import weakref
+from collections.abc import Collection, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -38,7 +39,8 @@ class Reached:
     """What was found, each with the path that leads to it."""
 
     locks: tuple[tuple[str, Any], ...] = ()
-    threads: tuple[tuple[str, Any], ...] = ()  # threads, and executors that have some
+    # Threads, and executors that have some. Weakly: the program may drop them.
+    threads: tuple[tuple[str, weakref.ref[Any]], ...] = ()
     packages: frozenset[str] = frozenset()  # names, as far as code of workers is known to use them
 
     def held(self) -> str:
@@ -49,7 +51,7 @@ class Reached:
                 owner = owner_of(lock)
                 return f"{path} is held" + (f" by the thread {owner}" if owner else "")
         for path, thing in self.threads:
-            if _has_threads(thing):
+            if any(map(_runs_elsewhere, _threads_of(thing()))):
                 return f"{path} has a thread, which a fork does not copy"
         return ""
 
@@ -84,10 +86,16 @@ def _of_logging() -> Iterator[tuple[str, Any]]:
         yield "logging's own lock", lock
 
 
-def _has_threads(thing: Any) -> bool:
+def _threads_of(thing: Any) -> Iterator[threading.Thread]:
+    """Yield a thread, or those of an executor of the standard library."""
     if isinstance(thing, threading.Thread):
-        return thing.is_alive() and thing is not threading.main_thread()
-    return any(each.is_alive() for each in list(getattr(thing, "_threads", None) or ()))
+        yield thing
+    elif isinstance(thing, ThreadPoolExecutor) and isinstance(thing._threads, Collection):
+        yield from [each for each in thing._threads if isinstance(each, threading.Thread)]
+
+
+def _runs_elsewhere(thread: threading.Thread) -> bool:
+    return thread.is_alive() and thread is not threading.current_thread()
 
 
 class _Search:
@@ -95,7 +103,7 @@ class _Search:
         self._seen: set[int] = set()
         self._modules: dict[str, ModuleType] = {}
         self._locks: list[tuple[str, Any]] = []
-        self._threads: list[tuple[str, Any]] = []
+        self._threads: list[tuple[str, weakref.ref[Any]]] = []
         self._give_up = thread_time() + LONGEST_S
 
     def run(self, named: dict[str, Any]) -> Reached:
@@ -134,7 +142,7 @@ class _Search:
             self._locks.append((path, thing))
             return False  # those that wait for a condition have a lock each, which is held
         if issubclass(kind, threading.Thread | Executor):
-            self._threads.append((path, thing))
+            self._threads.append((path, weakref.ref(thing)))
             return False
         if kind is ModuleType:
             self._note_module(thing.__name__)

@@ -100,6 +100,8 @@ class Templates:
         self._no_process = ""  # why the machine gives none, to the first lives
         self._deferred = False  # the template is not made yet, though it could be
         self._first = job.num_workers  # lives that are still to be asked for the first time
+        # By seat: multiprocessing's numbers of lives that did nothing, for those in their place.
+        self._returned: dict[int, int] = {}
 
     @property
     def descriptor(self) -> int:
@@ -124,20 +126,21 @@ class Templates:
     def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         first, self._first = self._first > 0, self._first - 1
         here = first and self._present is None and self.forks and self._crew.takes_another()
-        number = None
+        asked, number = frozenset({(wanted.seat, wanted.life)}), None
         try:
             if here and self._fork_here(wanted, channel, trace):
                 return
         except ForkHazard as hazard:
             number = hazard.number
-            self._beware(hazard)
+            self._beware(hazard, asked)
         if not first:
             self._no_process = ""
         keep_from_children(channel)  # a template that is forked now is sent its own
         try:
             if not self._no_process:
-                numbered = replace(wanted, number=number or process_numbers.take())
-                self._template().send(numbered, channel, trace)
+                template = self._template(asked)
+                number = number or self._returned.pop(wanted.seat, None) or process_numbers.take()
+                template.send(replace(wanted, number=number), channel, trace)
         except OriginGone:
             self._bury()
             raise
@@ -160,12 +163,14 @@ class Templates:
         self._lineage.forked()
         return True
 
-    def _beware(self, hazard: ForkHazard) -> None:
-        """Have all lives come from a clean process, since a fork was not safe."""
+    def _beware(self, hazard: ForkHazard, spared: frozenset[tuple[int, int]] = frozenset()) -> None:
+        """Have all lives come from a clean process, since a fork was not safe. `spared`: the one
+        that is being asked for."""
         self._mother = None
         self._lineage.beware(str(hazard))
-        if self._crew.numbers:  # all are to be what the others are
-            self._news.append(Orphaned("workers come from a clean process", True))
+        if self._crew.numbers:  # all are to be what the others are, with the numbers they have
+            self._returned.update(self._crew.process_numbers())
+            self._news.append(Orphaned("workers come from a clean process", True, spared))
 
     def hear(self) -> Sequence[News]:
         self._news.extend(self._crew.reap())
@@ -173,10 +178,7 @@ class Templates:
             # After the last of the first lives, since it must be what they are; and not before
             # their ends of the channels are closed here, which it would hold open.
             with contextlib.suppress(BlockingIOError):  # it is made when it is needed, if it can be
-                try:
-                    self._template()
-                except ForkHazard as hazard:
-                    self._beware(hazard)
+                self._template()
         template = self._present
         if template is not None:
             gone = template.is_gone()  # first: what it said before is read below
@@ -265,20 +267,23 @@ class Templates:
     def __repr__(self) -> str:
         return f"<Templates, present: {self._present!r}>"
 
-    def _template(self) -> Template:
+    def _template(self, asked: frozenset[tuple[int, int]] = frozenset()) -> Template:
+        """Return the present template; make one if there is none. `asked`: the life it is for."""
         if self._present is None:
-            self._present = self._make()
+            self._present = self._make(asked)
             if self.forks:
                 self._lineage.forked()
             self._waiting.begin(self._present)
         return self._present
 
-    def _make(self) -> Template:
+    def _make(self, asked: frozenset[tuple[int, int]]) -> Template:
         mother, self._mother = self._mother, None
-        if mother is not None:
-            return Template.fork(mother, self._lineage.looked_for)
-        if self.forks and (made := self._fork_if_safe()) is not None:
-            return made
+        if self.forks:
+            try:
+                mother = mother or _before_fork(self._job, self._status)
+                return Template.fork(mother, self._lineage.looked_for)
+            except ForkHazard as hazard:  # a clean process is better
+                self._beware(hazard, asked)
         if not self.forks:
             warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
@@ -290,14 +295,6 @@ class Templates:
             except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
                 self._refuse(error)
         return Template.fork(_before_fork(self._job, self._status))
-
-    def _fork_if_safe(self) -> Template | None:
-        """Fork a template, or find that a clean process is better."""
-        try:
-            return Template.fork(_before_fork(self._job, self._status), self._lineage.looked_for)
-        except ForkHazard as hazard:
-            self._beware(hazard)
-            return None
 
     def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
         self._stillborn += 1

@@ -47,6 +47,11 @@ class Loss:
         return self.stall is not None or self.ending not in (None, Ending())
 
     @property
+    def did_nothing(self) -> bool:
+        """Whether it was to be made anew before it had done anything."""
+        return self.is_told and not self.life.brought
+
+    @property
     def is_told(self) -> bool:
         """Whether we ended the life ourselves, and have said why."""
         return self.ending is not None and self.ending.told
@@ -195,7 +200,9 @@ class Crew:
         if life is None or life.number != event.life:
             return None
         kind = FaultKind.REFUSED if event.ending.refused else FaultKind.CRASH
-        if kind is FaultKind.CRASH and life.state in AT_WORK:
+        # Whoever had done nothing when all were made anew has left nothing undone.
+        is_lost = life.brought or not event.ending.told
+        if kind is FaultKind.CRASH and life.state in AT_WORK and is_lost:
             self.note_lost(seat, life)
         loss = self._loss(seat, life, kind, now, event)
         self._part(seat, life)

@@ -83,17 +83,20 @@ class Ledger:
         blamed: tuple[int, ...],
         spare: tuple[int, ...] = (),
         seat: int | None = None,
+        untouched: bool = False,
     ) -> None:
         """Take a ticket back under a new number, so that no late parcel of it can count.
 
         `blamed`: the steps of it that lives were lost in. `spare`: places of samples that are not
-        to be loaded any more. `seat`: whose it stays.
+        to be loaded any more. `seat`: whose it stays. `untouched`: whoever had it did nothing, so
+        it is not loaded again but for the first time.
         """
         self._reclaimed.discard(ticket.number)
         self._numbers += 1
         spared = ticket.spared + spare
         again = replace(ticket, number=self._numbers, blamed=blamed, spared=spared, seat=seat)
-        self._reclaimed.add(self._numbers)
+        if not untouched:
+            self._reclaimed.add(self._numbers)
         insort(self.pending, again, key=lambda t: t.position)
 
     def is_again(self, number: int) -> bool:

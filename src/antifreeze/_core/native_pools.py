@@ -22,6 +22,7 @@ class NativePool:
     library: str
     threads: tuple[str, ...]  # how their names begin
     packages: tuple[str, ...]  # Python packages whose calls hand work to them
+    own: tuple[str, ...] = ()  # of these, those that do nothing else; none: all of them
 
 
 POOLS = (
@@ -30,6 +31,7 @@ POOLS = (
         "gRPC",
         ("grpc_", "event_engine", "resolver-executo", "default-executo", "lifeguard"),
         ("grpc", "google/cloud", "google/api_core"),
+        ("grpc",),  # much of Google's is plain HTTP
     ),
     NativePool("ZeroMQ", ("ZMQbg",), ("zmq",)),
     NativePool("AWS's C runtime", ("AwsEventLoop",), ("awscrt", "s3torchconnector")),
@@ -77,7 +79,7 @@ def pool_used(names: Iterable[str], files: Collection[str]) -> tuple[NativePool,
     """Return the pool, of those among threads of these names, into whose library a stack of these
     files leads; None if there is none."""
     for pool, threads in pools_among(names):
-        if any(_is_of(file, package) for file in files for package in pool.packages):
+        if any(_is_of(file, package) for file in files for package in pool.own or pool.packages):
             return pool, threads
     return None
 

@@ -57,6 +57,9 @@ class Limits:
     dead_s: float = 5.0
     # A life whose threads all wait for each other, with no limit: that is proven, at every look.
     locked_s: float = 3.0
+    # ... if lives can be made anew without what they wait for: then nothing is lost by it. Two
+    # looks, and a bit.
+    turn_s: float = 1.5
     # Memory of its own that a life may hold. None: what the machine has.
     life_bytes: int | None = None
     # When less than this share of the memory there is is left, who has grown most is let go, if by

@@ -74,7 +74,8 @@ class Recovery:
                 if verdict is Verdict.SPARE or (verdict is Verdict.RAISE and hung):
                     seat.barren = 0
             else:
-                self._ledger.reclaim(ticket, blamed=ticket.blamed)
+                untouched = loss.did_nothing
+                self._ledger.reclaim(ticket, blamed=ticket.blamed, untouched=untouched)
         # A refusal is a fault when nobody tries any more.
         if fault.kind is not FaultKind.REFUSED and not loss.is_told:
             self._faults.note(fault)
@@ -145,7 +146,8 @@ class Recovery:
         fault = loss.as_fault(loss.kind, suspect, delivered)
         for ticket in loss.tickets:
             blamed = ticket.blamed + (fault.step,) * (ticket is suspect)
-            self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number)
+            untouched = loss.did_nothing
+            self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number, untouched=untouched)
         if not loss.is_innocent:
             self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
 

@@ -104,6 +104,7 @@ class Activity:
     wakes: int = 0  # how often its main thread was woken
     # The native library that it is in, if only the process it was forked from has its threads.
     left_behind: str = ""
+    wakeable: bool = False  # it has handlers of signals, which might end that
     own_lock: bool = False  # its main thread waits for a lock that no other process has
     inherited: Inherited | None = None  # what seems to keep it waiting
 
@@ -391,8 +392,9 @@ class Stalls:
             return False
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)
-            soon = self._deadlocked or stall.activity.must_turn  # then nothing is lost by it
-            enough_s = AGAIN_S if soon else limits.locked_s
+            enough_s = AGAIN_S if self._deadlocked else limits.locked_s
+            if stall.activity.must_turn:
+                enough_s = min(enough_s, limits.turn_s)
             # Where it is will be known soon, and people will want to know.
             return locked_s >= (enough_s if stall.activity.stack else limits.dead_s)
         if stall.is_inherited and stall.activity.must_turn:

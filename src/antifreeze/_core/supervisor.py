@@ -480,17 +480,26 @@ class Supervisor:
         self, seat: Seat, now: float, out: Out, stall: Stall | None = None, unfit: str = ""
     ) -> None:
         """Condemn the life of a seat and go on without waiting for its end. `unfit`: what it
-        inherited and cannot live with."""
+        inherited and cannot live with; then all lives go, since they have inherited the same."""
         inherited = stall.activity.inherited if stall is not None and stall.is_inherited else None
         if inherited is not None and self._recovery.may_turn():
             unfit = inherited.words
         if seat.life is None or seat.life.state not in AT_WORK:
             return
-        self._lookout.stalls.forget(seat.number, seat.life.number)
-        loss = self._crew.condemn(seat, seat.life, now, out, stall, unfit)
+        seats = [seat]
+        if unfit:  # at once, so that no other begins a stream that is about to begin anew
+            seats += [each for each in self._seats.all if each is not seat]
+        losses = []
+        for each in seats:
+            if each.life is not None and each.life.state in AT_WORK:
+                self._lookout.stalls.forget(each.number, each.life.number)
+                seen = stall if each is seat else None
+                losses.append(self._crew.condemn(each, each.life, now, out, seen, unfit))
         if self._run is Run.RUNNING:
-            self._recovery.recover(loss, self._delivered, self._epoch)
-            self._staff(seat, now, out)
+            for loss in losses:
+                self._recovery.recover(loss, self._delivered, self._epoch)
+            for loss in losses:
+                self._staff(loss.seat, now, out)
 
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
         since = self._asked_at if self._loop is Loop.WAITING else None
