@@ -98,6 +98,7 @@ WEIGHTS = {
     "rogues/test_matrix.py": 40,
     "rogues/test_nursery.py": 80,
     "rogues/test_resources.py": 45,
+    "rogues/test_random_threads.py": 45,
     "rogues/test_stand_ins.py": 40,
     "rogues/test_starved.py": 20,
     "rogues/test_stuck.py": 25,

@@ -132,21 +132,27 @@ class Locked:
 
     def __init__(self) -> None:
         self.lock, self.again = threading.Lock(), threading.RLock()
+        self.bounded, self.condition = threading.BoundedSemaphore(2), threading.Condition()
 
     def __len__(self) -> int:
         return 8
 
     def __getitem__(self, index: int) -> int:
-        with self.lock, self.again:
+        with self.lock, self.again, self.bounded, self.bounded, self.condition:
             return index
 
 
-def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free() -> None:
+@pytest.mark.parametrize("name", ["lock", "again", "bounded", "condition"])
+def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage, "_stuck", [])  # one of two is taken: workers turn
     dataset = Locked()
-    with held(dataset.lock.acquire, dataset.lock.release):
+    lock = getattr(dataset, name)
+    with held(lock.acquire, lock.release):
         loader = DataLoader(dataset, 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
         assert torch.cat(list(loader)).tolist() == list(range(8))
-        assert dataset.lock.locked()
+        assert not lock.acquire(blocking=False) or name == "bounded"  # one of two is left
 
 
 def test_a_thread_pool_that_is_idle_is_forked_beside() -> None:

@@ -69,6 +69,9 @@ def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
         **dict.fromkeys(_SEMAPHORES, _semaphore),
         _thread.LockType: lambda lock: (threading.Lock, ()),
         _thread.RLock: lambda lock: (threading.RLock, ()),
+        # Those who wait for it, or have taken of it, are threads of this process.
+        threading.Condition: lambda condition: (threading.Condition, (condition._lock,)),
+        threading.BoundedSemaphore: lambda it: (threading.BoundedSemaphore, (it._initial_value,)),
         threading.local: lambda local: (_local, (dict(vars(local)),)),
         ThreadPoolExecutor: _executor,
         struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
