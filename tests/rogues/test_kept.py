@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -17,6 +19,10 @@ import pytest
 import torch
 
 from antifreeze import DataLoader, _bystander
+from antifreeze._backends import kept as kept_templates
+from antifreeze._backends import template
+from antifreeze._transport.available import Available
+from antifreeze._transport.memory import MemoryShort
 from antifreeze._worker import errands
 
 from ..conftest import nursery_pid
@@ -166,6 +172,87 @@ def test_a_dataset_that_has_not_changed_is_sent_once() -> None:
     del loader
     gc.collect()
     assert soon_kept(0) == []
+
+
+class Telling:
+    """A dataset that tells its program of each sample."""
+
+    def __init__(self, end: Any) -> None:
+        self.end = end
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> int:
+        self.end.send(index)
+        return index
+
+
+def test_who_reads_from_workers_sees_their_end_when_the_epoch_is_over() -> None:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    loader = loader_of(Telling(writer))
+    assert len(epoch(loader)) == SAMPLES / 2
+    writer.close()
+    told = [reader.recv() for _ in range(SAMPLES)]
+    assert sorted(told) == list(range(SAMPLES))
+    assert reader.poll(PATIENCE_S)
+    with pytest.raises(EOFError):  # nobody holds the other end
+        reader.recv()
+
+
+class Serving(Numbers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+
+
+@pytest.mark.filterwarnings("ignore:antifreeze. dataset")
+def test_a_port_is_free_when_the_program_has_closed_it() -> None:
+    dataset = Serving()
+    address = dataset.socket.getsockname()
+    loader = loader_of(dataset)
+    epoch(loader)
+    dataset.socket.close()
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(address, PATIENCE_S).close()
+        except ConnectionRefusedError:
+            return
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_only_so_much_memory_is_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = expected(Numbers())
+    first, second = loader_of(Numbers()), loader_of(Numbers())
+    assert epoch(first) == wanted
+    (held,) = soon_kept()
+    size = sum(each.bytes for each in kept_templates._all)
+    little = Available(kept_templates.SHARE * size + size, "in this test")
+    monkeypatch.setattr(kept_templates, "available", lambda: little)
+    assert epoch(second) == wanted
+    assert epoch(first) == wanted
+    assert soon_kept() == [held]
+
+
+def test_what_is_kept_is_given_back_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = expected(Numbers())
+    first, second = loader_of(Numbers()), loader_of(Numbers())
+    assert epoch(first) == wanted
+    soon_kept()
+    pack, tries = template.pack, []
+
+    def short_once(*arguments: Any) -> Any:
+        tries.append(len(kept_templates._all))
+        if len(tries) == 1:
+            raise MemoryShort(1, Available(0, "in this test"))
+        return pack(*arguments)
+
+    monkeypatch.setattr(template, "pack", short_once)
+    assert epoch(second) == wanted
+    assert tries == [1, 0]
+    assert epoch(first) == wanted
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
     faults = loader.faults
     del loader
     (said,) = warned(caplog)
-    assert "waits forever at test_turning.py:" in said and "(writer)" in said
+    assert "seems to wait forever at test_turning.py:" in said and "(writer)" in said
     assert "clean process; no sample is lost" in said
     assert faults == []
 
@@ -198,6 +199,73 @@ def test_the_programs_other_loaders_need_not_learn_it_again(
         assert took(other)[0] == list(range(SAMPLES))
         assert other._lineage().choice.descent is Descent.NURSERY
     assert len(warned(caplog)) == 1
+
+
+def test_two_loops_over_one_loader_are_both_saved_and_it_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loader = DataLoader(Needs(8), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+    with writer(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two loops at once
+        one, other = iter(loader), iter(loader)
+        assert [torch.cat(list(each)).tolist() for each in (one, other)] == [
+            list(range(SAMPLES)),
+            list(range(SAMPLES)),
+        ]
+    assert loader.faults == []
+    assert len([each for each in warned(caplog) if "clean process" in each]) == 1
+
+
+class Stuck(Needs):
+    """It waits for what nobody gives, wherever it is: no fault of a fork."""
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.first:
+            threading.Event().wait()
+        return index
+
+
+def test_what_hangs_in_a_clean_process_too_says_nothing_of_forks() -> None:
+    with writer():
+        loader = DataLoader(Stuck(5), 4, num_workers=1, on_error="skip")  # type: ignore[arg-type, var-annotated]
+        assert took(loader)[0] == [index for index in range(SAMPLES) if index != 5]
+        assert lineage._stuck == []
+        other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        assert took(other)[0] == list(range(SAMPLES))
+        assert other._lineage().choice.descent is Descent.MAIN
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_template_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool) -> None:
+    """A thread has come up since the epoch began: a parked one that holds a lock, or one that
+    runs."""
+    loader = DataLoader(Needs(40), 4, num_workers=2, prefetch_factor=1)  # type: ignore[arg-type, var-annotated]
+    iterator = iter(loader)
+    got = next(iterator).tolist()
+    origin = iterator._driver._backend._origin  # type: ignore[attr-defined]
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=run)
+    with writer():
+        if runs:
+            thread.start()
+        try:
+            os.kill(origin.pid, signal.SIGKILL)
+            for worker in iterator._workers:
+                worker.kill()  # type: ignore[attr-defined]
+            for batch in iterator:
+                got += batch.tolist()
+        finally:
+            done.set()
+            if runs:
+                thread.join()
+    assert got == list(range(SAMPLES))
+    assert loader._lineage().choice.descent is Descent.NURSERY
+    assert loader._lineage().choice.is_last != runs  # it was not forked at all
 
 
 def test_a_stream_that_has_given_nothing_begins_anew_and_another_says_what_holds_it() -> None:

@@ -103,7 +103,19 @@ class Lineage:
     def looked_for(self) -> Reached | None:
         """What to look for right before a fork; None if there is no other way anyhow, or nobody
         else is here."""
-        return self._reached if self.can_turn else None
+        return self._reached if self.can_turn(self.choice) else None
+
+    def look_again(self, job: Job) -> None:
+        """Look at this process once more, before a fork long after the first ones: threads may
+        have come up since."""
+        if self._wish is not Wish.NONE or not self.choice.is_plain or hazards.is_alone():
+            return
+        roots = {
+            "dataset": job.dataset,
+            "collate_fn": job.collate_fn,
+            "worker_init_fn": job.init_fn,
+        }
+        self.choice = choose(self._look(roots), self._wish)
 
     def beware(self, words: str) -> None:
         """Note that a fork was not safe at its very moment."""
@@ -111,29 +123,42 @@ class Lineage:
         assert choice is not None  # else nobody would have looked
         self.choice = choice
 
-    @property
-    def can_turn(self) -> bool:
-        """Whether forked workers can still be made anew without what they inherited."""
-        return self.choice.may_turn and bool(self.choice.beside)
+    def can_turn(self, choice: Choice) -> bool:
+        """Whether workers that were forked by this choice can still be made anew without what they
+        inherited. (The present choice is another one if a second loop over the loader has turned.)
+        """
+        if not (choice.may_turn and choice.beside):
+            return False
+        return self.choice == choice or self._has_turned
 
-    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
-        """Return what a forked worker has inherited that keeps it waiting (see `Origin`)."""
-        choice, proven = self.choice, bool(deadlock or lacks)
+    @property
+    def _has_turned(self) -> bool:
+        return self.choice.descent is Descent.NURSERY
+
+    def inherited(self, choice: Choice, deadlock: str, lacks: str, at: str) -> Inherited | None:
+        """Return what a worker that was forked by this choice has inherited that keeps it waiting
+        (see `Origin`)."""
+        proven = bool(deadlock or lacks)
         if choice.descent is not Descent.MAIN:
+            if proven:  # here, too: the fork was not the cause
+                self._take_back()
             return None
-        if not (self.can_turn or (proven and choice.forked_though)):
+        no_way = "" if self.can_turn(choice) else self.choice.forked_though
+        if not (self.can_turn(choice) or (proven and no_way)):
             return None
+        return Inherited(self._waits_for(choice, deadlock, lacks, at), no_way, proven)
+
+    def _waits_for(self, choice: Choice, deadlock: str, lacks: str, at: str) -> str:
         beside = f" (the main process has {choice.beside})" if choice.beside else ""
         if lacks:
-            waits_for = f"{_FOREVER}{at} for threads of {lacks}, which a fork does not copy"
-        elif lock := lock_at(self._reached, deadlock) if proven else "":
-            waits_for = f"{_FOREVER}{at} for {lock}, held by another thread at the fork{beside}"
-        elif proven:
-            waits_for = f"{_FOREVER}{at} for a lock or a thread that a fork does not copy{beside}"
-        else:
-            waits_for = f"{_TOO_LONG}{at} for a lock that another thread may have held at the fork"
-            waits_for += beside
-        return Inherited(waits_for, choice.forked_though, proven)
+            return f"{_FOREVER}{at}, for threads of {lacks}, which a fork does not copy"
+        if not deadlock:
+            lock = "a lock that another thread may have held at the fork"
+            return f"has waited too long{at}, for {lock}{beside}"
+        if lock := lock_at(self._reached, deadlock):
+            return f"{_FOREVER}{at}, for {lock}, held by another thread at the fork{beside}"
+        lock = "a lock that was held at the fork, or a thread that a fork does not copy"
+        return f"{_SEEMS}{at}, for {lock}{beside}"
 
     def expect_turn(self) -> None:
         """Start the nursery, which may be needed."""
@@ -143,10 +168,12 @@ class Lineage:
     def leave_fork(self, words: str) -> bool:
         """Note that forked workers cannot live with what they inherited. Return whether there is
         another way."""
+        if self._has_turned:  # for another loop, which has said so
+            return True
         choice = self.choice.after_misfit(words)
         if choice is None:
             return False
-        if _FOREVER in words or _TOO_LONG in words:  # so would those of its other loaders
+        if _FOREVER in words or _SEEMS in words:  # so would those of its other loaders
             _stuck.append(words)
         logger.warning(
             "antifreeze: %s. All workers are started again from a clean process; no sample is lost."
@@ -155,6 +182,11 @@ class Lineage:
         )
         self.choice = choice
         return True
+
+    def _take_back(self) -> None:
+        """Forget, for the program's other loaders, why this one has turned."""
+        if self.choice.why in _stuck:
+            _stuck.remove(self.choice.why)
 
     def refuse(self, why: Any) -> bool:
         """Take note that the dataset cannot be sent to the nursery. Say whether there is another
@@ -229,7 +261,7 @@ def _end_all(kept: list[Kept]) -> None:
         kept.pop().end()
 
 
-_FOREVER, _TOO_LONG = "waits forever", "has waited too long"
+_FOREVER, _SEEMS = "waits forever", "seems to wait forever"
 _stuck: list[str] = []  # what forked workers of this program have waited for
 os.register_at_fork(after_in_child=_stuck.clear)
 

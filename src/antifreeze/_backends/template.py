@@ -31,6 +31,7 @@ from .._core.descent import Choice
 from .._core.faults import Ending
 from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children, received
+from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace
 from .._worker import errands
@@ -41,7 +42,7 @@ from .bringing import Hello
 from .circumstances import Circumstances
 from .faithful import Unsendable
 from .first_crew import FirstCrew
-from .kept import Kept
+from .kept import Kept, give_back, may_be_kept
 from .lineage import Lineage
 from .modules import Known
 from .opening import Opening
@@ -164,7 +165,8 @@ class Template:
         """Hold what was sent, to compare, if that can tell and takes few descriptors. (Shared
         tensors that go by name count those who are to open them: nobody opens what is compared.)"""
         by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"  # type: ignore[no-untyped-call]
-        if payload.is_faithful and len(payload.riders) <= HELD and not by_name:
+        few = len(payload.riders) <= HELD
+        if payload.is_faithful and few and not by_name and may_be_kept(payload):
             self._payload, self._known = payload, known
         else:
             payload.close()
@@ -173,6 +175,8 @@ class Template:
         """Have it stay, for the templates of later epochs to be forked from, if it can."""
         payload, home, pidfd = self._payload, self._home, self.pidfd
         if payload is None or self.pid is None or pidfd is None or self.opening is not None:
+            return None
+        if not may_be_kept(payload):
             return None
         if self.given_up or self.forsaken or self.unfit is not None or self.is_gone():
             return None
@@ -345,6 +349,16 @@ class Template:
 
 
 def _pack_all(known: Known, job: Job, choice: Choice) -> Payload:
+    """Pack a job and its circumstances. Where memory is short, what is kept of others goes."""
+    try:
+        return _pack_most(known, job, choice)
+    except MemoryShort:
+        if not give_back():
+            raise
+    return _pack_most(known, job, choice)
+
+
+def _pack_most(known: Known, job: Job, choice: Choice) -> Payload:
     """Pack a job and its circumstances; less of these, where there is no other way."""
     try:
         return pack(Circumstances.collect(known), job, choice.bounds)

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._core.descent import Descent
+from .._core.descent import Choice, Descent
 from .._core.stalls import Inherited
 from .._transport.descriptors import keep_from_children
 from .._transport.memory import MemoryShort
@@ -90,6 +90,8 @@ class Templates:
 
     def __init__(self, job: Job, status: StatusBoard, lineage: Lineage) -> None:
         self._job, self._status, self._lineage = job, status, lineage
+        # By which the present lives were born; another loop over the loader may have changed it.
+        self._choice: Choice | None = None
         self._present: Template | None = None
         self._news: list[News] = []
         self._mother: Mother | None = None  # of the first lives, for the template that follows
@@ -108,8 +110,16 @@ class Templates:
         return self._waiting.descriptor
 
     @property
-    def forks(self) -> bool:
+    def _born_by(self) -> Choice:
+        return self._choice or self._lineage.choice
+
+    @property
+    def _may_fork(self) -> bool:
         return self._lineage.choice.descent is Descent.MAIN
+
+    @property
+    def forks(self) -> bool:
+        return self._born_by.descent is Descent.MAIN
 
     @property
     def pid(self) -> int | None:
@@ -125,7 +135,7 @@ class Templates:
 
     def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
         first, self._first = self._first > 0, self._first - 1
-        here = first and self._present is None and self.forks and self._crew.takes_another()
+        here = first and self._present is None and self._may_fork and self._crew.takes_another()
         asked, number = frozenset({(wanted.seat, wanted.life)}), None
         try:
             if here and self._fork_here(wanted, channel, trace):
@@ -153,6 +163,7 @@ class Templates:
         """Fork one of the first lives. Return False if the machine gives no process."""
         if self._mother is None:
             self._mother = _before_fork(self._job, self._status)
+            self._choice = self._lineage.choice
         try:
             born = self._crew.fork(
                 wanted, channel, trace, self._mother, self._status, self._lineage.looked_for
@@ -166,10 +177,14 @@ class Templates:
     def _beware(self, hazard: ForkHazard, spared: frozenset[tuple[int, int]] = frozenset()) -> None:
         """Have all lives come from a clean process, since a fork was not safe. `spared`: the one
         that is being asked for."""
-        self._mother = None
+        self._mother = self._choice = None
         self._lineage.beware(str(hazard))
-        if self._crew.numbers:  # all are to be what the others are, with the numbers they have
-            self._returned.update(self._crew.process_numbers())
+        self._replace_crew(spared)
+
+    def _replace_crew(self, spared: frozenset[tuple[int, int]]) -> None:
+        """Have the first lives made anew: all are to be what the others are."""
+        if self._crew.numbers:
+            self._returned.update(self._crew.process_numbers())  # they keep the numbers they have
             self._news.append(Orphaned("workers come from a clean process", True, spared))
 
     def hear(self) -> Sequence[News]:
@@ -226,6 +241,7 @@ class Templates:
     def doubt(self) -> None:
         if not self._lineage.turn():
             return
+        self._choice = None
         if self._present is None:  # those that were forked here are to be made anew as well
             self._news.append(Orphaned("no worker got going", True))
         else:
@@ -233,11 +249,11 @@ class Templates:
             self.forsake()
 
     def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
-        return self._lineage.inherited(deadlock, lacks, at)
+        return self._lineage.inherited(self._born_by, deadlock, lacks, at)
 
     @property
     def can_turn(self) -> bool:
-        return self._lineage.can_turn
+        return self._lineage.can_turn(self._born_by)
 
     def expect_turn(self) -> None:
         self._lineage.expect_turn()
@@ -245,6 +261,7 @@ class Templates:
     def turn(self, words: str) -> None:
         if not self._lineage.leave_fork(words):
             return
+        self._choice = None
         if self._present is None:
             self._news.append(Orphaned("workers are made anew", True))
         else:
@@ -271,6 +288,7 @@ class Templates:
         """Return the present template; make one if there is none. `asked`: the life it is for."""
         if self._present is None:
             self._present = self._make(asked)
+            self._choice = self._lineage.choice
             if self.forks:
                 self._lineage.forked()
             self._waiting.begin(self._present)
@@ -278,13 +296,17 @@ class Templates:
 
     def _make(self, asked: frozenset[tuple[int, int]]) -> Template:
         mother, self._mother = self._mother, None
-        if self.forks:
+        if mother is None and self._choice is not None and self._may_fork:
+            self._lineage.look_again(self._job)
+        if self.forks and not self._may_fork:
+            self._replace_crew(asked)
+        if self._may_fork:
             try:
                 mother = mother or _before_fork(self._job, self._status)
                 return Template.fork(mother, self._lineage.looked_for)
             except ForkHazard as hazard:  # a clean process is better
                 self._beware(hazard, asked)
-        if not self.forks:
+        if not self._may_fork:
             warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
         while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
             try:
