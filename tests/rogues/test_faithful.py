@@ -8,6 +8,7 @@ import gzip
 import io
 import mmap
 import multiprocessing
+import operator
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
@@ -470,6 +472,69 @@ def test_functions_that_remember_go_along() -> None:
     assert ask(square, lambda there: there(12)) == 144
 
 
+@pytest.mark.parametrize("bound", [None, 3, 100])
+@pytest.mark.parametrize("typed", [False, True])
+def test_what_functions_remember_goes_along(bound: int | None, typed: bool) -> None:
+    @functools.lru_cache(bound, typed)
+    def settings(*names: Any, **options: Any) -> types.SimpleNamespace:
+        return types.SimpleNamespace(value=0)
+
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}),
+        ((1,), {}),
+        ((1.0,), {}),
+        (("name",), {}),
+        ((("a", "b"),), {}),
+        ((1, None), {"scale": 2}),
+        ((), {"scale": 2, "shift": (3,)}),
+    ]
+    for value, (names, options) in enumerate(calls):
+        settings(*names, **options).value = value + 1
+    settings.calls = 7  # type: ignore[attr-defined]
+
+    def told(there: Any) -> list[int]:
+        return [there.calls, *(there(*names, **options).value for names, options in calls[::-1])]
+
+    here = told(settings)
+    assert len(set(here)) > 3  # what was not remembered is 0
+    for value, (names, options) in enumerate(calls):
+        settings(*names, **options).value = value + 1
+    assert ask(settings, told) == here
+
+
+class Configured:
+    scale = 1
+
+    @classmethod
+    @functools.lru_cache
+    def only(cls) -> Configured:
+        return cls()
+
+
+def test_the_only_object_of_a_class_is_the_one_of_the_program() -> None:
+    Configured.only().scale = 50
+    try:
+        assert ask(None, lambda nothing: Configured.only().scale) == 50
+    finally:
+        Configured.only.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["cudnn", "mkldnn", "mps", "opt_einsum", "quantized", "cuda.matmul", "flags_frozen"],
+)
+def test_torchs_own_kinds_of_modules_are_found(module: str) -> None:
+    assert ask(operator.attrgetter(module)(torch.backends), lambda there: type(there).__name__)
+
+
+def test_seeding_as_most_programs_do_it_can_be_sent() -> None:
+    def seed(worker: int) -> None:
+        torch.backends.cudnn.deterministic = True
+        torch.manual_seed(worker)
+
+    assert ask(None, lambda nothing: torch.ops.aten.add(1, 2), worker_init_fn=seed) == 3
+
+
 LIBC = ctypes.CDLL(None)
 LIBC.getenv.restype = ctypes.c_char_p
 
@@ -664,7 +729,8 @@ BY_NAME = """
     class Looks(Numbers):
         def __getitem__(self, index):
             kind = getattr(sys.modules[__name__], "Unnamed")
-            return Outer.Inner(cached(globals()["TOP"]) + index), kind()
+            (top,) = [globals()[name] for name in ("TOP",)]
+            return Outer.Inner(cached(top) + index), kind()
 
     if __name__ == "__main__":
         threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(1,)).start()

@@ -79,6 +79,23 @@ class ByClosures(Numbers):
         return self.count()
 
 
+class ByAddressInside(Numbers):
+    """In code of its own: a lambda, a function inside, a comprehension (until Python 3.12)."""
+
+    def __getitem__(self, index: int) -> int:
+        return (lambda: self.labels.get(id(self.nodes[index]), -1))()
+
+
+class ByHashInside(Numbers):
+    def __getitem__(self, index: int) -> int:
+        return sum(hash(word) % 1000 for word in ("cat", f"name {index}"))
+
+
+class BySubclassesInside(Numbers):
+    def __getitem__(self, index: int) -> int:
+        return sum([len(kind.__subclasses__()) for kind in (Transform,)])
+
+
 @dataclasses.dataclass(slots=True)
 class Item:
     number: int
@@ -112,6 +129,17 @@ def as_it_is(samples: list[Any]) -> list[Any]:
     return samples
 
 
+KINDS = [
+    ByAddress,
+    ByHash,
+    BySubclasses,
+    ByClosures,
+    ByAddressInside,
+    ByHashInside,
+    BySubclassesInside,
+]
+
+
 @pytest.fixture
 def threads() -> Iterator[None]:
     """Another thread: a reason for a clean process."""
@@ -120,7 +148,7 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("kind", [ByAddress, ByHash, BySubclasses, ByClosures])
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_is_forked_and_sees_what_it_would_without_workers(kind: Any) -> None:
     here = [batch.tolist() for batch in DataLoader(kind(), 3)]
     assert [batch.tolist() for batch in DataLoader(kind(), 3, num_workers=1)] == here

@@ -41,7 +41,9 @@ MACHINERY = frozenset(
 )
 
 # Who uses these may look for anything in a module.
-_LOOKING = frozenset({"globals", "eval", "exec", "modules", "__main__", "import_module"})
+_LOOKING = frozenset(
+    {"globals", "eval", "exec", "modules", "__main__", "import_module", "__import__"}
+)
 
 
 def is_own(name: str) -> bool:
@@ -51,7 +53,9 @@ def is_own(name: str) -> bool:
     module = sys.modules.get(name)
     if module is None or name.partition(".")[0] == "antifreeze":
         return False
-    path = getattr(module, "__file__", None)
+    # Its own, not that of its class: `torch.ops` is written so.
+    own = vars(module) if isinstance(module, ModuleType) else {"__file__": _file_of(module)}
+    path = own.get("__file__")
     if path is None:  # made by hand, if it was not found by anybody
         outer = name.rpartition(".")[0]
         alone = type(module) is ModuleType and module.__spec__ is None
@@ -59,8 +63,12 @@ def is_own(name: str) -> bool:
     return isinstance(path, str) and path.endswith((".py", ".pyc")) and not _is_of_library(path)
 
 
+def _file_of(module: Any) -> Any:
+    return getattr(module, "__file__", None)
+
+
 def is_of_library(name: str) -> bool:
-    path = getattr(sys.modules.get(name), "__file__", None)
+    path = _file_of(sys.modules.get(name))
     return isinstance(path, str) and _is_of_library(path)
 
 
@@ -118,7 +126,7 @@ class OwnCode:
         """Have a function's globals be those of its module there, too. Raises TypeError if it would
         find something else there than here."""
         self._refuse_what_would_differ(function)
-        if not _LOOKING.isdisjoint(function.__code__.co_names):
+        if any(not _LOOKING.isdisjoint(each.co_names) for each in _inner(function.__code__)):
             self.looks_for_names = True
         self._note_imports(function)
         given = function.__globals__
@@ -172,13 +180,14 @@ class OwnCode:
         code, name = function.__code__, function.__qualname__
         if _is_of_library(code.co_filename):  # what a decorator has made: `repr` of dataclasses
             return
-        if "__subclasses__" in code.co_names:
-            raise TypeError(
-                f"{name} asks for subclasses; those that nothing refers to are not sent"
-            )
-        for builtin in sorted(_DIFFERS.intersection(code.co_names)):
-            if _calls(function, builtin) and function.__name__ != "__hash__":
-                raise TypeError(f"{name} uses {builtin}(), which gives something else there")
+        for each in _inner(code):
+            if "__subclasses__" in each.co_names:
+                raise TypeError(
+                    f"{name} asks for subclasses; those that nothing refers to are not sent"
+                )
+            for builtin in sorted(_DIFFERS.intersection(each.co_names)):
+                if each.co_name != "__hash__" and _calls(each, builtin, function.__globals__):
+                    raise TypeError(f"{name} uses {builtin}(), which gives something else there")
         changed = _changed_variables(function)
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             others, changes = self._cells.get(id(cell), (0, False))
@@ -193,10 +202,13 @@ class OwnCode:
     def reduce_module(self, module: ModuleType) -> Any:
         """Send a module: the program's own as all that is in it, others by name."""
         name = module.__name__
-        if sys.modules.get(name) is not module or not is_own(name):
+        if sys.modules.get(name) is not module:
+            return _reduce_inner_module(module) or cloudpickle._module_reduce(module)
+        if not is_own(name):
             return cloudpickle._module_reduce(module)
         content = {} if name in SCRIPTS else _content(module)
-        return stand_in, (self.around(name),), content, None, None, _fill
+        kind = type(module) if type(module) is not ModuleType else None
+        return stand_in, (self.around(name),), (content, kind), None, None, _fill
 
 
 _NOTHING = ModuleType("nothing")
@@ -217,13 +229,13 @@ def reduce_class(kind: type) -> Any:
     return make, (constructor, name, bases, given, *rest), (attributes, more), *others
 
 
-def _calls(function: FunctionType, builtin: str) -> bool:
-    """Whether a function uses a builtin, not an attribute or a global of that name."""
-    if builtin in function.__globals__:
+def _calls(code: CodeType, builtin: str, given: dict[str, Any]) -> bool:
+    """Whether code uses a builtin, not an attribute or a global of that name."""
+    if builtin in given:
         return False
     return any(
-        each.opname == "LOAD_GLOBAL" and each.argval == builtin
-        for each in dis.get_instructions(function)
+        each.opname in ("LOAD_GLOBAL", "LOAD_NAME") and each.argval == builtin
+        for each in dis.get_instructions(code)
     )
 
 
@@ -233,6 +245,16 @@ def _changed_variables(function: FunctionType) -> set[str]:
         return set()
     sets = ("STORE_DEREF", "DELETE_DEREF")
     return {each.argval for each in dis.get_instructions(function) if each.opname in sets}
+
+
+def _reduce_inner_module(module: ModuleType) -> Any:
+    """Return how a module is found that is none by itself, but an attribute of one, as `torch.ops`;
+    None if it is not."""
+    outer, _, name = module.__name__.rpartition(".")
+    if outer not in sys.modules or is_own(outer):
+        return None
+    found = getattr(sys.modules[outer], name, None) is module
+    return (_attribute_of, (outer, name)) if found else None
 
 
 def _content(module: ModuleType) -> dict[str, Any]:
@@ -342,8 +364,15 @@ def install(sent: list[tuple[Around, str, Any]]) -> None:
             vars(stand_in(around))[qualified] = thing
 
 
-def _fill(module: ModuleType, content: dict[str, Any]) -> None:
+def _fill(module: ModuleType, state: tuple[dict[str, Any], type[ModuleType] | None]) -> None:
+    content, kind = state
     vars(module).update(content)
+    if kind is not None:
+        module.__class__ = kind
+
+
+def _attribute_of(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
 
 
 def _own_globals(around: Around) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import io
 import os
 import pickle
@@ -33,6 +32,7 @@ from .._worker.insides import has_own
 from .._worker.spec import Job
 from ..errors import TransportFailed
 from . import modules, own_code
+from .cached_results import CachedFunction, reduce_cached
 from .faithful import Unsendable, check, ways
 from .own_code import OwnCode
 from .payload import Carrier, CostsTooMuch, Payload, Stream
@@ -200,7 +200,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         beside: Callable[[pickle.PickleBuffer], bool] | None = None,
     ) -> None:
         """`imports`: the other process imports the program's modules, and runs its script."""
-        self._imports = imports
+        self._imports, self._copies = imports, copies
         self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
         self.each_opens = False  # there is one that does, perhaps with a connection of its own
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
@@ -220,19 +220,20 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         del self.dispatch_table[ModuleType]
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType | _Remembering):
+        if isinstance(obj, type | FunctionType | CachedFunction):
             own = not self._imports and self._code.takes(obj)
             if not own and _found_by_name(obj, self._imports):
                 return NotImplemented
             self._code.note(obj)
-            if type(obj) is _Remembering:
-                function: Any = obj
-                return _remember, (function.__wrapped__, function.cache_parameters())
+            if type(obj) is CachedFunction:
+                return reduce_cached(obj, with_results=not self._copies)
             if isinstance(obj, FunctionType):
                 self._code.seed(obj)
                 return self._dynamic_function_reduce(obj)
             if own:
                 return own_code.reduce_class(obj)
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not self._imports:
+            return self._code.reduce_module(obj)
         check(obj)
         self._note_maker(type(obj))
         return super().reducer_override(obj)
@@ -272,14 +273,6 @@ def _makes_itself_anew(kind: type) -> bool:
     """Say whether code of a class runs where its objects arrive: people open what each worker
     should have of its own there, and so do libraries."""
     return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
-
-
-_Remembering: Any = type(functools.lru_cache(len))
-
-
-def _remember(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
-    """Make a function anew that remembers its results; so far it has none."""
-    return functools.lru_cache(**parameters)(function)
 
 
 def _found_by_name(thing: Any, script: bool) -> bool:
@@ -337,13 +330,17 @@ class _Nowhere:
 def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     """Find the smallest part that cannot be sent by itself."""
     left, give_up = SEARCHED, monotonic() + SEARCHED_S
+    around = [thing]  # what it is in, which may be in it again
     while left > 0:
         for step, part in _parts_sent(thing):
+            if any(part is each for each in around):
+                continue
             left -= 1
             if left <= 0 or monotonic() > give_up:
                 return path, thing, why
             if (refusal := _refusal(part)) is not None:
                 path, thing, why = path + step, part, refusal
+                around.append(part)
                 break
         else:
             break

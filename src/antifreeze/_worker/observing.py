@@ -237,7 +237,7 @@ class Attributes:
             private = path.rpartition(".")[2].startswith("_") or "cache" in path
             if was is None or private or type(value) is not type(was):
                 continue
-            if type(value) in _NUMBERS and value != was:
+            if type(value) in _NUMBERS and value != was and value == value:  # no NaN
                 told.append(f"{path} ({was!r}, now {value!r})")
             elif type(value) is _Length and value > was:
                 told.append(f"{path} ({was} items, now {value})")
