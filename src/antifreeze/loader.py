@@ -135,7 +135,7 @@ class DataLoader(TorchLoader[T]):
         own = {name: value for name, value in locals().items() if name in _defaults.NAMES}
         arguments |= _new_arguments.given_to(self)
         self._take_options(own)
-        self._made_at = user_line(sys._getframe(1))
+        self._made_at = user_line(sys._getframe(1), made=self)
         strict = not _platform.switched_off()
         if strict:
             options.check_randomness(randomness)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
+from antifreeze import DataLoader
 from tests.torch_versions import NAMES_PREFETCH_FACTOR
 
 from .observe import LOADERS, LoaderClass, caught_warnings, first_line, public, whole_text
@@ -376,3 +377,13 @@ def _part(pattern: str, text: str) -> str:
 
 def test_no_warning_where_the_length_was_never_asked(loader_class: LoaderClass) -> None:
     assert caught_warnings(lambda: list(loader_class(Sized(2, 3)))) == []
+
+
+def test_a_loader_of_a_subclass_is_named_by_the_line_that_makes_it() -> None:
+    class Mine(DataLoader[int]):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[arg-type]
+
+    line = sys._getframe().f_lineno + 1
+    loader = Mine([1, 2])
+    assert f"test_constructor.py:{line}" in repr(loader)

@@ -136,7 +136,7 @@ def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
     del loader
     (said,) = warned(caplog)
     assert "seems to wait forever at test_turning.py:" in said and "(writer)" in said
-    assert "clean process; no sample is lost" in said
+    assert "clean process, with the dataset as it is now; no sample is lost" in said
     assert faults == []
 
 
@@ -363,6 +363,20 @@ def test_workers_that_use_the_accelerator_are_made_anew_in_a_clean_process(
     assert loader.faults == []
     (said,) = warned(caplog)
     assert "uses an accelerator, which a forked process cannot" in said
+
+
+@pytest.mark.usefixtures("context")
+def test_another_loader_of_such_a_dataset_begins_in_a_clean_process_and_one_of_another_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dataset = Moves()
+    for _ in range(3):
+        loader = DataLoader(dataset, 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        assert took(loader)[0] == list(range(SAMPLES))
+    assert len(warned(caplog)) == 1
+    other = DataLoader(Moves(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    assert took(other)[0] == list(range(SAMPLES))
+    assert other._lineage().choice.descent is Descent.MAIN
 
 
 @pytest.mark.usefixtures("context")

@@ -40,8 +40,9 @@ class Lineage:
         pools.lay_down()
         self._looked_at, self._reached = monotonic(), NOTHING_REACHED
         self.choice: Choice = choose(self._look({"dataset": dataset, **others}), wish)
-        if _stuck and self.choice.beside:
-            self.choice = self.choice.at_fork(_stuck[0]) or self.choice
+        known = _stuck[:1] or [each for each in (_unfit.get(id(dataset)),) if each]
+        if known and self.choice.beside:
+            self.choice = self.choice.at_fork(known[0]) or self.choice
         self._dataset = _reference(dataset)
         self._kept: list[Kept] = []  # at most one
         self._in_vain = 0  # so often what would be sent was another thing
@@ -154,7 +155,7 @@ class Lineage:
             return f"{_FOREVER}{at}, for threads of {lacks}, which a fork does not copy"
         if not deadlock:
             lock = "a lock that another thread may have held at the fork"
-            return f"has waited too long{at}, for {lock}{beside}"
+            return f"{_TOO_LONG}{at}, for {lock}{beside}"
         if lock := lock_at(self._reached, deadlock):
             return f"{_FOREVER}{at}, for {lock}, held by another thread at the fork{beside}"
         lock = "a lock that was held at the fork, or a thread that a fork does not copy"
@@ -175,9 +176,12 @@ class Lineage:
             return False
         if _FOREVER in words or _SEEMS in words:  # so would those of its other loaders
             _stuck.append(words)
+        elif _TOO_LONG not in words:  # it uses an accelerator, and would for another loader
+            self._note(_unfit, words)
         logger.warning(
-            "antifreeze: %s. All workers are started again from a clean process; no sample is lost."
-            ' To start there in the first place: multiprocessing_context="forkserver".',
+            "antifreeze: %s. All workers are started again from a clean process, with the dataset"
+            " as it is now; no sample is lost. To start there in the first place:"
+            ' multiprocessing_context="forkserver".',
             words,
         )
         self.choice = choice
@@ -203,10 +207,14 @@ class Lineage:
                 words,
             )
         self.choice = choice
-        if self._dataset is not None and (dataset := self._dataset()) is not None:
-            _refused[id(dataset)] = words
-            weakref.finalize(dataset, _refused.pop, id(dataset), None).atexit = False
+        self._note(_refused, words)
         return True
+
+    def _note(self, of_datasets: dict[int, str], words: str) -> None:
+        """Note something of the dataset, for as long as there is one at its address."""
+        if self._dataset is not None and (dataset := self._dataset()) is not None:
+            of_datasets[id(dataset)] = words
+            weakref.finalize(dataset, of_datasets.pop, id(dataset), None).atexit = False
 
     def turn(self) -> bool:
         """Take note that no worker got going. Say whether to try the other way."""
@@ -261,11 +269,12 @@ def _end_all(kept: list[Kept]) -> None:
         kept.pop().end()
 
 
-_FOREVER, _SEEMS = "waits forever", "seems to wait forever"
+_FOREVER, _SEEMS, _TOO_LONG = "waits forever", "seems to wait forever", "has waited too long"
 _stuck: list[str] = []  # what forked workers of this program have waited for
 os.register_at_fork(after_in_child=_stuck.clear)
 
 _refused: dict[int, str] = {}  # why a dataset, by its address, cannot be sent
+_unfit: dict[int, str] = {}  # why one cannot be loaded by a fork of this process
 
 
 def _reference(dataset: Any) -> weakref.ref[Any] | None:

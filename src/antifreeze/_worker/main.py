@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import socket
@@ -37,6 +38,8 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
     guard.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
         prepare(forked=False, as_torch=is_as_torch(spec.sealed or spec.job))
+        # It ends as Python does: libraries would take what is frozen for a leak, and say so.
+        atexit.register(gc.unfreeze)
     guard.forget(spec.forgets)
     guard.unblock_interrupts()
     guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
