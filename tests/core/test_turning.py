@@ -11,6 +11,7 @@ from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending, FaultKind
 from antifreeze._core.plan import Limits, Plan, Source
+from antifreeze._core.seats import SeatState
 from antifreeze._core.stalls import Activity, Inherited, Pulse, Sight, StackLine
 from antifreeze._core.steps import SAMPLE
 from antifreeze._core.tickets import Errand
@@ -112,6 +113,45 @@ def test_a_stream_of_which_nothing_was_taken_begins_anew() -> None:
     assert do.StartLife(0, 2, 0) in done and do.StartLife(1, 2, 0) in done
     s.perform(ev.LifeEnded(1, 1, MADE_ANEW, 0))
     assert not any(fault.kind is FaultKind.STREAM_LOST for fault in s.sup.faults.latest)
+
+
+def test_a_turn_forgives_what_went_wrong_before_it() -> None:
+    """A worker that was killed before its epoch began may have been killed by what it inherited."""
+    s = Script(STREAMS, batches=100).begin().ready(1)
+    s.perform(ASK)
+    s.perform(ev.LifeEnded(0, 1, Ending(signal=11)))
+    s.ready(0, life=2)
+    assert s.sup._recovery.may_turn()
+    done = s.perform(ev.ForkUnfit(0, 2, "uses an accelerator"))
+    assert do.StartLife(0, 3, 0) in done and do.StartLife(1, 2, 0) in done
+    (crash,) = s.sup.faults.latest
+    assert (crash.kind, crash.life, crash.verdict) == (FaultKind.CRASH, 1, "retry")
+    # It has all its attempts again.
+    s.perform(ev.LifeEnded(0, 3, Ending(signal=11)))
+    assert s.sup._seats.all[0].state is SeatState.OPEN
+
+
+def test_a_ticket_of_a_stream_is_not_blamed_for_a_turn() -> None:
+    s = Script(replace(STREAMS, resumes=True), batches=100).begin().ready(0, 1)
+    s.perform(ASK)
+    first = next(errand.ticket for seat, _, errand in _held(s) if seat == 0)
+    s.perform(ev.LifeEnded(0, 1, Ending(signal=11), first.number))
+    s.ready(0, life=2)
+    again = next(errand.ticket for seat, _, errand in _held(s) if seat == 0)
+    assert again.position == first.position and len(again.blamed) == 1
+    s.perform(ev.ForkUnfit(0, 2, "uses an accelerator"))
+    s.ready(0, life=3)
+    again = next(errand.ticket for seat, _, errand in _held(s) if seat == 0)
+    assert again.position == first.position and again.blamed == ()
+
+
+def test_lives_that_we_end_to_make_them_anew_do_not_use_up_the_tries_of_their_seats() -> None:
+    s = Script(STREAMS, batches=100).begin().ready(1)
+    s.perform(ASK)
+    s.perform(ev.LifeEnded(0, 1, Ending(signal=11)))
+    s.perform(ev.LifeEnded(0, 2, MADE_ANEW, 0))
+    assert s.sup._seats.all[0].state is SeatState.OPEN
+    assert [fault.kind for fault in s.sup.faults.latest] == [FaultKind.CRASH]
 
 
 def test_what_another_stream_gives_after_the_turn_counts_for_nothing() -> None:

@@ -3,7 +3,7 @@
 1. Every place of the sampler is delivered once or raised once; in the sampler's order if that was
    asked for.
 2. Every stream that was not lost is delivered whole; of a lost one, all that had arrived, and
-   then, once, that it was lost.
+   then, once, that it was lost. None is lost where all lives are made anew.
 3. No slab is filled again while the loop, or a process forked from it, may look at it.
 4. No sample is blamed that no life was lost with; no life is ended without a reason.
 """
@@ -82,6 +82,7 @@ class Books:
         self._stream_got: dict[int, list[int]] = {}
         self.ended: set[int] = set()  # streams
         self.lost: set[int] = set()
+        self.in_doubt: set[int] = set()  # its life was lost; another may go on with it
         self._lost_raised: Counter[int] = Counter()
         self.hits: set[tuple[int, int]] = set()  # place, sample: a life was lost there
         self.losses: Counter[int] = Counter()  # by place: lives lost that held it
@@ -127,7 +128,14 @@ class Books:
             if errand.ticket.epoch == self.epoch:
                 self.losses[place_of(errand.ticket)] += 1
         if self._streams and worker.seat not in self.ended:
-            self.lost.add(worker.seat)
+            unbegun = worker.began != self.epoch and not self._stream_told[worker.seat]
+            may_go_on = self._plan.resumes or (self._plan.restarts and unbegun)
+            (self.in_doubt if may_go_on else self.lost).add(worker.seat)
+
+    def go_on(self, worker: Worker) -> None:
+        """Take note that a life is started: it goes on with the stream of its seat."""
+        expect(worker.seat not in self.lost, f"{worker} begins, and its stream is lost")
+        self.in_doubt.discard(worker.seat)
 
     def blame(self, ticket: Ticket, step: int) -> None:
         """Take note of the sample that a life was lost with."""
@@ -230,6 +238,6 @@ class Books:
             expect(ordered == list(range(len(got))), f"stream {seat} has gaps: {got}")
             told = self._stream_told[seat]
             expect(len(got) == told, f"stream {seat}: {told} came, {len(got)} were given")
-            lost = seat in self.lost
+            lost = seat in self.lost or (seat in self.in_doubt and self._lost_raised[seat] > 0)
             expect(lost or told == self._stream_length, f"stream {seat} is not whole: {told}")
             expect(self._lost_raised[seat] == lost, f"stream {seat}: lost {lost}, told otherwise")

@@ -18,8 +18,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.leases import LeaseKey
 from antifreeze._core.pace import BUNDLE_S
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
-from antifreeze._core.reorder import Order
+from antifreeze._core.plan import Source
 from antifreeze._core.stalls import Sight
 from antifreeze._core.steps import OURS, SAMPLE
 from antifreeze._core.story import KEPT
@@ -28,9 +27,9 @@ from antifreeze._core.tickets import Errand
 
 from .books import BATCH, Books, Broken, expect
 from .lives import Mood, Worker
-from .trouble import MOST_BYTES, SPARED, Trouble
+from .plans import plan_of
+from .trouble import MOST_BYTES, Trouble
 
-SEATS = 4
 EPOCHS = 2  # of a loader
 TICKETS = 50  # an epoch, at least
 # Of an epoch; a long hang with a look a second takes a tenth of it.
@@ -49,33 +48,6 @@ class Account:
     events: int
     virtual_s: float
     whole: bool  # it was not broken off, and no fault ended the run
-
-
-def plan_of(dice: random.Random) -> Plan:
-    """Choose a loader. Its patience is short: what takes half an hour takes half a minute here."""
-    watched = dice.random() < 0.9
-    return Plan(
-        seats=SEATS,
-        window=dice.choice((4, 8, 8, 12)),
-        order=dice.choice(list(Order)),
-        source=Source.STREAMS if dice.random() < 0.3 else Source.INDICES,
-        longest_bundle=dice.choice((1, 1, 4, 64)),
-        tenure=dice.choice(list(Tenure)),
-        timeout_s=dice.choice((0.0, 0.0, 4.0)),
-        spares=dice.random() < 0.5,
-        limits=Limits(
-            attempts=dice.choice((1, 2, 2)),
-            tries=dice.choice((3, 6)),
-            spared=SPARED,
-            start_s=10.0,
-            look_s=dice.choice((1.0, 2.0)) if watched else None,
-            call_s=dice.choice((None, None, 6.0)),
-            still_s=12.0,
-            # The long one lasts until it is said that it spins.
-            spin_s=dice.choice((20.0, 20.0, 20.0, 70.0)),
-            life_bytes=dice.choice((None, MOST_BYTES)),
-        ),
-    )
 
 
 class Simulation:
@@ -185,6 +157,8 @@ class Simulation:
             if worker.counts and self.running:
                 self.books.lose(worker)
             worker.end_told = True
+        elif type(event) is ev.EpochBegun:
+            self._find(event.seat, event.life).began = event.epoch
         commands = self.handle(event)
         if not commands:
             return
@@ -277,9 +251,10 @@ class Simulation:
 
     def _start(self, command: do.StartLife) -> None:
         expect(not self.closing, "a start after the close")
-        worker = Worker(command.seat, command.life, command.epoch)
+        worker = Worker(command.seat, command.life, command.epoch, given=command.past)
         if worker.key in self.workers:
             raise Broken(f"{command}: it is there")
+        self.books.go_on(worker)
         self.workers[worker.key] = worker
         if not self.trouble.spoils_start(worker):
             self.later(self.dice.uniform(0.001, 0.2), self.come_up, worker)
@@ -302,7 +277,7 @@ class Simulation:
     def _begun(self, worker: Worker, epoch: int) -> None:
         if worker.gone:
             return
-        worker.preparing, worker.given = False, 0
+        worker.preparing = False
         if self.plan.source is Source.STREAMS:
             self.tell(ev.StreamMarked(worker.key[0], can_resume=self.plan.resumes))
         self.tell(ev.EpochBegun(*worker.key, epoch))
@@ -324,7 +299,7 @@ class Simulation:
             return
         first = worker.inbox.popleft()
         if isinstance(first, do.BeginEpoch):
-            worker.preparing = True
+            worker.preparing, worker.given = True, 0
             self.later(0.001, self._begun, worker, first.epoch)
             return
         errands = [first]
@@ -390,9 +365,10 @@ class Simulation:
 
     def _kill(self, command: do.KillLife) -> None:
         worker = self._alive(command)
-        if worker.killed is do.Force.KILL or not (worker.doomed or worker.leaving):
+        unfit = bool(command.unfit) and worker.unfit
+        if worker.killed is do.Force.KILL or not (worker.doomed or worker.leaving or unfit):
             raise Broken(f"{command}: there is no reason to, {worker}")
-        if worker.counts and self.running:
+        if worker.counts and self.running and not command.unfit:  # else nothing is lost by it
             self.books.lose(worker)
         worker.killed = command.force
         if command.unfit:  # all the others go as well

@@ -44,6 +44,7 @@ class Worker:
     killed: do.Force | None = None
     mood: Mood = Mood.WELL
     doomed: bool = False  # there is a reason to end it
+    unfit: bool = False  # it has said that it cannot live with its fork
     cured_by_resuming: bool = False
     brings_late: bool = False  # it sends its parcels when it is killed
     immortal: bool = False  # it sits in the kernel
@@ -52,7 +53,8 @@ class Worker:
     busy: tuple[Errand, ...] = ()  # what it loads
     inbox: deque[Errand | do.BeginEpoch] = field(default_factory=deque)
     own_bytes: int = 100  # of its memory
-    given: int = 0  # batches of its stream, in this epoch
+    given: int = 0  # batches of its stream, in this epoch; by whoever it replaces, too
+    began: int = -1  # the latest epoch of which it has told that it begins it
 
     @property
     def key(self) -> tuple[int, int]:

@@ -61,6 +61,8 @@ def test_the_supervisor_is_driven_to_all_it_can_do() -> None:
                 seen.add(type(command))
                 if isinstance(command, do.RaiseFault):
                     seen.add(command.fault.kind.value)
+                elif isinstance(command, do.KillLife) and command.unfit:
+                    seen.add(f"all {self.plan.source.value} anew")
                 elif isinstance(command, do.ReportStall):
                     seen.add(command.stall.pulse)
                 elif isinstance(command, do.SendTickets):
@@ -74,7 +76,8 @@ def test_the_supervisor_is_driven_to_all_it_can_do() -> None:
     raised = {"crash", "hang", "sampler", "stream lost", "timeout"}
     spared = {"spared 0", "spared 1", "spared 2"}
     pulses = set(Pulse) - {Pulse.SLOW}  # that is for who looks once
-    assert raised | spared | pulses | {"copied", "kept"} <= seen
+    turns = {"all indices anew", "all streams anew"}
+    assert raised | spared | pulses | turns | {"copied", "kept"} <= seen
     assert set(ev.Event.__args__) <= seen
     assert set(do.Command.__args__) <= seen
 

@@ -49,7 +49,7 @@ DEADLY = ("crash named", "crash unnamed", "crash idle", "crash lying", "silent",
 POISON = ("poison", "poison unnamed")
 STARTS = ("refused", "dies young", "starts never", "dies before its epoch")
 WATCHED = ("stuck", "spinning", "stopped", "deadlocked", "late", "immortal", "poison hang")
-# The fork itself is to blame: all lives are made anew. (Streams: tests/core/test_turning.py.)
+# The fork itself is to blame: all lives are made anew, if nothing is lost by it.
 TURNS = ("inherited", "unfit fork")
 ONCE_WATCHED = ("slow", "grows", "resumed")  # else nobody would notice
 
@@ -82,15 +82,19 @@ class Trouble:
         self._left_alone = False
         self._reports: Counter[tuple[int, int, int, int]] = Counter()
         self._break_at = LATEST + 4 if dice.random() < 0.05 else 10**9
-        first = 26 if self.streams else 1  # a lost stream is not made up for
+        resumes = self._world.plan.resumes
+        first = 26 if self.streams and not resumes else 1  # a lost stream is not made up for
         kinds = [self._kind() for _ in range(dice.randint(*FAULTS))]
         at = sorted(dice.sample(range(first, LATEST), len(kinds)))
         self._due = list(zip(at, kinds, strict=True))[::-1]
+        if self.streams and self._watched and dice.random() < 0.5:
+            # Before anything was taken of it, a stream can be begun anew.
+            self._due.append((dice.randint(1, 6), dice.choice(TURNS)))
         self._cursed = dice.choices(STARTS, k=dice.choice((0, 0, 0, 1 if self.streams else 2)))
 
     def _kind(self) -> str:
         roll = self._dice.random()
-        if self._watched and not self.streams and self._dice.random() < 0.05:
+        if self._watched and self._dice.random() < 0.05:
             return self._dice.choice(TURNS)
         if roll < (0.6 if self.streams else 0.35):
             mild = [m for m in MILD if self._watched or m not in ONCE_WATCHED]
@@ -200,14 +204,24 @@ class Trouble:
         return True
 
     def _cannot_live_with_its_fork(self, kind: str, worker: Worker) -> bool:
-        worker.doomed, worker.mood = True, Mood.INHERITED
-        if kind == "unfit fork":
+        if kind == "inherited":
+            worker.doomed, worker.mood = True, Mood.INHERITED
+        else:
+            worker.mood = Mood.MOVING
             self._world.later(0.002, self._says_unfit, worker)
         return True
 
     def _says_unfit(self, worker: Worker) -> None:
         if not worker.gone:
+            worker.unfit = True
             self._world.tell(ev.ForkUnfit(*worker.key, "needs an accelerator"))
+            self._world.later(0.001, self._fails, worker)
+
+    def _fails(self, worker: Worker) -> None:
+        """Let a worker that was not made anew bring its error, and go on."""
+        if not worker.gone and worker.killed is None:
+            worker.mood = Mood.WELL
+            self._world.finish(worker, failed=True)
 
     def _fall_silent(self, worker: Worker) -> None:
         if not worker.gone:

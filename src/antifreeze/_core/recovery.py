@@ -43,26 +43,24 @@ class Recovery:
         if before is None or before.kind is FaultKind.REFUSED or loss.says_how:
             self.losses[seat.number] = loss  # else the one before says more
         seat.undelivered -= len(loss.tickets)
-        seat.barren = 0 if life.brought else seat.barren + 1
-        if life.epoch == NEVER:
-            seat.failed_starts += 1
+        self._count(seat, loss)
         if seat.state is not SeatState.OPEN:
             return
         if seat.ends:  # its stream was over
             self._spend(seat, loss.tickets)
             return
+        if loss.is_innocent:  # it comes from where it must not; `may_turn` was asked before
+            own = seat.number if self._plan.source is Source.STREAMS else None
+            for ticket in loss.tickets:
+                self._ledger.reclaim(ticket, blamed=(), seat=own)
+            return
         if self._plan.source is Source.STREAMS:
             unbegun = self._plan.restarts and not seat.past
-            unbegun = unbegun and (life.epoch != epoch or loss.is_innocent or loss.is_told)
+            unbegun = unbegun and (life.epoch != epoch or loss.is_told)
             if (unbegun or self.resumes(seat)) and loss.kind is not FaultKind.REFUSED:
                 self._resume_stream(loss, delivered)
             else:
                 self._lose_stream(loss, delivered)
-            return
-        if loss.is_innocent:  # it comes from where it must not
-            for ticket in loss.tickets:
-                self._ledger.reclaim(ticket, blamed=())
-            seat.barren = 0
             return
         self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
         fault = loss.as_fault(loss.kind, loss.suspect, delivered)
@@ -79,6 +77,25 @@ class Recovery:
         # A refusal is a fault when nobody tries any more.
         if fault.kind is not FaultKind.REFUSED and not loss.is_told:
             self._faults.note(fault)
+
+    @staticmethod
+    def _count(seat: Seat, loss: Loss) -> None:
+        """Count a life against its seat if it brought nothing, and if it never began.
+
+        A life that had to go for what it inherited says nothing about its seat, nor do those before
+        it, which had inherited the same; nor does one that was ended to be made anew elsewhere.
+        """
+        if loss.is_innocent:
+            seat.barren = seat.failed_starts = 0
+            return
+        if loss.life.brought:
+            seat.barren = 0
+        if loss.is_told:
+            return
+        if not loss.life.brought:
+            seat.barren += 1
+        if loss.life.epoch == NEVER:
+            seat.failed_starts += 1
 
     def stream_marked(self, event: StreamMarked, now: float, out: Out) -> None:
         self._seats.all[event.seat].can_resume = event.can_resume
@@ -148,7 +165,7 @@ class Recovery:
             blamed = ticket.blamed + (fault.step,) * (ticket is suspect)
             untouched = loss.did_nothing
             self._ledger.reclaim(ticket, blamed=blamed, seat=seat.number, untouched=untouched)
-        if not loss.is_innocent:
+        if not loss.is_told:
             self._faults.note(replace(fault, verdict=Verdict.RETRY.value))
 
     def end_streams(self) -> None:
