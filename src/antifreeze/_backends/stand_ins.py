@@ -10,7 +10,8 @@ made from the module's own file, as an import does, with two differences:
    program (`carried`).
 
 Packages run before what is in them. Where modules import each other in a circle they are run in the
-order in which the program first did.
+order in which the program first did. One thread runs them at a time (`stand_in_lock`); others that
+ask for what is not there yet wait for it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator, MutableMapping
 from dataclasses import field
 from importlib.machinery import ModuleSpec
+from threading import get_ident
 from types import ModuleType
 from typing import Any
 
 from .._core.messages import frozen
+from .stand_in_lock import StandInLock
 
 
 @frozen
@@ -43,7 +47,9 @@ class Told:
 Around = tuple[Told, ...]  # a module, and before it the packages around it, the outermost first
 
 _told: dict[str, Told] = {}  # of each stand-in
-_begun: set[str] = set()  # those whose own code runs, or has
+_begun: dict[str, int] = {}  # those whose own code runs, or has; and the thread
+_sent: dict[str, frozenset[str]] = {}  # what was there before the code that runs
+_lock = StandInLock()
 carried: dict[str, dict[str, Any]] = {}  # plain values of the program's modules
 
 
@@ -68,6 +74,18 @@ class StandIn(ModuleType):
         return sorted({*vars(self), *(() if told is None else (*told.modules, *told.others))})
 
 
+class _Partial(StandIn):
+    """A stand-in whose code runs: what that makes may be half of what it will be."""
+
+    def __getattribute__(self, name: str) -> Any:
+        of_any = ModuleType.__getattribute__  # not of `super`: its class is another soon
+        if not name.startswith("__"):
+            own = of_any(self, "__name__")
+            if name not in _sent.get(own, ()):
+                _lock.wait_for(own)
+        return of_any(self, name)
+
+
 def stand_in(around: Around) -> ModuleType:
     """Return the stand-in for a module; make it, and those for the packages around it."""
     outer: ModuleType | None = None
@@ -75,12 +93,12 @@ def stand_in(around: Around) -> ModuleType:
         module = sys.modules.get(told.name)
         if module is None:
             _PackagesFirst.stand()
-            module = sys.modules[told.name] = StandIn(told.name)
+            module = sys.modules.setdefault(told.name, StandIn(told.name))
         if isinstance(module, StandIn) and told.name not in _told:
-            _told[told.name] = told
             vars(module).update(told.attributes)
             if (spec := _spec(told)) is not None:
                 module.__spec__, module.__loader__ = spec, spec.loader
+            _told[told.name] = told
         if outer is not None:
             setattr(outer, told.name.rpartition(".")[2], module)
         outer = module
@@ -123,7 +141,7 @@ def _find(module: StandIn, name: str) -> Any:
             _complete(told)
             if name in here:
                 return here[name]
-            if name in told.others and told.name in _running:
+            if name in told.others and _lock.runs(told.name):
                 raise _circular(told, name)
             if "__getattr__" in here:
                 return here["__getattr__"](name)
@@ -137,21 +155,30 @@ def _circular(told: Told, name: str) -> AttributeError:
     )
 
 
-_running: set[str] = set()
+def _is_complete(name: str) -> bool:
+    return name in _begun and not _lock.runs(name)
 
 
 def _complete(told: Told) -> None:
-    """Run the module's own code, and before it that of the packages around it."""
-    if told.name in _begun:
-        return
-    began = set(_begun)
+    """Run the module's own code, and before it that of the packages around it. In a circle, where
+    that code has called this, do nothing."""
+    if not _is_complete(told.name):
+        with _lock.turn(told.name):
+            if told.name not in _begun:
+                _run_all(told)
+
+
+def _run_all(told: Told) -> None:
+    before = set(_begun)
     try:
         for each in _outwards(told.name):
             _run(each)
     except (AttributeError, ImportError) as error:
-        if _running:  # whoever began it tries again
+        if _lock.is_nested:  # whoever began it tries again
             raise
-        _begun.intersection_update(began)
+        for each, thread in list(_begun.items()):
+            if each not in before and thread == get_ident():
+                del _begun[each]
         try:
             for each in told.family[: told.family.index(told.name) + 1]:
                 _run(each) if each in _told else importlib.import_module(each)
@@ -168,26 +195,61 @@ def _outwards(name: str) -> Iterator[str]:
 def _run(name: str) -> None:
     module = sys.modules.get(name)
     spec = None if module is None else module.__spec__
-    if name in _begun or not isinstance(module, StandIn) or spec is None:
+    if not isinstance(module, StandIn) or spec is None:
         return
-    loader: Any = spec.loader
-    code = loader.get_code(name)
-    here = vars(module)
-    sent = frozenset(each for each in here if not each.startswith("__"))
-    _begun.add(name)
-    _running.add(name)
-    try:
-        exec(code, here, _Locals(here, sent))
-    except BaseException:
-        _begun.discard(name)
-        raise
-    finally:
-        _running.discard(name)
+    with _lock.turn(name):
+        if name in _begun:
+            return
+        loader: Any = spec.loader
+        code = loader.get_code(name)
+        with _lock.running(name), _partial(module):
+            _begun[name] = get_ident()
+            try:
+                _fill(module, code)
+            except BaseException:
+                _begun.pop(name, None)
+                raise
+
+
+def _fill(module: StandIn, code: Any) -> None:
+    """Run a module's code in its stand-in, then have the stand-in be what the program had."""
+    here, name = vars(module), module.__name__
+    sent = _sent[name]
+    exec(code, here, _Locals(here, sent))
     here.update({each: value for each, value in carried.get(name, {}).items() if each in here})
     told = _told[name]
     for each in set(here).difference(sent, told.others, told.modules):
         if not each.startswith("__"):  # the program has taken it away since, or never had it
             del here[each]
+
+
+@contextlib.contextmanager
+def _partial(module: StandIn) -> Iterator[None]:
+    """Have other threads wait for what is not in a stand-in yet."""
+    name = module.__name__
+    _sent[name] = frozenset(each for each in vars(module) if not each.startswith("__"))
+    module.__class__ = _Partial
+    try:
+        yield
+    finally:
+        _sent.pop(name, None)
+        _make_whole(module)
+
+
+def _make_whole(module: ModuleType | None) -> None:
+    if type(module) is _Partial:  # else the module's code has put another class there
+        module.__class__ = StandIn  # type: ignore[assignment]
+
+
+def _forget_others() -> None:
+    """Have what other threads were running at a fork be run again, in the child."""
+    for name in _lock.renew():
+        _begun.pop(name, None)
+        _sent.pop(name, None)
+        _make_whole(sys.modules.get(name))
+
+
+os.register_at_fork(after_in_child=_forget_others)
 
 
 class _PackagesFirst:
@@ -201,10 +263,12 @@ class _PackagesFirst:
     @staticmethod
     def find_spec(name: str, path: object, target: object = None) -> ModuleSpec | None:
         outer = _told.get(name.rpartition(".")[0])
-        if outer is None or outer.name in _begun:
+        if outer is None or _is_complete(outer.name):
             return None
         with contextlib.suppress(Exception):  # in the program it is there, however that came about
             _complete(outer)
+        if _lock.runs(outer.name):  # and imports this one, in a circle
+            return None
         # Out of sight: else Python would find it, and load it once more by its own spec.
         present = sys.modules.pop(name, None)
         return None if present is None else ModuleSpec(name, _Present(present))  # type: ignore[arg-type]
