@@ -66,11 +66,13 @@ class Areas:
         self._areas: list[_Area] = []
         self._starts: list[int] = []
 
-    def has(self, address: int) -> bool:
-        """Whether there was memory of this process at an address when this first looked."""
+    def is_readable(self, address: int) -> bool:
+        """Whether this process could read what is at an address when this first looked. (Not what
+        is merely reserved.)"""
         if not self._areas:
             self._read()
-        return self._among(address) is not None
+        area = self._among(address)
+        return area is not None and area.rights.startswith(b"r")
 
     def in_file(self, address: int, size: int) -> InFile | None:
         """Say which piece of a file is mapped at an address; None: it is not, or no longer what is

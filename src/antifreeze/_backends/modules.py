@@ -20,7 +20,9 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from .._imports import Follower
+from .._reporting.log import logger
 from . import own_code
+from .addresses import LEFT_OUT, with_addresses, without_addresses
 from .mappings import Areas
 from .own_code import MACHINERY, is_own
 from .stand_ins import Around, Told
@@ -30,7 +32,6 @@ _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
 _CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
-LOWEST_ADDRESS = 1 << 32  # where programs are put at random; what is below is a mere number
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
 # Theirs is the process's own, or ours.
 _LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antifreeze"})
@@ -79,8 +80,11 @@ def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -
         elif kind not in _TOLD or name[:1] == "_":
             continue
         elif kind in _SCALARS or _plain_items(value, PLAIN_ITEMS) > 0:
-            if not _has_address(value, areas):
-                values[name] = value
+            kept = without_addresses(value, areas)
+            if kept is not LEFT_OUT:
+                values[name] = kept
+            if kept is not value and of_program:
+                _log_left_out(module.__name__, name)
         elif of_program and (registry := _registry(module, value, own)) is not None:
             values[name] = registry
     return values
@@ -121,16 +125,14 @@ def _steady() -> frozenset[str]:
     return frozenset({"torch", "numpy", *sys.stdlib_module_names})
 
 
-def _has_address(value: Any, areas: Areas) -> bool:
-    """Whether a number in a plain value is the address of something in this process: it means
-    another thing in another process, or nothing. (numba keeps those of functions in C.)"""
-    kind = type(value)
-    if kind is int:
-        return value >= LOWEST_ADDRESS and areas.has(value)
-    if kind not in _CONTAINERS:
-        return False
-    inner = [*value, *value.values()] if kind is dict else value
-    return any(_has_address(each, areas) for each in inner)
+@functools.cache  # once for each
+def _log_left_out(module: str, name: str) -> None:
+    logger.debug(
+        "antifreeze: %s.%s is an address in this process, or holds some: these are not sent to"
+        " workers of a clean process",
+        module,
+        name,
+    )
 
 
 class Registry:
@@ -207,8 +209,12 @@ def install(carried: dict[str, dict[str, Any]]) -> None:
 def _set(values: dict[str, Any], module: ModuleType) -> None:
     present = vars(module)
     for name, value in values.items():
-        if not isinstance(value, Registry):
-            _put(module, name, present.get(name, module), value)
+        if isinstance(value, Registry):
+            continue
+        there = present.get(name, module)
+        whole = with_addresses(value, there)
+        if whole is not LEFT_OUT:
+            _put(module, name, there, whole)
 
 
 def _put(place: Any, name: str, present: Any, value: Any) -> None:
