@@ -3,13 +3,15 @@
 1. It has one thread, and runs no code of the user's. (Where objects are made anew by code of their
    own, each life opens the job for itself: what that code opens is not shared.)
 2. It waits for messages, for the end of its children, and for the end of the main process; it
-   never relies on a closed channel alone, which a stranger's process may hold open.
+   never relies on a closed channel alone, which a stranger's process may hold open. It never waits
+   for the main process to read: told to leave or to stay, it tells nothing any more.
 3. Its lives end with it: by the kernel, whatever ends it. Told to leave, it waits for those that
    are about to end by themselves.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
 import functools
 import multiprocessing
@@ -19,6 +21,7 @@ import select
 import signal
 import socket
 import traceback
+from collections import deque
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
@@ -170,41 +173,52 @@ class _Nest:
     def __init__(self, mother: Mother, control: socket.socket, main: Descriptor) -> None:
         self._mother, self._control, self._main = mother, control, main
         self._lives: dict[int, tuple[Wanted, BaseProcess, Descriptor]] = {}  # by pidfd
+        self._unsent: deque[tuple[bytes, list[Descriptor]]] = deque()  # there was no room yet
+        self._is_heard = True  # the main process reads what it is told
         self._poller = select.poll()
         self._poller.register(control, select.POLLIN)
         self._poller.register(main.number, select.POLLIN)
 
     def serve(self) -> str:
         """Do what is asked. Return how it ended: QUIT or KEEP."""
-        while True:  # bounded by the life of the main process
-            for fd, _ in self._poller.poll():
+        said = ""
+        while not said:  # bounded by the life of the main process
+            for fd, mask in self._poller.poll():
                 if fd == self._main.number:
-                    return QUIT
-                if fd in self._lives:
+                    said = QUIT
+                elif fd in self._lives:
                     self._reap(fd)
-                elif said := self._take_message():
-                    return said
+                elif mask & select.POLLOUT:
+                    self._send_unsent()
+                else:
+                    said = said or self._take_message()
+        self._is_heard = False
+        self._unsent.clear()
+        return said
 
     def see_off(self) -> None:
         """Wait a moment for lives that are about to end: who ends after its parent has nobody to
         take note of it, where the main process is the first of its container."""
+        with contextlib.suppress(KeyError):  # it was done before
+            self._poller.unregister(self._control)
         give_up = monotonic() + LEAVING_S
         while self._lives and (left_s := give_up - monotonic()) > 0:
             for fd, _ in self._poller.poll(1000 * left_s):
                 if fd == self._main.number:
                     return
-                if fd in self._lives:
-                    self._reap(fd)
-                elif fd == self._control.fileno():
-                    self._poller.unregister(fd)
+                self._reap(fd)
 
     def end_all(self) -> None:
-        """End the lives that are left, which nobody wants any more."""
-        for _, process, pidfd in self._lives.values():
+        """End the lives that are left, which nobody wants any more. All of them first: each takes
+        as long as the kernel needs for its memory."""
+        for _, _, pidfd in self._lives.values():
             with contextlib.suppress(OSError):  # it was quicker
                 signal.pidfd_send_signal(pidfd.number, signal.SIGKILL)
-            process.join(LEAVING_S)  # else only the kernel has work with it
+        self.see_off()
+        for _, process, pidfd in self._lives.values():  # only the kernel has work with them
             pidfd.close()
+            disown(process)
+        self._lives.clear()
 
     def _take_message(self) -> str:
         """Do what the main process asks for. Return nothing, or how it is to end."""
@@ -286,7 +300,27 @@ class _Nest:
     def _say(
         self, kind: type, wanted: Wanted, said: object, pidfd: Descriptor | None = None
     ) -> None:
-        riders = [] if pidfd is None else [pidfd.number]
-        data = pickle.dumps((kind, wanted.seat, wanted.life, said))
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # main is about to end us
-            socket.send_fds(self._control, [data], riders)
+        if not self._is_heard:
+            return
+        riders: list[Descriptor] = []
+        if pidfd is not None:
+            with contextlib.suppress(OSError):  # without it the life is told to leave
+                riders.append(Descriptor(os.dup(pidfd.number)))  # that one may be closed before
+        self._unsent.append((pickle.dumps((kind, wanted.seat, wanted.life, said)), riders))
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        """Send what there is room for; the rest when there is more."""
+        try:
+            while self._unsent:
+                data, riders = self._unsent[0]
+                rights = array.array("i", [each.number for each in riders])
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if riders else []
+                self._control.sendmsg([data], ancillary, socket.MSG_DONTWAIT)
+                self._unsent.popleft()
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError):  # main is about to end us
+            self._unsent.clear()
+        more = select.POLLOUT if self._unsent else 0
+        self._poller.modify(self._control, select.POLLIN | more)
