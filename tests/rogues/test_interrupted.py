@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing import util
+from multiprocessing.context import ForkContext
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from antifreeze import DataLoader
+from antifreeze._backends import fork_check, hazards
+from antifreeze._transport import descriptors
+
+from .parked import wait_until_parked
 from .programs import all_gone, finish, line, program
 
 STUBBORN = """
@@ -123,3 +137,95 @@ def test_ctrl_c_ends_a_program_with_one_traceback_and_nothing_left(tmp_path: Pat
         assert returned == -signal.SIGINT
         assert err.count("Traceback") == 1 and err.strip().endswith("KeyboardInterrupt")
         assert all_gone(pids)
+
+
+class Own(ForkContext):
+    """A context of the program's own."""
+
+
+def lost_if_interrupted() -> Callable[[FrameType, str, Any], None]:
+    """Return a profiler that keeps, in its list `places`, where the interpreter itself calls Python
+    code for a process object that is collected: what is raised in there is printed and dropped."""
+    here = threading.get_ident()
+    places: list[str] = []
+
+    def look(frame: FrameType, event: str, arg: Any) -> None:
+        if event != "call" or threading.get_ident() != here:
+            return
+        seen = frame.f_locals
+        ends = frame.f_code is util.Finalize.__call__.__code__ and seen.get("wr") is not None
+        dangles = frame.f_code.co_name == "_remove" and "selfref" in seen
+        dangles = dangles and seen["selfref"]() is multiprocessing.process._dangling  # type: ignore[attr-defined]
+        if (ends or dangles) and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
+            where = traceback.extract_stack(frame)[-3:-1]
+            places.append(" < ".join(f"{each.filename}:{each.lineno}" for each in where))
+
+    look.places = places  # type: ignore[attr-defined]
+    return look
+
+
+@pytest.mark.parametrize("context", [None, "spawn", Own()])
+@pytest.mark.parametrize("kind", ["left", "whole", "stays", "killed", "given up"])
+def test_process_objects_are_let_go_of_where_an_interrupt_is_not_lost(
+    kind: str, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "given up":  # at the very moment of the fork
+        monkeypatch.setattr(fork_check, "LOOKS", 1)
+        monkeypatch.setattr(hazards, "unsafe_now", lambda reached: "a thread runs")
+
+    def run() -> None:
+        dataset: Any = list(range(16))
+        loader: DataLoader[Any] = DataLoader(
+            dataset,
+            2,
+            num_workers=2,
+            multiprocessing_context=context,
+            persistent_workers=kind == "stays",
+        )
+        iterator: Any = iter(loader)
+        next(iterator)
+        if kind == "killed":
+            iterator._workers[0].kill()
+        if kind != "left":
+            list(iterator)
+        if kind == "stays":
+            list(loader)
+
+    idle = threading.Event()
+    thread = threading.Thread(target=idle.wait)
+    thread.start()
+    look = lost_if_interrupted()
+    try:
+        wait_until_parked(thread)
+        run()
+        sys.setprofile(look)
+        for _ in range(3):
+            run()
+    finally:
+        sys.setprofile(None)
+        idle.set()
+        thread.join()
+    assert look.places == []  # type: ignore[attr-defined]
+
+
+class Kept:
+    def close(self) -> None:
+        raise AssertionError("nobody forks here")
+
+
+def test_what_is_kept_from_children_is_collected_without_a_call_into_python() -> None:
+    """An interrupt that came in such a call would be lost."""
+    calls: list[str] = []
+    kept = Kept()
+    descriptors.keep_from_children(kept)
+    sys.setprofile(lambda frame, event, arg: event == "call" and calls.append(str(frame.f_code)))
+    del kept
+    sys.setprofile(None)
+    assert calls == []
+
+
+def test_what_is_gone_and_was_kept_from_children_is_forgotten() -> None:
+    before = len(descriptors._of_this_process)
+    for _ in range(10 * descriptors._ROOM + 10 * before):
+        descriptors.keep_from_children(Kept())
+    assert len(descriptors._of_this_process) <= 2 * before + 3 * descriptors._ROOM

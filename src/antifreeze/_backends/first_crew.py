@@ -109,6 +109,7 @@ class FirstCrew:
             if process.pid is not None:
                 process.kill()
                 process.join(REAP_S)
+            disown(process)
             if isinstance(error, BlockingIOError):
                 self._spent_s = FORKING_S  # the machine gives no more
             raise
@@ -152,10 +153,11 @@ class FirstCrew:
     def close(self) -> None:
         """Let go of them; in a child of the user's, too."""
         self._ended.close()
-        for _, process, pidfd in self._lives.values():
-            pidfd.close()
-            disown(process)
+        left = list(self._lives.values())
         self._lives.clear()
+        for _, _, pidfd in left:
+            pidfd.close()
+        disown(*(process for _, process, _ in left))
 
     def __repr__(self) -> str:
         return f"<FirstCrew of {len(self._lives)}>"

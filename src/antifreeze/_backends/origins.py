@@ -218,10 +218,21 @@ def without_interrupts() -> Iterator[None]:
                 handler(*waiting[0])
 
 
-def disown(process: BaseProcess) -> None:
-    """Have multiprocessing forget a child. In a process of the user's own making it would else end
-    at exit what it takes for a child of that process."""
-    multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+def disown(*processes: BaseProcess) -> None:
+    """Let go of children, of which nobody asks anything any more, and have multiprocessing forget
+    them. In a process of the user's own making it would else end at exit what it takes for a child
+    of that process.
+
+    What else happens when they are collected is Python code that the interpreter calls, and in
+    which Ctrl-C would be lost; so it happens here. May raise KeyboardInterrupt when it is done.
+    """
+    with without_interrupts():
+        for process in processes:
+            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+            multiprocessing.process._dangling.discard(process)  # type: ignore[attr-defined]
+            popen = getattr(process, "_popen", None)
+            if popen is not None and process._parent_pid == os.getpid():  # type: ignore[attr-defined]
+                popen.close()
 
 
 class Children:
@@ -260,6 +271,7 @@ class Children:
             if process.pid is not None:  # it runs, and nobody would ever hear of it
                 process.kill()
                 process.join(REAP_S)
+            disown(process)
             raise
         self._processes[wanted.seat, wanted.life] = process
         self._news.append(Born(wanted.seat, wanted.life, process.pid, pidfd))
@@ -314,9 +326,9 @@ class Children:
             disown(process)
 
     def close(self) -> None:
-        for process in self._processes.values():
-            disown(process)
+        left = list(self._processes.values())
         self._processes.clear()
+        disown(*left)
 
     def __repr__(self) -> str:
         return f"<Children by {self._context.get_start_method()}, {len(self._processes)} alive>"

@@ -112,6 +112,7 @@ class Template:
             if process.pid is not None:
                 process.kill()
                 process.join(REAP_S)
+            disown(process)
             raise
         finally:
             theirs.close()

@@ -215,9 +215,9 @@ class _Nest:
             with contextlib.suppress(OSError):  # it was quicker
                 signal.pidfd_send_signal(pidfd.number, signal.SIGKILL)
         self.see_off()
-        for _, process, pidfd in self._lives.values():  # only the kernel has work with them
+        for _, _, pidfd in self._lives.values():  # only the kernel has work with them
             pidfd.close()
-            disown(process)
+        disown(*(process for _, process, _ in self._lives.values()))
         self._lives.clear()
 
     def _take_message(self) -> str:
@@ -267,9 +267,11 @@ class _Nest:
             assert process.pid is not None
             pidfd = Descriptor(os.pidfd_open(process.pid))
         except OSError as error:
-            if process is not None and process.pid is not None:
-                process.kill()
-                process.join(REAP_S)
+            if process is not None:
+                if process.pid is not None:
+                    process.kill()
+                    process.join(REAP_S)
+                disown(process)
             self._say(Refused, wanted, f"{error.strerror} (errno {error.errno})")
             return
         finally:

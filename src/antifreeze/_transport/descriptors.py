@@ -6,6 +6,7 @@ memory would never be freed.
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import struct
@@ -19,12 +20,22 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-_of_this_process: weakref.WeakSet[Closable] = weakref.WeakSet()
+# By numbers that mean nothing. No WeakSet: that has Python code called for each thing that is
+# collected, and the interpreter drops what is raised in there, also for Ctrl-C.
+_of_this_process: dict[int, weakref.ref[Closable]] = {}
+_numbers = itertools.count()
+_ROOM = 64  # references to things that are gone, at least, before they are looked for
+_room = [_ROOM]
 
 
 def keep_from_children(thing: Closable) -> None:
     """Have this closed in every process forked from this one."""
-    _of_this_process.add(thing)
+    _of_this_process[next(_numbers)] = weakref.ref(thing)
+    if len(_of_this_process) > _room[0]:
+        for number, reference in list(_of_this_process.items()):
+            if reference() is None:
+                _of_this_process.pop(number, None)  # another thread may look as well
+        _room[0] = 2 * len(_of_this_process) + _ROOM
 
 
 class Descriptor:
@@ -54,8 +65,9 @@ def received(riders: list[tuple[int, int, bytes]]) -> list[Descriptor]:
 
 
 def _close_in_child() -> None:
-    for thing in list(_of_this_process):
-        thing.close()
+    for reference in list(_of_this_process.values()):
+        if (thing := reference()) is not None:
+            thing.close()
 
 
 os.register_at_fork(after_in_child=_close_in_child)
