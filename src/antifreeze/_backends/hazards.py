@@ -13,6 +13,7 @@ from .._core.descent import SHOWN, Program
 from .._core.messages import frozen
 from .._core.native_pools import is_of_pool, pool_needed, pool_used, pools_among
 from .._core.stalls import StackLine
+from .._worker.accelerators import context_of_torch
 from .._worker.guard import THREAD_NAME
 from . import evidence, parked_threads, pools
 from .reachable import NOTHING_REACHED, Reached
@@ -30,7 +31,6 @@ _HARMLESS_NAMES = (
     # during a fork, and does without the thread in the child.
     "jemalloc_bg_thd",
 )
-_ACCELERATORS = ("cuda", "xpu", "hpu", "mtia", "npu")
 LOOKS, LOOK_S = 10, 0.002  # for threads of a pool that was laid down to be gone
 NATIVE = "of a native library"
 # System calls in which native threads wait for work, or for time to pass.
@@ -67,7 +67,7 @@ def program(reached: Reached = NOTHING_REACHED) -> Program:
         next((each.running for each in running), ""),
         tuple(each.name for each in threads if not each.running),
         held,
-        _accelerator(),
+        context_of_torch(),
         _held_bytes(),
     )
 
@@ -80,7 +80,7 @@ def has_hazards() -> bool:
 def is_alone() -> bool:
     """Whether no Python thread but ours and harmless ones is there, nor a context, nor a native
     pool that a fork breaks."""
-    if _accelerator():
+    if context_of_torch():
         return False
     if any(not _is_harmless(each) for each in threading.enumerate()):
         return False
@@ -195,15 +195,6 @@ def _comm(task: str, pid: str = "self") -> str | None:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/comm") as file:
         return file.read().rstrip("\n")
     return None
-
-
-def _accelerator() -> str:
-    """Name the accelerator that this process has a context of."""
-    for name in _ACCELERATORS:
-        module = sys.modules.get(f"torch.{name}")
-        if module is not None and getattr(module, "_initialized", False):
-            return name
-    return ""
 
 
 def _held_bytes() -> int:

@@ -124,13 +124,15 @@ class Lineage:
         assert choice is not None  # else nobody would have looked
         self.choice = choice
 
+    def may_turn(self, choice: Choice) -> bool:
+        """Whether workers that were forked by this choice can still be made anew in a clean
+        process. (The present choice is another one if a second loop over the loader has turned.)"""
+        return choice.may_turn and (self.choice == choice or self._has_turned)
+
     def can_turn(self, choice: Choice) -> bool:
-        """Whether workers that were forked by this choice can still be made anew without what they
-        inherited. (The present choice is another one if a second loop over the loader has turned.)
-        """
-        if not (choice.may_turn and choice.beside):
-            return False
-        return self.choice == choice or self._has_turned
+        """The same of workers that wait for a lock: only beside others can they have inherited
+        it."""
+        return bool(choice.beside) and self.may_turn(choice)
 
     @property
     def _has_turned(self) -> bool:

@@ -253,7 +253,7 @@ class Templates:
 
     @property
     def can_turn(self) -> bool:
-        return self._lineage.can_turn(self._born_by)
+        return self._lineage.may_turn(self._born_by)
 
     def expect_turn(self) -> None:
         self._lineage.expect_turn()

@@ -39,7 +39,7 @@ from .observing import Attributes, States, drawn_since, states_of
 from .outbox import Outbox
 from .progress import Witness
 from .randomness import Randomness, salts_in
-from .reasons import name_taken, needs_no_fork, reasons, says_fork
+from .reasons import name_taken, needed_no_fork, needs_no_fork, reasons
 from .resuming import Bookmark, carry_on
 from .spec import EpochBrief, WorkerSpec
 from .stream_fetch import Seen, StreamOver
@@ -291,7 +291,7 @@ class Desk:
 
     def _tell_failed(self, fetcher: Fetcher, task: Task) -> None:
         for failed in fetcher.failed():
-            self._tell_of_fork(says_fork(failed.exception))
+            self._tell_of_fork(needed_no_fork(failed.traceback or failed.exception))
             self._outbox.tell(replace(failed, position=task.position))
 
     def _hand_over(self, task: Task, batch: list[Any], fetcher: Fetcher, begun_at: float) -> bool:

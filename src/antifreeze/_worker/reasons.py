@@ -6,6 +6,7 @@ import errno
 import sys
 from collections.abc import Iterator
 
+from .accelerators import is_beside_context, says_fork
 from .environments import is_reopened
 from .files import Held
 
@@ -15,19 +16,24 @@ _LMDB_ERRORS = frozenset({"ReadersFullError", "BadRslotError"})
 CHAIN = 8  # errors, each the cause of the one before, that are looked at
 
 
-# What torch says where an accelerator is used in a process that was forked beside its context; and
-# what its driver says where torch has not noticed.
-_OF_FORKS = ("in forked subprocess", "CUDA error: initialization error")
-
-
-def says_fork(text: str) -> bool:
-    """Whether an error is that of an accelerator which a forked process cannot use."""
-    return any(words in text for words in _OF_FORKS)
-
-
 def needs_no_fork(error: BaseException) -> bool:
-    """Whether an error, or one that led to it, is that of an accelerator in a forked process."""
-    return any(isinstance(each, RuntimeError) and says_fork(str(each)) for each in _chain(error))
+    """Whether an error, or one that led to it, is that of an accelerator which this process cannot
+    use, since it was forked from one that has a context."""
+    return any(says_fork(_words(each)) for each in _chain(error)) and is_beside_context()
+
+
+def needed_no_fork(formatted: str) -> bool:
+    """The same of an error of which only the traceback is left: its errors, and not their code."""
+    lines = formatted.splitlines()
+    raised = "\n".join(line for line in lines if not line.startswith((" ", "Traceback")))
+    return says_fork(raised) and is_beside_context()
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _of_forks(error: BaseException, clean_since: str) -> tuple[str, ...]:
