@@ -40,9 +40,9 @@ class Lineage:
         pools.lay_down()
         self._looked_at, self._reached = monotonic(), NOTHING_REACHED
         self.choice: Choice = choose(self._look({"dataset": dataset, **others}), wish)
-        known = _stuck[:1] or [each for each in (_unfit.get(id(dataset)),) if each]
-        if known and self.choice.beside:
-            self.choice = self.choice.at_fork(known[0]) or self.choice
+        known = _stuck[0] if _stuck and self.choice.beside else _unfit.get(id(dataset))
+        if known:
+            self.choice = self.choice.at_fork(known) or self.choice
         self._dataset = _reference(dataset)
         self._kept: list[Kept] = []  # at most one
         self._in_vain = 0  # so often what would be sent was another thing
