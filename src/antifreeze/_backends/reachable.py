@@ -22,8 +22,8 @@ from typing import Any
 from .._clock import thread_time
 from .._core.messages import frozen
 from .._worker.insides import ATOMS, inside, is_users
+from .open_blocks import is_held, owner_of
 from .own_code import is_own
-from .parked_threads import is_held, owner_of
 from .used_packages import UsedPackages
 
 LONGEST_S = 0.005  # of processor time, for each of two searches: the loop waits for them
