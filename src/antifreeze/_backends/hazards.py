@@ -7,6 +7,8 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from types import FrameType
 
 from .._clock import pause
 from .._core.descent import SHOWN, Program
@@ -15,6 +17,7 @@ from .._core.native_pools import is_of_pool, pool_needed, pool_used, pools_among
 from .._core.stalls import StackLine
 from .._worker.accelerators import context_of_torch
 from .._worker.guard import THREAD_NAME
+from .._worker.raw_attributes import class_name, instance_dict
 from . import evidence, parked_threads, pools
 from .reachable import NOTHING_REACHED, Reached
 
@@ -82,7 +85,7 @@ def is_alone() -> bool:
     pool that a fork breaks."""
     if context_of_torch():
         return False
-    if any(not _is_harmless(each) for each in threading.enumerate()):
+    if next(_foreign_threads(), None) is not None:
         return False
     return not any(is_of_pool(_comm(task) or "") for task in _tasks("self"))
 
@@ -117,19 +120,36 @@ def _tasks(pid: str) -> list[str]:
     return []
 
 
-def _python_threads() -> list[Foreign]:
-    """Return the threads that Python knows, but for ours and harmless ones."""
-    python = [each for each in threading.enumerate() if not _is_harmless(each)]
-    if not python:
+def _foreign() -> list[tuple[threading.Thread, str, int, FrameType | None]]:
+    """Return the threads that Python knows, but for ours and harmless ones: each with its name, its
+    number and its innermost frame."""
+    found = list(_foreign_threads())
+    if not found:
         return []
     frames = sys._current_frames()
+    return [(each, name, number, frames.get(number)) for each, name, number in found]
+
+
+def _foreign_threads() -> Iterator[tuple[threading.Thread, str, int]]:
+    mine, sharer = threading.current_thread(), _sharer()
+    for each in threading.enumerate():
+        if each is mine or each is sharer:
+            continue
+        own = instance_dict(each)  # a class may have a `name` of its own making
+        name, number = own.get("_name"), own.get("_ident")
+        name = name if type(name) is str else ""
+        if not _is_harmless(each, name):
+            yield each, name, number if type(number) is int else 0
+
+
+def _python_threads() -> list[Foreign]:
+    """Return the threads that Python knows, but for ours and harmless ones."""
     found = []
-    for each in python:
-        frame = frames.get(each.ident or 0)
+    for each, name, _, frame in _foreign():
         if frame is not None:  # else it is about to begin or to end, or in native code of others
-            found.append(Foreign(_name(each), parked_threads.running(frame)))
-        elif not isinstance(each, threading._DummyThread):
-            found.append(Foreign(_name(each), "it begins or ends"))
+            found.append(Foreign(_in_words(each, name), parked_threads.running(frame)))
+        elif type(each) is not threading._DummyThread:
+            found.append(Foreign(_in_words(each, name), "it begins or ends"))
     return found
 
 
@@ -164,12 +184,12 @@ def _native_threads(used: frozenset[str]) -> list[Foreign]:
     return found
 
 
-def _is_harmless(thread: threading.Thread) -> bool:
+def _is_harmless(thread: threading.Thread, name: str) -> bool:
+    kind = type(thread)
     return (
-        thread in (threading.current_thread(), _sharer())
-        or thread.name.startswith(OURS)
-        or type(thread).__name__ in _HARMLESS_KINDS
-        or (thread.name == _FEEDER and type(thread) is threading.Thread)
+        name.startswith(OURS)
+        or class_name(kind) in _HARMLESS_KINDS
+        or (name == _FEEDER and kind is threading.Thread)
     )
 
 
@@ -182,13 +202,13 @@ def _sharer() -> threading.Thread | None:
     return thread
 
 
-def _name(thread: threading.Thread) -> str:
-    if isinstance(thread, threading._DummyThread):
+def _in_words(thread: threading.Thread, name: str) -> str:
+    kind = type(thread)
+    if kind is threading._DummyThread:
         return NATIVE
     if thread is threading.main_thread():
         return "the main thread"
-    kind = type(thread).__name__
-    return thread.name if kind == "Thread" else f"{thread.name} ({kind})"
+    return name if class_name(kind) == "Thread" else f"{name} ({class_name(kind)})"
 
 
 def _comm(task: str, pid: str = "self") -> str | None:

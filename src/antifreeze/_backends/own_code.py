@@ -30,6 +30,7 @@ import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from .. import _platform
+from .._worker.raw_attributes import attribute, instance_dict
 from .stand_ins import Around, Told, stand_in
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
@@ -53,23 +54,18 @@ def is_own(name: str) -> bool:
     module = sys.modules.get(name)
     if module is None or name.partition(".")[0] == "antifreeze":
         return False
-    # Its own, not that of its class: `torch.ops` is written so.
-    own = vars(module) if isinstance(module, ModuleType) else {"__file__": _file_of(module)}
-    path = own.get("__file__")
+    # Its own, not that of its class, as `torch.ops` has it; nor asked of a `__getattr__`.
+    path = instance_dict(module).get("__file__")
     if path is None:  # made by hand, if it was not found by anybody
         outer = name.rpartition(".")[0]
-        alone = type(module) is ModuleType and module.__spec__ is None
+        alone = type(module) is ModuleType and attribute(module, "__spec__") is None
         return alone and (not outer or is_own(outer))
-    return isinstance(path, str) and path.endswith((".py", ".pyc")) and not _is_of_library(path)
-
-
-def _file_of(module: Any) -> Any:
-    return getattr(module, "__file__", None)
+    return type(path) is str and path.endswith((".py", ".pyc")) and not _is_of_library(path)
 
 
 def is_of_library(name: str) -> bool:
-    path = _file_of(sys.modules.get(name))
-    return isinstance(path, str) and _is_of_library(path)
+    path = attribute(sys.modules.get(name), "__file__")
+    return type(path) is str and _is_of_library(path)
 
 
 def _is_of_library(path: str) -> bool:

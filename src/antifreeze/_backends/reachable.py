@@ -14,7 +14,7 @@ import logging
 import sys
 import threading
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,6 +22,16 @@ from typing import Any
 from .._clock import thread_time
 from .._core.messages import frozen
 from .._worker.insides import ATOMS, inside, is_users
+from .._worker.raw_attributes import (
+    class_name,
+    declared_module,
+    instance_dict,
+    is_one_of,
+    module_of,
+    mro,
+    name_of_module,
+    namespace,
+)
 from .open_blocks import is_held, owner_of
 from .own_code import is_own
 from .used_packages import UsedPackages
@@ -67,8 +77,8 @@ def lock_at(reached: Reached, deadlock: str) -> str:
         return ""
     addresses = {int(each.rpartition(":")[2], 16) for each in deadlock.split()}
     for path, lock in reached.locks:
-        inner = getattr(lock, "_lock", lock)
-        if type(inner) in _LOCKS[:2]:
+        inner = instance_dict(lock).get("_lock", lock)
+        if is_one_of(type(inner), *_LOCKS[:2]):
             behind_header = id(inner) + 2 * ctypes.sizeof(ctypes.c_void_p)
             if ctypes.c_void_p.from_address(behind_header).value in addresses:
                 return path
@@ -88,14 +98,18 @@ def _of_logging() -> Iterator[tuple[str, Any]]:
 
 def _threads_of(thing: Any) -> Iterator[threading.Thread]:
     """Yield a thread, or those of an executor of the standard library."""
-    if isinstance(thing, threading.Thread):
+    kind = type(thing)
+    if issubclass(kind, threading.Thread):
         yield thing
-    elif isinstance(thing, ThreadPoolExecutor) and isinstance(thing._threads, Collection):
-        yield from [each for each in thing._threads if isinstance(each, threading.Thread)]
+    elif issubclass(kind, ThreadPoolExecutor):
+        threads = instance_dict(thing).get("_threads")
+        for each in list(threads) if type(threads) is set else ():
+            if issubclass(type(each), threading.Thread):
+                yield each
 
 
 def _runs_elsewhere(thread: threading.Thread) -> bool:
-    return thread.is_alive() and thread is not threading.current_thread()
+    return threading.Thread.is_alive(thread) and thread is not threading.current_thread()
 
 
 class _Search:
@@ -145,25 +159,25 @@ class _Search:
             self._threads.append((path, weakref.ref(thing)))
             return False
         if kind is ModuleType:
-            self._note_module(thing.__name__)
+            self._note_module(name_of_module(thing))
             return False
         if issubclass(kind, type):
             self._note_class(thing)
             return False
-        if kind in _FUNCTIONS:
-            self._note_module(str(getattr(thing, "__module__", "")))
+        if is_one_of(kind, *_FUNCTIONS):
+            self._note_module(module_of(thing))
         else:
             self._note_class(kind)
         return True
 
     def _note_class(self, kind: Any) -> None:
-        for each in kind.__mro__:
-            name = str(vars(each).get("__module__", ""))
+        for each in mro(kind):
+            name = declared_module(each)
             self._note_module(name)
             if is_users(name) and id(each) not in self._seen:
                 self._seen.add(id(each))
-                held = [(f"{each.__name__}.{at}", v) for at, v in list(vars(each).items())]
-                for path, value in held:
+                inner = list(namespace(each).items())
+                for path, value in [(f"{class_name(each)}.{at}", v) for at, v in inner]:
                     if issubclass(type(value), (*_LOCKS, threading.Thread, Executor)):
                         self._take(path, value)
 
@@ -174,18 +188,19 @@ class _Search:
 
     def _walk_module(self, module: ModuleType, names: set[str] | None) -> None:
         """Search a module's globals; inside of objects only where workers' code names them."""
-        own = is_own(module.__name__)
+        here = name_of_module(module)
+        own = is_own(here)
         roots = []
-        for name, value in list(vars(module).items()):
+        for name, value in list(instance_dict(module).items()):
             if name.startswith("__"):
                 continue
             kind = type(value)
-            if kind is ModuleType or issubclass(kind, type) or kind in _FUNCTIONS:
-                used = value.__name__ if kind is ModuleType else str(value.__module__)
+            if issubclass(kind, type) or is_one_of(kind, ModuleType, *_FUNCTIONS):
+                used = name_of_module(value) if kind is ModuleType else module_of(value)
                 if own and is_own(used):  # what a library imports is its own affair
                     self._note_module(used)
             elif issubclass(kind, _LOCKS):
-                self._take(f"{module.__name__}.{name}", value)
+                self._take(f"{here}.{name}", value)
             elif not issubclass(kind, ATOMS) and (names is None or name in names):
-                roots.append((f"{module.__name__}.{name}", value))
+                roots.append((f"{here}.{name}", value))
         self._walk(roots)

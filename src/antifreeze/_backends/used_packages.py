@@ -19,6 +19,15 @@ from typing import Any
 
 from .._clock import thread_time
 from .._worker.insides import ATOMS, inside, is_users
+from .._worker.raw_attributes import (
+    declared_module,
+    instance_dict,
+    is_one_of,
+    module_of,
+    mro,
+    name_of_module,
+    namespace,
+)
 
 MOST_FUNCTIONS = 2_000
 DEEPEST = 6  # from an object on
@@ -68,7 +77,7 @@ class UsedPackages:
                 if issubclass(kind, type):
                     self._take_class(each, made=True)
                 elif kind is ModuleType:
-                    self._note(each.__name__)
+                    self._note(name_of_module(each))
                 elif self._is_new(each):
                     self._take_object(each, kind)
                     following += [inner for _, inner in inside("", each)]
@@ -83,12 +92,12 @@ class UsedPackages:
             self._take_class(kind, made=False)
 
     def _take_class(self, kind: Any, *, made: bool) -> None:
-        for each in kind.__mro__:
-            module = str(vars(each).get("__module__", ""))
+        for each in mro(kind):
+            module = declared_module(each)
             self._note(module)
             if not is_users(module) or not self._is_new(each, made):
                 continue
-            for name, value in list(vars(each).items()):
+            for name, value in list(namespace(each).items()):
                 for function in _functions_of(value):
                     if name in self._called or (name[:2] == "__" and (made or name not in _MAKING)):
                         self._add(function)
@@ -106,8 +115,9 @@ class UsedPackages:
         self.found.add(module.partition(".")[0])
 
     def _add(self, function: FunctionType) -> None:
-        if is_users(function.__module__) and self._is_new(function.__code__):
-            self._note(str(function.__module__))
+        module = module_of(function)
+        if is_users(module) and self._is_new(function.__code__):
+            self._note(module)
             self._functions.append(function)
 
     def _follow(self, function: FunctionType) -> None:
@@ -115,18 +125,19 @@ class UsedPackages:
         self._call(names)
         modules = []
         for name in names:
-            thing = function.__globals__.get(name, sys.modules.get(name))
+            thing = dict.get(function.__globals__, name, sys.modules.get(name))
             if thing is None:
                 self.found.add(name.partition(".")[0])  # what is imported here, perhaps
             elif type(thing) is ModuleType:
-                self._note(thing.__name__)
+                self._note(name_of_module(thing))
                 modules.append(thing)
             else:
                 self._take(thing)
         for module in modules:
-            if is_users(module.__name__):
-                for name in names.intersection(vars(module)):
-                    self._take(vars(module)[name])
+            if is_users(name_of_module(module)):
+                inside_it = instance_dict(module)
+                for name in names.intersection(inside_it):
+                    self._take(inside_it[name])
         for inner in (function.__closure__, function.__defaults__, function.__kwdefaults__):
             self._take(inner)
 
@@ -153,6 +164,6 @@ def _functions_of(value: Any) -> Iterator[FunctionType]:
     kind = type(value)
     each: Callable[..., Any] | None
     for each in (value.fget, value.fset) if kind is property else (value,):
-        inner = each.__func__ if type(each) in (staticmethod, classmethod) else each  # type: ignore[union-attr]
+        inner = each.__func__ if is_one_of(type(each), staticmethod, classmethod) else each  # type: ignore[union-attr]
         if type(inner) is FunctionType:
             yield inner

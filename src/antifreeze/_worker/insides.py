@@ -24,6 +24,15 @@ from typing import Any
 import torch
 
 from ..data.per_worker import per_worker
+from .raw_attributes import (
+    class_name,
+    declared_module,
+    instance_dict,
+    is_one_of,
+    module_of,
+    mro,
+    namespace,
+)
 
 # How deep to look in attributes, lists and dicts: what a Compose in a Compose in a Subset of a
 # Subset holds is eight steps away.
@@ -49,9 +58,9 @@ _LIBRARIES = frozenset({"antifreeze", "numpy", "torch"})
 def has_own(kind: Any, *names: str) -> bool:
     """Say whether a class has methods of these names that are Python code, but for those that the
     standard library, torch and others whose objects are mere values have written or made."""
-    for each in kind.__mro__[:-1]:
+    for each in mro(kind)[:-1]:
         for name in names:
-            method = vars(each).get(name)
+            method = namespace(each).get(name)
             if type(method) is FunctionType and not (
                 _root(each) in _OF_VALUES or _root(method) in _OF_VALUES
             ):
@@ -60,7 +69,7 @@ def has_own(kind: Any, *names: str) -> bool:
 
 
 def _root(thing: Any) -> str:
-    return str(getattr(thing, "__module__", "")).partition(".")[0]
+    return module_of(thing).partition(".")[0]
 
 
 def things_in(
@@ -73,7 +82,7 @@ def things_in(
     """
     seen = {id(root) for root in roots}
     known: set[int] = set()  # classes
-    level = [(name or type(root).__name__, root) for root in roots]
+    level = [(name or class_name(type(root)), root) for root in roots]
     for _ in range(DEPTH):
         following = []
         for path, thing in level:
@@ -105,7 +114,7 @@ def inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
     if issubclass(kind, dict):
         entries = list(itertools.islice(dict.items(thing), LOOKED_AT_IN_ONE))
         for place, (key, inner) in enumerate(entries):
-            step = repr(key) if type(key) in (int, str) else f"entry {place}"
+            step = repr(key) if is_one_of(type(key), int, str) else f"entry {place}"
             yield f"{path}[{step}]", inner
     for base in (list, tuple, deque):
         if issubclass(kind, base):
@@ -118,7 +127,7 @@ def inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
         for place, inner in enumerate(entries):
             if not issubclass(type(inner), ATOMS):  # numbers and words have no place in it
                 yield f"{path}[{place}]", inner
-    if kind in (MethodType, BuiltinMethodType):  # `random.Random(0).random`
+    if is_one_of(kind, MethodType, BuiltinMethodType):  # `random.Random(0).random`
         yield f"{path}.__self__", thing.__self__
     elif kind is functools.partial:
         yield f"{path}.func", thing.func
@@ -143,35 +152,32 @@ def in_function(path: str, function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _in_classes(kind: Any, known: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield what a class and its bases hold, and what their methods do."""
-    for each in kind.__mro__:
-        if id(each) in known or not is_users(vars(each).get("__module__", "")):
+    for each in mro(kind):
+        if id(each) in known or not is_users(declared_module(each)):
             continue
         known.add(id(each))
-        for name, value in list(vars(each).items()):
-            if type(value) in (staticmethod, classmethod):
+        for name, value in list(namespace(each).items()):
+            if is_one_of(type(value), staticmethod, classmethod):
                 value = value.__func__
             elif type(value) is property:
                 value = value.fget
             if type(value) is FunctionType:
-                yield from in_function(f"{each.__name__}.{name}", value)
-            elif type(value) not in DESCRIPTORS and name[:2] != "__":
-                yield f"{each.__name__}.{name}", value
+                yield from in_function(f"{class_name(each)}.{name}", value)
+            elif not is_one_of(type(value), *DESCRIPTORS) and name[:2] != "__":
+                yield f"{class_name(each)}.{name}", value
 
 
 def is_users(module: Any) -> bool:
     """Say whether a module, by its name, may hold what is the user's."""
-    top = str(module).partition(".")[0]
+    top = module.partition(".")[0] if type(module) is str else ""  # it may be set to anything
     return top not in _LIBRARIES and top not in sys.stdlib_module_names
 
 
 def _attributes(path: str, thing: Any, kind: Any) -> Iterator[tuple[str, Any]]:
-    with contextlib.suppress(Exception):  # it has none, or none for us
-        attributes = object.__getattribute__(thing, "__dict__")
-        if type(attributes) is dict:
-            for name, inner in list(attributes.items()):
-                yield f"{path}.{name}", inner
-    for each in kind.__mro__:
-        for name, slot in list(vars(each).items()):
+    for name, inner in list(instance_dict(thing).items()):
+        yield f"{path}.{name}", inner
+    for each in mro(kind):
+        for name, slot in list(namespace(each).items()):
             if type(slot) is MemberDescriptorType:
                 with contextlib.suppress(AttributeError):  # it was never set
                     yield f"{path}.{name}", slot.__get__(thing)
