@@ -517,3 +517,75 @@ def test_objects_of_the_program_are_not_asked() -> None:
     with nobody_asked():
         for function in (enters, calls, calls_at_last):
             assert seen_in(function).block is not None
+
+
+# ---- nothing is kept, and nothing is lost --------------------------------------------------------
+
+
+class Thing:
+    pass
+
+
+def test_what_a_function_has_is_not_kept_by_a_look() -> None:
+    import weakref
+
+    def works(look: Seen, lock: Any = LOCK) -> None:
+        item: Any = Thing()
+        seen.append(weakref.ref(item))
+        with lock:
+            look()
+            item = None
+            seen.append(seen[0]())
+
+    seen: list[Any] = []
+    assert seen_in(works).block is not None
+    assert seen[1] is None
+
+
+def test_what_a_function_makes_of_its_locals_is_left_alone() -> None:
+    def keeps(look: Seen, lock: Any = LOCK) -> None:
+        first = 1
+        mine = locals()
+        with lock:
+            look()
+        kept.append((first, dict(mine)))
+
+    def executes(look: Seen, lock: Any = LOCK) -> None:
+        exec("made = 7", globals(), locals())
+        with lock:
+            look()
+        if sys.version_info < (3, 13):  # later, each call makes a new dict
+            kept.append(locals()["made"])
+
+    kept: list[Any] = []
+    assert seen_in(keeps).block is not None
+    assert kept[0][0] == 1 and {"look", "lock", "first"} <= set(kept[0][1])
+    assert seen_in(executes).block is not None
+    assert kept[1:] in ([7], [])
+
+
+def test_a_function_that_is_traced_keeps_its_variables() -> None:
+    """A debugger waits inside of its trace function, and has all variables set anew after that."""
+
+    def traced(look: Seen, lock: Any = LOCK) -> None:
+        first = 1
+        with lock:
+            first += 1
+        after.append((first, lock))
+
+    def trace(frame: Any, what: str, _: Any) -> Any:
+        if frame.f_code is traced.__code__:
+            blocks.append(may_hold(frame))
+            return trace
+        return None
+
+    after: list[Any] = []
+    blocks: list[Any] = []
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        traced(Seen())
+    finally:
+        sys.settrace(before)
+    assert after == [(2, LOCK)]
+    assert any(each is not None for each in blocks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -15,11 +17,12 @@ from types import (
 from typing import Any
 
 from .._worker.raw_attributes import attribute, module_of, name_of_module, qualified_name
-from .bytecode import Expression
+from .bytecode import Expression, reading_of
 
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = _STANDARD + "site-packages" + os.sep
 _OPTIMIZED = 1  # inspect.CO_OPTIMIZED: locals are kept in the frame, not in a dict of the program's
+_KEEPS_SNAPSHOT = sys.version_info < (3, 13)
 
 
 def value_in(frame: FrameType, expression: Expression) -> Any:
@@ -83,8 +86,40 @@ def _item(names: Any, name: str) -> Any:
 
 
 def _local(frame: FrameType, name: str) -> Any:
-    """Return a local variable."""
+    """Return a local variable.
+
+    Before Python 3.13 `f_locals` of a function is a snapshot that the frame keeps, and all that is
+    in it stays alive for as long as the function runs: of a thread that works through a queue, the
+    item it had when we looked. So what the interpreter has put there is taken out again. That
+    changes nothing that anybody could see: whoever reads `f_locals` or calls `locals()` has it
+    filled anew, and what else the program has put there stays. It is not done
+
+    - if somebody else holds the snapshot: the function has called `locals()`, or runs `exec`;
+    - in a frame that is traced: a trace function that is at work there has its changes of the
+      snapshot, and what it lacks, copied back into the variables.
+    """
     code = frame.f_code
     if not code.co_flags & _OPTIMIZED:  # of a module or a class: its real namespace
         return _item(frame.f_locals, name)
-    return frame.f_locals.get(name)
+    if not _KEEPS_SNAPSHOT:
+        return frame.f_locals.get(name)
+    snapshot = frame.f_locals
+    found = snapshot.get(name)
+    # The frame, this variable, and the argument.
+    if sys.getrefcount(snapshot) <= 3 and not _may_be_traced(frame):
+        for each in _variables(code):
+            snapshot.pop(each, None)
+    return found
+
+
+def _variables(code: CodeType) -> Iterator[str]:
+    yield from code.co_varnames
+    yield from code.co_cellvars
+    yield from code.co_freevars
+
+
+def _may_be_traced(frame: FrameType) -> bool:
+    """Whether a trace function may be at work in a frame. One that is told of a call, before it
+    says whether the frame is to be traced, is told at the very first instruction."""
+    step = reading_of(frame.f_code).step_at(frame.f_lasti)
+    return frame.f_trace is not None or step is None or step.name == "RESUME"

@@ -127,6 +127,9 @@ def _foreign() -> list[tuple[threading.Thread, str, int, FrameType | None]]:
     if not found:
         return []
     frames = sys._current_frames()
+    # Our own would refer to itself, by this variable: all frames would stay until the next garbage
+    # collection, and with them what other threads have had in theirs.
+    del frames[threading.get_ident()]
     return [(each, name, number, frames.get(number)) for each, name, number in found]
 
 

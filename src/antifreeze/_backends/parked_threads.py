@@ -9,7 +9,7 @@ nothing moves meanwhile:
 2. No other frame stands inside a block that may hold something (`open_blocks`). Functions of the
    standard library that wait for others are known not to.
 3. What cannot be told counts as running.
-4. To look runs no code of the program's.
+4. To look runs no code of the program's, and keeps nothing alive.
 """
 
 from __future__ import annotations
