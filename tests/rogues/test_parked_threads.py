@@ -294,6 +294,17 @@ def test_the_reason_names_the_line() -> None:
     assert said.endswith(", in holds")
 
 
+def test_without_a_gil_every_thread_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on_stage(Stage.event) as thread:
+        wait_until_parked(thread)
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        (said, *_) = verdicts(thread, 0.02)
+        assert said.startswith("it may run at any time, without a GIL; now threading.py:")
+        assert hazards.program().threads == (f"{thread.name}",)
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
+        assert hazards.program().threads == ()
+
+
 # ---- a look keeps nothing ------------------------------------------------------------------------
 
 

@@ -1,19 +1,20 @@
 """Whether a thread is parked: it waits in the standard library, and holds nothing that it shows.
 
 A fork copies no thread but the caller's. A thread that runs may hold any lock; one that sleeps in
-`Queue.get` or in an event loop holds none that its frames do not show. Read under the GIL, so that
-nothing moves meanwhile:
+`Queue.get` or in an event loop holds none that its frames do not show. Read under the GIL: what has
+moved meanwhile is found by comparing where the threads are (`fork_check`).
 
 1. The innermost frame is at a call that waits: a known line of the standard library, or such a call
    (`time.sleep`, `sock.recv`) that the program makes itself.
 2. No other frame stands inside a block that may hold something (`open_blocks`). Functions of the
    standard library that wait for others are known not to.
-3. What cannot be told counts as running.
-4. To look runs no code of the program's, and keeps nothing alive.
+3. What cannot be told counts as running. So does every thread where there is no GIL.
+4. To look changes nothing: no code of the program's runs, and nothing is kept alive by it.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import PurePath
 from types import FrameType
 
@@ -71,6 +72,8 @@ _WAITING_NAMES = frozenset(each.rpartition(".")[2] for each in _WAITING_FUNCTION
 def running(frame: FrameType) -> str:
     """Return where a thread runs, or what it may hold, by its innermost frame; nothing if it is
     parked. Call it with the GIL held by another thread."""
+    if not has_gil():
+        return f"it may run at any time, without a GIL; now {_place(frame)}"
     reading = reading_of(frame.f_code)
     if not _waits(frame, reading):
         return f"it runs {_place(frame)}"
@@ -80,6 +83,12 @@ def running(frame: FrameType) -> str:
             return f"it is inside {block.words} {_place(outer)}"
         outer = outer.f_back
     return ""
+
+
+def has_gil() -> bool:
+    """Whether only one thread runs Python at a time, in this process."""
+    asked = getattr(sys, "_is_gil_enabled", None)  # from Python 3.13 on
+    return asked is None or bool(asked())
 
 
 def _place(frame: FrameType) -> str:
