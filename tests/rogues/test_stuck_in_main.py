@@ -267,7 +267,10 @@ def test_who_waits_for_workers_inside_a_loop_without_is_told_of_by_them(
 
     class Outer(IterableDataset[Any]):
         def __iter__(self) -> Iterator[Any]:
-            return iter(DataLoader(inner, batch_size=3, num_workers=1))
+            # Forked, whatever the main thread does: the pipe that its sample reads is a number,
+            # which means nothing in a clean process.
+            loader = DataLoader(inner, batch_size=3, num_workers=1, multiprocessing_context="fork")
+            return iter(loader)
 
     (line,) = said(lambda: DataLoader(Outer(), batch_size=None), deed, caplog, more_s=2.0)
     assert "for worker 0" in line
