@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import gc
+import io
+import multiprocessing
+import multiprocessing.pool
+import os
 import queue
 import random
 import select
 import socket
 import socketserver
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +26,7 @@ from typing import Any
 
 import pytest
 
+from antifreeze import DataLoader
 from antifreeze._backends import hazards
 from antifreeze._backends.parked_threads import running
 from antifreeze._backends.reachable import lock_at, reached_from
@@ -284,6 +291,142 @@ def test_an_idle_executor_and_a_server_are_parked() -> None:
         server.shutdown()
         serving.join()
     assert look.threads == () and len(look.parked) >= 2, look
+
+
+@contextlib.contextmanager
+def idle_pool() -> Iterator[None]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(int) == 0
+        yield
+
+
+@contextlib.contextmanager
+def idle_pool_of_threads() -> Iterator[None]:
+    with multiprocessing.pool.ThreadPool(2) as pool:
+        assert pool.apply(int) == 0
+        yield
+
+
+@contextlib.contextmanager
+def another_program(read: Callable[[Any], object]) -> Iterator[None]:
+    """Have a thread wait for a program, or for what it says."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        thread = threading.Thread(target=read, args=(process,))
+        thread.start()
+        try:
+            yield
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            thread.join()
+
+
+def reads_lines(process: Any) -> None:
+    for _ in process.stdout:
+        pass
+
+
+def reads_text(process: Any) -> None:
+    said = io.TextIOWrapper(process.stdout)
+    said.readline()
+    said.detach()
+
+
+def waits_for_it(process: Any) -> None:
+    process.wait()
+
+
+def waits_for_its_number(process: Any) -> None:
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+@contextlib.contextmanager
+def another_loop() -> Iterator[None]:
+    """Have a thread wait in a loop over a loader of ours."""
+    done = multiprocessing.get_context("fork").Event()
+
+    class Slow:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> int:
+            if index:
+                done.wait()
+            return index
+
+    iterator = iter(DataLoader(Slow(), 1, num_workers=1))  # type: ignore[arg-type, var-annotated]
+    thread = threading.Thread(target=list, args=(iterator,))
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def a_queue_of_processes() -> Iterator[None]:
+    tasks: Any = multiprocessing.get_context("fork").Queue()
+    thread = threading.Thread(target=tasks.get)
+    thread.start()
+    try:
+        yield
+    finally:
+        tasks.put(None)
+        thread.join()
+        tasks.close()
+        tasks.join_thread()
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        idle_pool,
+        idle_pool_of_threads,
+        functools.partial(another_program, reads_lines),
+        functools.partial(another_program, reads_text),
+        functools.partial(another_program, waits_for_it),
+        functools.partial(another_program, waits_for_its_number),
+        another_loop,
+        a_queue_of_processes,
+    ],
+)
+def test_idle_parts_of_the_standard_library_and_loops_of_loaders_are_parked(idle: Any) -> None:
+    with idle():
+        give_up = time.monotonic() + PATIENCE_S
+        while (look := hazards.program()).threads or not look.parked:
+            assert time.monotonic() < give_up, look
+            time.sleep(0.02)
+        time.sleep(0.1)
+        for _ in range(20):
+            look = hazards.program()
+            assert look.threads == () and look.parked, look
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("how", ["readline()", "buffer.read()"])
+def test_who_reads_standard_input_runs(how: str) -> None:
+    """A worker closes it, and would wait for that."""
+    program = """if True:
+        import os, sys, threading, time
+        from antifreeze._backends import hazards
+        def read():
+            sys.stdin.READ
+        threading.Thread(target=read, daemon=True).start()
+        time.sleep(0.3)
+        print(len(hazards.program().threads), flush=True)
+        os._exit(0)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", program.replace("READ", how)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = process.stdout.read(1)
+    process.communicate("")
+    assert said == "1"
 
 
 def test_the_reason_names_the_line() -> None:

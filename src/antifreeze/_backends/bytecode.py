@@ -111,6 +111,18 @@ class Reading:
             self._callees[offset] = self._callee(at) if is_call else None
         return self._callees[offset]
 
+    def is_loop_at(self, offset: int) -> bool:
+        """Whether the instruction at an offset asks for the next item of a `for`."""
+        at = self._at(offset)
+        return at >= 0 and self._steps[at].name == "FOR_ITER"
+
+    def items_at(self, offset: int) -> Expression | None:
+        """Return what the `for` at an offset goes over; None if that is more than names."""
+        at = self._at(offset) - 1
+        while at > 0 and self._steps[at].name in _NOTHING:
+            at -= 1
+        return self._expression(at - 1) if at > 0 and self._steps[at].name == "GET_ITER" else None
+
     def blocks_at(self, offset: int) -> tuple[Block, ...]:
         """Return the blocks around an offset, the innermost first, but for those that do nothing
         when they are left."""

@@ -14,9 +14,12 @@ moved meanwhile is found by comparing where the threads are (`fork_check`).
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from pathlib import PurePath
 from types import FrameType
+from typing import Any
 
 from .bytecode import Expression, Reading, reading_of
 from .frame_names import name_of, standard_file, value_in
@@ -33,7 +36,12 @@ _WAITS: dict[tuple[str, str], frozenset[str]] = {
     ("socket.py", "readinto"): frozenset({"recv_into"}),
     ("ssl.py", "read"): frozenset({"read"}),
     ("multiprocessing/connection.py", "_recv"): frozenset({"read"}),
+    ("multiprocessing/pool.py", "worker"): frozenset({"get"}),  # of a pool of threads
+    ("multiprocessing/pool.py", "_handle_results"): frozenset({"get"}),
+    ("subprocess.py", "_try_wait"): frozenset({"waitpid"}),
 }
+# Where it waits in a loop for the next item, of a queue.
+_WAITING_LOOPS = frozenset({("multiprocessing/pool.py", "_handle_tasks")})
 # Functions of the standard library inside which others wait, and which hold nothing meanwhile:
 # what they entered is released for the wait, or is no lock.
 _AROUND_WAITS: dict[str, frozenset[str]] = {
@@ -51,11 +59,22 @@ _AROUND_WAITS: dict[str, frozenset[str]] = {
     "socketserver.py": frozenset({"serve_forever"}),
     "multiprocessing/connection.py": frozenset({"wait", "poll", "_poll", "recv_bytes", "recv"}),
     "logging/handlers.py": frozenset({"_monitor", "dequeue"}),
+    # Its lock is one that all processes share: it is held by a process, not by a thread.
+    "multiprocessing/queues.py": frozenset({"get"}),
+    "multiprocessing/pool.py": frozenset(
+        {"worker", "_handle_tasks", "_handle_results", "_handle_workers", "_wait_for_updates"}
+    ),
+    # A `Popen` that workers can reach has its lock found by the search.
+    "subprocess.py": frozenset({"wait", "_wait", "_try_wait", "communicate", "_communicate"}),
 }
+# Ours and torch's loader wait in loops of other threads for workers of their own.
+_LOADERS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "/torch/utils/data/")
 # Calls that wait, made by the program itself: builtins by their names, methods by their types.
 _WAITING_FUNCTIONS = frozenset(
     {"time.sleep", "select.select", "posix.read", "_signal.sigwait", "_signal.pause"}
+    | {"posix.waitpid", "posix.wait4", "posix.waitid", "posix.wait", "fcntl.flock", "fcntl.lockf"}
 )
+_READS = frozenset({"read", "read1", "readinto", "readline", "readlines"})
 _WAITING_METHODS: dict[str, frozenset[str]] = {
     "_queue.SimpleQueue": frozenset({"get"}),
     "select.poll": frozenset({"poll"}),
@@ -63,6 +82,9 @@ _WAITING_METHODS: dict[str, frozenset[str]] = {
     "socket.socket": frozenset(
         {"recv", "recvfrom", "recvmsg", "recv_into", "recvfrom_into", "recvmsg_into"}
     ),
+    # While the interpreter's lock is with us they wait for data: the output of another program.
+    "_io.BufferedReader": _READS,
+    "_io.TextIOWrapper": _READS,
 }
 _WAITING_NAMES = frozenset(each.rpartition(".")[2] for each in _WAITING_FUNCTIONS).union(
     *_WAITING_METHODS.values()
@@ -98,15 +120,23 @@ def _place(frame: FrameType) -> str:
 
 def _is_around_waits(frame: FrameType) -> bool:
     code = frame.f_code
+    if code.co_filename.startswith(_LOADERS[0]) or _LOADERS[1] in code.co_filename:
+        return True
     return code.co_name in _AROUND_WAITS.get(standard_file(code), ())
 
 
 def _waits(frame: FrameType, reading: Reading) -> bool:
     """Whether the innermost frame of a thread is at a call that waits."""
+    code = frame.f_code
+    if reading.is_loop_at(frame.f_lasti):
+        if (standard_file(code), code.co_name) in _WAITING_LOOPS:
+            return True
+        items = reading.items_at(frame.f_lasti)
+        return items is not None and _is_read(value_in(frame, items))
     called = reading.callee_at(frame.f_lasti)
     if called is None:
         return False
-    code, name = frame.f_code, called.names[-1]
+    name = called.names[-1]
     known = _WAITS.get((standard_file(code), code.co_name))
     if known is not None:
         return name in known
@@ -122,4 +152,19 @@ def _is_waiting_call(frame: FrameType, called: Expression) -> bool:
     if not owner or name not in _WAITING_NAMES:
         return False
     thing = value_in(frame, called._replace(names=tuple(owner)))
-    return name in _WAITING_METHODS.get(name_of(type(thing)), ())
+    if name not in _WAITING_METHODS.get(name_of(type(thing)), ()):
+        return False
+    return name not in _READS or _is_read(thing)
+
+
+def _is_read(thing: Any) -> bool:
+    """Whether this is a file that is read. Not standard input, which a worker closes: it would wait
+    for whoever reads it."""
+    if name_of(type(thing)) not in ("_io.BufferedReader", "_io.TextIOWrapper"):
+        return False
+    stdin = sys.stdin, sys.__stdin__
+    return not any(thing is each or thing is _buffer_of(each) for each in stdin)
+
+
+def _buffer_of(file: Any) -> Any:
+    return file.buffer if type(file) is io.TextIOWrapper else None
