@@ -326,6 +326,10 @@ def reads_lines(process: Any) -> None:
         pass
 
 
+def reads_lines_in_a_comprehension(process: Any) -> None:
+    assert [line for line in process.stdout if line] == []
+
+
 def reads_text(process: Any) -> None:
     said = io.TextIOWrapper(process.stdout)
     said.readline()
@@ -384,6 +388,7 @@ def a_queue_of_processes() -> Iterator[None]:
         idle_pool,
         idle_pool_of_threads,
         functools.partial(another_program, reads_lines),
+        functools.partial(another_program, reads_lines_in_a_comprehension),
         functools.partial(another_program, reads_text),
         functools.partial(another_program, waits_for_it),
         functools.partial(another_program, waits_for_its_number),

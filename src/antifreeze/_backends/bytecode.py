@@ -121,6 +121,8 @@ class Reading:
         at = self._at(offset) - 1
         while at > 0 and self._steps[at].name in _NOTHING:
             at -= 1
+        if at > 0 and self._steps[at].names == (".0",):  # a comprehension with code of its own
+            return self._expression(at)
         return self._expression(at - 1) if at > 0 and self._steps[at].name == "GET_ITER" else None
 
     def blocks_at(self, offset: int) -> tuple[Block, ...]:
