@@ -78,7 +78,6 @@ class _Check:
             if not unsafe:
                 self._interval_s = sys.getswitchinterval()
                 sys.setswitchinterval(UNDISTURBED_S)
-                os.sched_yield()  # who waits for the GIL begins again, and waits for so long
                 if not self._positions.have_changed():
                     return ""
                 self.let_go()
