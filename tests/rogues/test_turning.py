@@ -47,6 +47,7 @@ TORCH_SAYS = (
 @pytest.fixture(autouse=True)
 def no_earlier_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "_stuck", [])
+    lineage._unfit.clear()
 
 
 @contextlib.contextmanager
@@ -367,15 +368,14 @@ def test_workers_that_use_the_accelerator_are_made_anew_in_a_clean_process(
 
 
 @pytest.mark.usefixtures("context")
-def test_another_loader_of_such_a_dataset_begins_in_a_clean_process_and_one_of_another_does_not(
+def test_another_loader_of_such_datasets_begins_in_a_clean_process_and_one_of_others_does_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    dataset = Moves()
     for _ in range(3):
-        loader = DataLoader(dataset, 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(Moves(), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
         assert took(loader)[0] == list(range(SAMPLES))
     assert len(warned(caplog)) == 1
-    other = DataLoader(Moves(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
     assert took(other)[0] == list(range(SAMPLES))
     assert other._lineage().choice.descent is Descent.MAIN
 

@@ -40,10 +40,10 @@ class Lineage:
         pools.lay_down()
         self._looked_at, self._reached = monotonic(), NOTHING_REACHED
         self.choice: Choice = choose(self._look({"dataset": dataset, **others}), wish)
-        known = _stuck[0] if _stuck and self.choice.beside else _unfit.get(id(dataset))
+        known = _stuck[0] if _stuck and self.choice.beside else _unfit.get(type(dataset))
         if known:
             self.choice = self.choice.at_fork(known) or self.choice
-        self._dataset = _reference(dataset)
+        self._dataset, self._kind = _reference(dataset), type(dataset)
         self._kept: list[Kept] = []  # at most one
         self._in_vain = 0  # so often what would be sent was another thing
         weakref.finalize(self, _end_all, self._kept)
@@ -178,8 +178,8 @@ class Lineage:
             return False
         if _FOREVER in words or _SEEMS in words:  # so would those of its other loaders
             _stuck.append(words)
-        elif _TOO_LONG not in words:  # it uses an accelerator, and would for another loader
-            self._note(_unfit, words)
+        elif _TOO_LONG not in words:  # it uses an accelerator, and another one of its class would
+            _unfit[self._kind] = words
         logger.warning(
             "antifreeze: %s. All workers are started again from a clean process, with the dataset"
             " as it is now; no sample is lost. To start there in the first place:"
@@ -201,7 +201,13 @@ class Lineage:
         choice = self.choice.after_refusal(words)
         if choice is None:
             return False
-        if self.choice.is_hazard:
+        if self.choice.is_last:
+            logger.warning(
+                "antifreeze: workers stay forks of this process although %s: %s.",
+                self.choice.why,
+                words,
+            )
+        elif self.choice.is_hazard:
             logger.warning(
                 "antifreeze: workers are forked from this process although %s: %s. A lock that"
                 " another thread holds at that moment is never released in a worker.",
@@ -209,14 +215,10 @@ class Lineage:
                 words,
             )
         self.choice = choice
-        self._note(_refused, words)
-        return True
-
-    def _note(self, of_datasets: dict[int, str], words: str) -> None:
-        """Note something of the dataset, for as long as there is one at its address."""
         if self._dataset is not None and (dataset := self._dataset()) is not None:
-            of_datasets[id(dataset)] = words
-            weakref.finalize(dataset, of_datasets.pop, id(dataset), None).atexit = False
+            _refused[id(dataset)] = words
+            weakref.finalize(dataset, _refused.pop, id(dataset), None).atexit = False
+        return True
 
     def turn(self) -> bool:
         """Take note that no worker got going. Say whether to try the other way."""
@@ -276,7 +278,8 @@ _stuck: list[str] = []  # what forked workers of this program have waited for
 os.register_at_fork(after_in_child=_stuck.clear)
 
 _refused: dict[int, str] = {}  # why a dataset, by its address, cannot be sent
-_unfit: dict[int, str] = {}  # why one cannot be loaded by a fork of this process
+# Why datasets of a class cannot be loaded by a fork of this process.
+_unfit: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
 
 def _reference(dataset: Any) -> weakref.ref[Any] | None:
