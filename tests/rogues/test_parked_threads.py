@@ -336,6 +336,16 @@ def reads_text(process: Any) -> None:
     said.detach()
 
 
+def joins_a_thread(process: Any) -> None:
+    thread = threading.Thread(target=waits_for_its_number, args=(process,))
+    thread.start()
+    thread.join()
+
+
+def runs_another(process: Any) -> None:
+    subprocess.run(["cat"], stdin=process.stdout, check=True)
+
+
 def waits_for_it(process: Any) -> None:
     process.wait()
 
@@ -391,6 +401,8 @@ def a_queue_of_processes() -> Iterator[None]:
         functools.partial(another_program, reads_lines_in_a_comprehension),
         functools.partial(another_program, reads_text),
         functools.partial(another_program, waits_for_it),
+        functools.partial(another_program, joins_a_thread),
+        functools.partial(another_program, runs_another),
         functools.partial(another_program, waits_for_its_number),
         another_loop,
         a_queue_of_processes,

@@ -47,6 +47,7 @@ _WAITING_LOOPS = frozenset({("multiprocessing/pool.py", "_handle_tasks")})
 _AROUND_WAITS: dict[str, frozenset[str]] = {
     "threading.py": frozenset(
         {"_bootstrap", "_bootstrap_inner", "run", "wait", "wait_for", "_wait", "join", "acquire"}
+        | {"_wait_for_tstate_lock"}
     ),
     "queue.py": frozenset({"get", "put", "join"}),
     "concurrent/futures/thread.py": frozenset({"_worker"}),
@@ -65,7 +66,9 @@ _AROUND_WAITS: dict[str, frozenset[str]] = {
         {"worker", "_handle_tasks", "_handle_results", "_handle_workers", "_wait_for_updates"}
     ),
     # A `Popen` that workers can reach has its lock found by the search.
-    "subprocess.py": frozenset({"wait", "_wait", "_try_wait", "communicate", "_communicate"}),
+    "subprocess.py": frozenset(
+        {"wait", "_wait", "_try_wait", "communicate", "_communicate", "run", "call", "__exit__"}
+    ),
 }
 # Ours and torch's loader wait in loops of other threads for workers of their own.
 _LOADERS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "/torch/utils/data/")
