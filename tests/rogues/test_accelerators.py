@@ -24,6 +24,12 @@ SAMPLES = 16
 
 
 @pytest.fixture(autouse=True)
+def no_earlier_loaders() -> None:
+    """Forget what loaders of the same datasets have met."""
+    lineage._unfit.clear()
+
+
+@pytest.fixture(autouse=True)
 def no_earlier_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "_stuck", [])
 
