@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+CPU_CLOCK = 2  # of a process, by its number: what the scheduler counts (CPUCLOCK_SCHED)
+
 
 class Clock(Protocol):
     def now(self) -> float:
@@ -17,6 +19,14 @@ monotonic = time.monotonic
 # Processor time, of this thread and of this process: what work costs, however busy the machine is.
 thread_time = time.thread_time
 process_time = time.process_time
+
+
+def process_cpu_s(pid: int) -> float | None:
+    """Return the processor time of a process, all its threads counted; None if that is not told."""
+    try:
+        return time.clock_gettime(~pid << 3 | CPU_CLOCK)
+    except OSError:
+        return None
 
 
 def pause(seconds: float) -> None:

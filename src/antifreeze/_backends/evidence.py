@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from .._clock import pause
+from .._clock import pause, process_cpu_s
 from .._core.messages import frozen
 from .._core.stalls import Activity, StackLine
 from .._worker.guard import THREAD_NAME
@@ -192,9 +192,10 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
 
 def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
     """Look at a thread of this process; None if it cannot be seen. Called in another thread."""
-    pid, before = os.getpid(), _ran_s(task)
+    pid = os.getpid()
+    before = _ran_s(f"{pid}/task/{task}")
     pause(LET_RUN_S)
-    ran = _ran_s(task) - before >= LET_RUN_S / 10
+    ran = _ran_s(f"{pid}/task/{task}") - before >= LET_RUN_S / 10
     state = _state(f"{pid}/task/{task}")
     if not state:
         return None
@@ -206,7 +207,7 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
     started = [each for actor in acting for child in children(pid, actor) for each in family(child)]
     ended_ticks = sum(map(int, _stat(f"{pid}")[13:15]))
     return Activity(
-        cpu_s=sum(TICK_S * _ticks(f"{pid}/task/{actor}") for actor in acting),
+        cpu_s=sum(_ran_s(f"{pid}/task/{actor}") for actor in acting),
         cpu_s_of_others=TICK_S * ended_ticks + sum(_cpu_s(each) for each in started),
         io_bytes=sum(_io_bytes(f"{pid}/task/{actor}") for actor in acting)
         + sum(_io_bytes(f"{each}") for each in started),
@@ -261,22 +262,28 @@ def _state(process: str) -> str:
     return next(iter(_stat(process)), "")
 
 
-def _ticks(process: str) -> int:
-    return sum(map(int, _stat(process)[11:13]))
-
-
-def _ran_s(task: int) -> float:
-    """Say how long a thread of ours has run, finely; 0 if the kernel does not count that."""
-    return int((_read(f"/proc/self/task/{task}/schedstat").split() or ["0"])[0]) / 1e9
+def _ran_s(process: str) -> float:
+    """Return how long a thread has run: to the nanosecond, or in ticks if the kernel counts no
+    better."""
+    if finely := _read(f"/proc/{process}/schedstat").split():
+        return int(finely[0]) / 1e9
+    return TICK_S * sum(map(int, _stat(process)[11:13]))
 
 
 def _cpu_s(pid: int) -> float:
-    """Count its processor time, and that of its children that have ended; but not our threads'."""
+    """Return its processor time, and that of its children that have ended; but not our threads'.
+
+    Not from the ticks of /proc, where the kernel tells better: those of a process and of each
+    thread are rounded on their own, and their difference makes one that sleeps seem to run.
+    """
     fields = _stat(f"{pid}")
     if len(fields) < 15:
         return 0.0
-    ours = sum(_ticks(f"{pid}/task/{task}") for task in tasks(pid) if is_ours(pid, task))
-    return TICK_S * (sum(map(int, fields[11:15])) - ours)
+    ours_s = sum(_ran_s(f"{pid}/task/{task}") for task in tasks(pid) if is_ours(pid, task))
+    own_s = process_cpu_s(pid)
+    if own_s is None:
+        own_s = TICK_S * sum(map(int, fields[11:13]))
+    return own_s + TICK_S * sum(map(int, fields[13:15])) - ours_s
 
 
 def is_ours(pid: int, task: str) -> bool:
