@@ -215,6 +215,29 @@ def test_what_may_wait_for_a_lock_that_it_inherited_has_its_time_and_then_turns(
     assert all(fault.kind is not FaultKind.HANG for fault in it.script.sup.faults.latest)
 
 
+@pytest.mark.parametrize("seen_running", [17.0, 21.0])
+def test_what_polls_for_a_lock_turns_though_it_is_seen_running_now_and_then(
+    seen_running: float,
+) -> None:
+    """On a busy machine a look meets it in the moment between two waits."""
+    woken = replace(MAY_WAIT, own_lock=False, inherited=None, runs=True)
+    it = Watched(
+        limits=Limits(look_s=1.0, call_s=20.0),
+        activity=lambda now: woken if now == seen_running else MAY_WAIT,
+    ).run(24.0)
+    ((at, kill),) = _kills(it)
+    assert at == 21.0 and kill.unfit == "has waited too long for a lock"
+
+
+def test_what_computes_between_waits_for_a_lock_does_not_turn() -> None:
+    it = Watched(
+        limits=Limits(look_s=1.0, call_s=20.0),
+        activity=lambda now: replace(MAY_WAIT, cpu_s=min(now, 18.0)),
+    )
+    ((at, kill),) = _kills(it.run(24.0))
+    assert at == 21.0 and kill.unfit == ""
+
+
 def test_what_moves_while_it_waits_for_a_lock_does_not_turn() -> None:
     it = Watched(
         limits=Limits(look_s=1.0, call_s=20.0),

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from .messages import frozen, message, record
 from .plan import Limits
@@ -37,6 +38,7 @@ SPUN_S = 30.0
 # Looks, the stacks of which are taken together: what they have in common is the part of the code
 # that a call is in. A loop is seen at one of its lines or another, and goes on to nothing.
 STACKS = 3
+WOKEN = 0.5  # at so many of the looks, at most, is one that only waits seen to run
 AGAIN_S = 1.5  # for a deadlock that comes again: a new worker did not help
 
 
@@ -266,7 +268,7 @@ class Stalls:
         call = self._calls.get(sight)
         if call is None:
             return None
-        self._compare(call, activity, now, now - call.examined_at)
+        activity = self._compare(call, activity, now, now - call.examined_at)
         call.examined_at = now
         pulse = self._pulse(call, activity, now)
         lasts_s = now - call.since
@@ -281,7 +283,7 @@ class Stalls:
             unchanged_s=unchanged_s,
             wakes=activity.wakes - call.rested,
             computes=call.spins or activity.runs,
-            is_inherited=activity.can_turn and pulse in (Pulse.STUCK, Pulse.DEADLOCKED),
+            is_inherited=activity.can_turn and _waits(call, pulse),
         )
         certain = stall.is_inherited and activity.must_turn
         suspect, call.suspected = certain and not call.suspected, certain
@@ -339,10 +341,16 @@ class Stalls:
         self._quiet_s *= 2
         return True
 
-    def _compare(self, call: _Call, activity: Activity, now: float, passed_s: float) -> None:
+    def _compare(self, call: _Call, activity: Activity, now: float, passed_s: float) -> Activity:
+        """Note what has changed since the last look. Return what is known now."""
+        before = call.activity
         self._note_changes(call, activity, now, passed_s)
         call.looks += 1
         call.ran += call.spins or activity.runs
+        if activity.inherited is None and activity.runs and before is not None:
+            # Woken for a moment, from a wait with a limit: it is still what it waits for.
+            activity = call.activity = replace(activity, inherited=before.inherited)
+        return activity
 
     def _note_changes(self, call: _Call, activity: Activity, now: float, passed_s: float) -> None:
         before, call.activity = call.activity, activity
@@ -408,6 +416,14 @@ class Stalls:
         spins = call.spins and stall.pulse is Pulse.SPINNING
         spun_s = now - call.turned_at if spins else 0.0
         return limits.spin_s is not None and spun_s >= limits.spin_s
+
+
+def _waits(call: _Call, pulse: Pulse) -> bool:
+    """Whether a call only waits. Who waits with a limit, again and again, wakes now and then, and
+    on a busy machine is seen at it."""
+    if pulse is Pulse.RUNNING:
+        return bool(call.looks > 1 and call.runs is not None and call.runs <= WOKEN)
+    return pulse in (Pulse.STUCK, Pulse.DEADLOCKED)
 
 
 def _goes_on(call: _Call, stack: tuple[StackLine, ...]) -> bool:
