@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ._attach_mailbox import Mailbox
-from ._clock import monotonic
 from ._core.commands import ExamineLife, LookAround
 from ._core.events import ClockRang, LifeExamined, LivesSeen
 from ._core.story import KEPT
+from ._linux.clock import monotonic
 from ._version import VERSION
 
 if TYPE_CHECKING:

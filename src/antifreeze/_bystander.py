@@ -27,15 +27,16 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from . import _platform, _stalls_told
+from . import _stalls_told
 from ._attach_server import AttachServer
 from ._backends import evidence
-from ._clock import monotonic
 from ._core.accounts import Accounts
 from ._core.own_calls import OwnCall, OwnCalls
 from ._core.stalls import Activity, StackLine
 from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
+from ._linux import platform_support
+from ._linux.clock import monotonic
 from ._reporting import process_summaries
 from ._reporting.log import logger
 from ._worker import guard, looks, threads
@@ -222,7 +223,7 @@ class _Thread:
     def start(self) -> None:
         """See to it that it runs."""
         with self._lock:
-            if self._runs is not None or self._ending or _platform.serves_a_loader:
+            if self._runs is not None or self._ending or platform_support.serves_a_loader:
                 return
             thread = threading.Thread(target=self._run, name="antifreeze-bystander", daemon=True)
             self._runs = thread

@@ -20,7 +20,6 @@ from typing import Any, assert_never
 
 from ._absence import Absence
 from ._backends.base import Backend, Notice, Parcel
-from ._clock import Clock
 from ._core import commands as do
 from ._core import events as ev
 from ._core.accounts import Accounts
@@ -37,6 +36,7 @@ from ._drawing import Drawer
 from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
 from ._herald import Herald, Sift
+from ._linux.clock import Clock
 from ._meter import Meter, OpenWait
 from ._stream_places import StreamPlaces
 from ._watchdog import Watchdog

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ._clock import moment
 from ._core import faults as core
 from ._core.growth import Growth
 from ._core.steps import WHOLE, index_at
 from ._core.tickets import Ticket
 from ._core.traps import QUARANTINED, SampleFailed
 from ._faults_written import FaultFile
+from ._linux.clock import moment
 from ._ranks import ranks, who
 from ._redaction import redacted, redacts
 from ._reporting.log import logger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ._core.growth import Growth
 from ._core.plan import Limits
 from ._core.traps import Suspect
+from ._linux.available_memory import in_words
 from ._ranks import who as speaks
-from ._transport.available import in_words
 
 NAMED = 3
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from ._backends import evidence
 from ._bystander import LoadingPost
-from ._clock import Clock
 from ._core.accounts import FOLD_S, Accounts, Timings, Turnstile
 from ._core.faults import Fault, FaultKind, FaultLog
 from ._core.open_waits import in_step, usual_share
@@ -31,6 +30,7 @@ from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook
 from ._herald import tell_trends
+from ._linux.clock import Clock
 from ._meter import OpenWait
 from ._torch_internals import is_pipe
 from ._transport.exceptions import add_note

@@ -17,10 +17,10 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _platform
 from ._bystander import makes_generator, making_iterator
 from ._core.traps import Traps
 from ._inline import PROCESS, InlineDriver
+from ._linux import platform_support
 from ._reporting.log import logger
 from ._torch_internals import BaseIterator, apply_sharding, is_pipe
 from .errors import LoaderClosed
@@ -46,7 +46,7 @@ class InlineIterator(LoaderIterator):
     _driver: InlineDriver
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        if _platform.runs_script_again:
+        if platform_support.runs_script_again:
             raise RuntimeError(UNGUARDED)
         now = self._now = loader._clock().now
         began_at = now()

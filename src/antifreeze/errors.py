@@ -20,7 +20,7 @@ from ._core.stalls import Pulse, Stall
 from ._core.steps import CLEAN, INIT, index_at
 from ._core.tickets import Ticket
 from ._crashed_in import crashed_in
-from ._transport.available import Available, in_words
+from ._linux.available_memory import Available, in_words
 from ._transport.words import shown
 
 __all__ = [

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _platform
 from ._backends.base import Backend
 from ._bystander import Asked, making_iterator, stay_for
 from ._core.descent import Descent
@@ -39,6 +38,7 @@ from ._core.story import KEPT
 from ._core.traps import Suspect, Traps
 from ._driver import Driver
 from ._giving import RAISERS
+from ._linux import platform_support
 from ._ranks import who
 from ._remarks import remark
 from ._reporting.log import logger
@@ -111,7 +111,7 @@ class LoaderIterator(BaseIterator):
     __slots__ = ("_restarts_seen",)  # of this handle; everything else is shared by all handles
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        if _platform.runs_script_again:
+        if platform_support.runs_script_again:
             raise RuntimeError(UNGUARDED)
         clock = loader._clock()
         began_at = clock.now()

@@ -21,9 +21,10 @@ import torch.utils.data as torch_data
 # By this name: the shorter one may be a library's own by now.
 from torch.utils.data.dataloader import DataLoader as TorchLoader
 
-from . import _defaults, _new_arguments, _platform, _torch_internals, options
-from ._clock import Clock, MonotonicClock
+from . import _defaults, _new_arguments, _torch_internals, options
 from ._core.messages import frozen
+from ._linux import platform_support
+from ._linux.clock import Clock, MonotonicClock
 from ._ranks import Ranks, ranks
 from ._remarks import remark, user_line
 from ._reporting.log import logger
@@ -136,7 +137,7 @@ class DataLoader(TorchLoader[T]):
         arguments |= _new_arguments.given_to(self)
         self._take_options(own)
         self._made_at = user_line(sys._getframe(1), made=self)
-        strict = not _platform.switched_off()
+        strict = not platform_support.switched_off()
         if strict:
             options.check_randomness(randomness)
             options.check_types(arguments)
@@ -192,7 +193,7 @@ class DataLoader(TorchLoader[T]):
         `str()` of it is meant for people; `sentence`, `evidence` and `advice` for programs.
         """
         told = self._settled().explain()
-        if _platform.switched_off() or not can_run() or self._why_torch_loads():
+        if platform_support.switched_off() or not can_run() or self._why_torch_loads():
             from .stats import Explanation
 
             return Explanation("nothing is counted where torch's own loader does the work")
@@ -261,7 +262,7 @@ class DataLoader(TorchLoader[T]):
         return book
 
     def __iter__(self) -> BaseIterator:
-        if _torch_internals.LACKS and not _platform.switched_off():
+        if _torch_internals.LACKS and not platform_support.switched_off():
             _supported()  # says so: torch may not call `_get_iterator` any more
             return super().__iter__()
         if self.num_workers == 0 and self._iterator is None:  # nothing to keep
@@ -283,7 +284,7 @@ class DataLoader(TorchLoader[T]):
         super().__setattr__(name, value)
 
     def _get_iterator(self) -> BaseIterator:
-        if _platform.switched_off() or not _supported() or self._is_left_to_torch():
+        if platform_support.switched_off() or not _supported() or self._is_left_to_torch():
             return super()._get_iterator()
         if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
             self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
@@ -403,12 +404,12 @@ _OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_driver
 
 def can_run() -> bool:
     """Whether this platform and this torch have all that we need."""
-    return not _torch_internals.LACKS and not _platform.missing()
+    return not _torch_internals.LACKS and not platform_support.missing()
 
 
 @functools.cache
 def _supported() -> bool:
-    if lacking := _platform.missing():
+    if lacking := platform_support.missing():
         why = f"antifreeze: this platform lacks {', '.join(lacking)};"
     elif fault := _torch_internals.fault():
         why = f"{fault}:"
@@ -420,7 +421,7 @@ def _supported() -> bool:
 
 @functools.cache
 def _say_once(text: str) -> None:
-    text = f"{text}. Set {_platform.SWITCH}=off to silence this notice."
+    text = f"{text}. Set {platform_support.SWITCH}=off to silence this notice."
     try:
         remark(text)
     except UserWarning:  # warnings are errors in this program; a notice must not end it
@@ -435,6 +436,6 @@ def _inline_iterator() -> type[BaseIterator]:
 
 
 # The engine, where it can run; elsewhere some of it cannot even be imported.
-if not _platform.switched_off() and can_run():
+if not platform_support.switched_off() and can_run():
     from . import _inline_iteration, iteration  # noqa: F401
     from ._backends import processes  # noqa: F401

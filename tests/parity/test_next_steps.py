@@ -16,7 +16,7 @@ from antifreeze import DataLoader
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.steps import SAMPLE
 from antifreeze._core.tickets import Ticket
-from antifreeze._transport.available import Available
+from antifreeze._linux.available_memory import Available
 from antifreeze._worker.next_steps import Phase, next_step
 from antifreeze._worker.spec import Job
 from antifreeze.errors import TransportFailed, error_for

@@ -21,7 +21,7 @@ import torch
 from antifreeze import DataLoader, _bystander
 from antifreeze._backends import kept as kept_templates
 from antifreeze._backends import template
-from antifreeze._transport.available import Available
+from antifreeze._linux.available_memory import Available
 from antifreeze._transport.memory import MemoryShort
 from antifreeze._worker import errands
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from antifreeze._backends.shortage import WAITS_S, Shortage
 from antifreeze._core.faults import Ending
+from antifreeze._linux.oom_kills import WAITS_S, Shortage
 
 KILLED = Ending(signal=signal.SIGKILL)
 

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze._backends import evidence, network_input
+from antifreeze._backends import evidence
+from antifreeze._linux import network_bytes
 from antifreeze._linux.socket_traffic import sockets_of, tcp_bytes, unix_peers
 
 from .test_hangs import Rogue, reported
@@ -191,7 +192,7 @@ def test_a_pair_of_the_process_itself_brings_nothing() -> None:
     one, other = socket.socketpair()
     task = str(threading.get_native_id())
     with one, other:
-        assert network_input.awaited(os.getpid(), task, [one.fileno()]) == network_input.NOTHING
+        assert network_bytes.awaited(os.getpid(), task, [one.fileno()]) == network_bytes.NOTHING
 
 
 def test_wake_ups_count_where_the_kernel_does_not_count_bytes(
@@ -199,17 +200,17 @@ def test_wake_ups_count_where_the_kernel_does_not_count_bytes(
 ) -> None:
     task = str(threading.get_native_id())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        first = network_input.awaited(os.getpid(), task, [datagrams.fileno()])
+        first = network_bytes.awaited(os.getpid(), task, [datagrams.fileno()])
         time.sleep(0.01)
-        assert network_input.awaited(os.getpid(), task, [datagrams.fileno()]) > first
+        assert network_bytes.awaited(os.getpid(), task, [datagrams.fileno()]) > first
     with connected() as (one, _):
-        first = network_input.awaited(os.getpid(), task, [one.fileno()])
+        first = network_bytes.awaited(os.getpid(), task, [one.fileno()])
         time.sleep(0.01)
-        assert network_input.awaited(os.getpid(), task, [one.fileno()]) == first
-        monkeypatch.setattr(network_input, "tcp_bytes", lambda: None)
-        first = network_input.awaited(os.getpid(), task, [one.fileno()])
+        assert network_bytes.awaited(os.getpid(), task, [one.fileno()]) == first
+        monkeypatch.setattr(network_bytes, "tcp_bytes", lambda: None)
+        first = network_bytes.awaited(os.getpid(), task, [one.fileno()])
         time.sleep(0.01)
-        assert network_input.awaited(os.getpid(), task, [one.fileno()]) > first
+        assert network_bytes.awaited(os.getpid(), task, [one.fileno()]) > first
 
 
 def test_what_the_main_process_receives_is_no_progress_of_a_worker() -> None:
@@ -219,8 +220,8 @@ def test_what_the_main_process_receives_is_no_progress_of_a_worker() -> None:
     with connected() as (one, other):
         one.sendall(b"x" * 1000)
         other.recv(1000, socket.MSG_WAITALL)
-        assert network_input.own_bytes(os.getpid(), os.getpid()) == 0
-        assert network_input.own_bytes(os.getpid(), 1) >= 2000
+        assert network_bytes.own_bytes(os.getpid(), os.getpid()) == 0
+        assert network_bytes.own_bytes(os.getpid(), 1) >= 2000
 
 
 def test_an_event_loop_is_seen_with_what_it_waits_for() -> None:
@@ -238,12 +239,12 @@ def test_an_event_loop_is_seen_with_what_it_waits_for() -> None:
     thread.start()
     give_up = time.monotonic() + 60
     try:
-        received, waits_for = network_input.NOTHING, ""
-        while received == network_input.NOTHING and time.monotonic() < give_up:
+        received, waits_for = network_bytes.NOTHING, ""
+        while received == network_bytes.NOTHING and time.monotonic() < give_up:
             seen = evidence.of_thread(tasks[0], ()) if tasks else None
             if seen is not None:
                 received, waits_for = seen.received, seen.waits_for
-        assert received != network_input.NOTHING
+        assert received != network_bytes.NOTHING
         assert "waiting for input from 127.0.0.1:" in waits_for
     finally:
         done.set()

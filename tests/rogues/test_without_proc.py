@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze import _platform
+from antifreeze._linux import platform_support
 
 from ..patience import PATIENCE_S
 
@@ -89,9 +89,9 @@ def test_antifreeze_platform_asks_for_proc(tmp_path: Path) -> None:
 
 
 def test_a_file_of_proc_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _platform.missing() == ()
+    assert platform_support.missing() == ()
     readable = os.access
     monkeypatch.setattr(
         os, "access", lambda path, mode: path != "/proc/self/maps" and readable(path, mode)
     )
-    assert _platform.missing() == ("/proc/self/maps",)
+    assert platform_support.missing() == ("/proc/self/maps",)

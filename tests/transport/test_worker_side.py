@@ -13,8 +13,8 @@ import torch
 
 from antifreeze._backends.handles import WorkerHandle
 from antifreeze._backends.lines import Line
-from antifreeze._clock import monotonic
 from antifreeze._core.accounts import Timings
+from antifreeze._linux.clock import monotonic
 from antifreeze._transport.framing import Kind, prefix
 from antifreeze._transport.packing import pack
 from antifreeze._transport.shelf import Returns, Shelf

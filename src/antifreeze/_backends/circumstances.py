@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from .._clock import follow_zone
 from .._core.messages import frozen
+from .._linux.clock import follow_zone
 from .._worker.generators import numpy_if_there
 from . import logs, modules, quirks, stand_ins
 from .modules import Known

@@ -19,11 +19,11 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from .._clock import pause, process_cpu_s
 from .._core.messages import frozen
 from .._core.stalls import Activity, StackLine
+from .._linux import network_bytes
+from .._linux.clock import pause, process_cpu_s
 from .._worker.guard import THREAD_NAME
-from . import network_input
 from .offspring import children, family, tasks
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -170,7 +170,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
     if len(fields) < 2:
         return None
     state, parent = fields[0], int(fields[1])
-    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, network_input.own_bytes(pid, parent)
+    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, network_bytes.own_bytes(pid, parent)
     for each in family(pid):
         others += _cpu_s(each) if each != pid else 0.0
         io_bytes += _io_bytes(f"{each}")
@@ -186,7 +186,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         wakeable=_is_wakeable(pid),
         shared_lock=_shared_lock(pid),
         own_lock=_is_on_own_lock(pid),
-        wakes=network_input.wakes(pid, str(pid)),
+        wakes=network_bytes.wakes(pid, str(pid)),
     )
 
 
@@ -310,8 +310,8 @@ def _received(pid: int, task: str) -> int:
     network: the kernel does not count what is taken by `recv` as read."""
     waiting = _waiting(pid, task)
     if waiting is None or waiting.call not in _ON_NETWORK:
-        return network_input.NOTHING
-    return network_input.awaited(pid, task, _descriptors(pid, waiting))
+        return network_bytes.NOTHING
+    return network_bytes.awaited(pid, task, _descriptors(pid, waiting))
 
 
 def _is_wakeable(pid: int) -> bool:

@@ -21,7 +21,7 @@ import signal
 import socket
 from multiprocessing.process import BaseProcess
 
-from .._clock import monotonic, process_time
+from .._linux.clock import monotonic, process_time
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace

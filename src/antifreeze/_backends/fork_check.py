@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
-from .._clock import pause
+from .._linux.clock import pause
 from .._worker.raw_attributes import module_of
 from . import hazards
 from .reachable import Reached

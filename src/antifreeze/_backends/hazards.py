@@ -15,11 +15,11 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from .._clock import pause
 from .._core.descent import SHOWN, Program
 from .._core.messages import frozen
 from .._core.native_pools import is_of_pool, pool_needed, pool_used, pools_among
 from .._core.stalls import StackLine
+from .._linux.clock import pause
 from .._worker.accelerators import context_of_torch
 from .._worker.guard import THREAD_NAME
 from .._worker.raw_attributes import class_name, instance_dict

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Sequence
 
 from .._core.descent import Bounds
-from .._transport.available import available
+from .._linux.available_memory import available
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.memory import MemoryShort
 from .._transport.trace import Trace

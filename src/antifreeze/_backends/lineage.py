@@ -9,11 +9,11 @@ import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import TYPE_CHECKING, Any
 
-from .._clock import monotonic
 from .._core.descent import Choice, Descent, Program, Wish, choose
 from .._core.stalls import Inherited
+from .._linux.available_memory import in_words
+from .._linux.clock import monotonic
 from .._reporting.log import logger
-from .._transport.available import in_words
 from .._worker.spec import Job
 from . import hazards, nursery, nursery_process, pools, worker_source
 from .kept import Kept

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from .._clock import monotonic
 from .._core.faults import Ending
 from .._core.stalls import StackLine
 from .._core.tickets import Errand
+from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
 from .._transport.shelf import Shelf

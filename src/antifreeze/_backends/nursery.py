@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from multiprocessing import spawn, util
 
-from .._clock import monotonic
+from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.trace import Trace
 from .._worker.pools import VARIABLES

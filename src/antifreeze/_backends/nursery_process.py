@@ -23,8 +23,8 @@ import traceback
 from dataclasses import replace
 from typing import NoReturn
 
-from .._clock import process_time
 from .._core.messages import frozen
+from .._linux.clock import process_time
 from .._transport.descriptors import Descriptor
 from .._worker import guard
 from .._worker.files import NOTHING, Held

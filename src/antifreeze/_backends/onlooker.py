@@ -10,9 +10,10 @@ from .._core.accounts import Usage
 from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN
+from .._linux import network_bytes
+from .._linux.available_memory import available
 from .._stalls_told import where
-from .._transport.available import available
-from . import evidence, hazards, network_input
+from . import evidence, hazards
 from .lines import Line
 from .origins import Origin
 from .usage import usage_of
@@ -62,7 +63,7 @@ class Onlooker:
         if seen is None:
             return None
         lacks, inherited = "", None
-        if self._origin.forks and seen.received == network_input.NOTHING:  # no server's answer
+        if self._origin.forks and seen.received == network_bytes.NOTHING:  # no server's answer
             lacks = hazards.left_behind(pid, seen.stack)
         if seen.deadlock or lacks or seen.own_lock:
             inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))

@@ -10,8 +10,8 @@ import contextlib
 import faulthandler
 import signal
 
-from .._clock import monotonic
 from .._core.stalls import StackLine
+from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor
 from .._transport.trace import ASKED_BY, Trace
 

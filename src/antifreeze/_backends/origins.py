@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar
 
-from .._clock import pause
 from .._core.faults import Ending
 from .._core.messages import frozen, message
 from .._core.stalls import Inherited
+from .._linux.clock import pause
 from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard
 from .._transport.trace import Trace

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
-from .. import _platform
+from .._linux import platform_support
 from .._worker.raw_attributes import attribute, instance_dict
 from .stand_ins import Around, Told, stand_in
 
@@ -340,7 +340,7 @@ class Script:
 
 def run_script(name: str | None, path: str | None) -> None:
     """Run the program's script as multiprocessing does for a process it has spawned."""
-    _platform.runs_script_again = True
+    platform_support.runs_script_again = True
     sys.modules["__main__"] = ModuleType("__main__")  # else it would seem to have been run
     try:
         if name is not None:
@@ -348,7 +348,7 @@ def run_script(name: str | None, path: str | None) -> None:
         elif path is not None:
             spawn._fixup_main_from_path(path)  # type: ignore[attr-defined]
     finally:
-        _platform.runs_script_again = False
+        platform_support.runs_script_again = False
 
 
 def install(sent: list[tuple[Around, str, Any]]) -> None:

@@ -14,10 +14,10 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from .._clock import monotonic
 from .._core.descent import Bounds
 from .._core.messages import frozen
-from .._transport.available import in_words
+from .._linux.available_memory import in_words
+from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor
 from .._transport.memory import PAGE, reserve
 from . import own_code

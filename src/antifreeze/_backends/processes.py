@@ -24,7 +24,6 @@ from dataclasses import replace
 from multiprocessing import reduction
 from typing import Any
 
-from .._clock import monotonic, pause
 from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import (
@@ -43,6 +42,8 @@ from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import CLEAN, OURS
 from .._core.tickets import Errand
+from .._linux.clock import monotonic, pause
+from .._linux.oom_kills import Shortage
 from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
@@ -74,7 +75,6 @@ from .origins import (
     worker_name,
 )
 from .riders import OriginGone
-from .shortage import Shortage
 from .template_origin import Templates
 
 # Signals by which a crash in native code ends a process.

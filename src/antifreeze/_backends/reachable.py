@@ -19,8 +19,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from .._clock import thread_time
 from .._core.messages import frozen
+from .._linux.clock import thread_time
 from .._worker.insides import ATOMS, inside, is_users
 from .._worker.raw_attributes import (
     class_name,

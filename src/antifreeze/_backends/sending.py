@@ -25,8 +25,8 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from .._clock import monotonic, thread_time
 from .._core.descent import UNBOUNDED, Bounds
+from .._linux.clock import monotonic, thread_time
 from .._transport.packing import parts
 from .._worker.insides import has_own
 from .._worker.spec import Job

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from threading import get_ident
 from typing import Any
 
-from .._clock import monotonic
+from .._linux.clock import monotonic
 
 LOOK_S = 0.01  # between two looks at whom others wait for: nobody is told when that changes
 BESIDE_S = 5.0  # longer than most modules run; without it, some programs would wait forever

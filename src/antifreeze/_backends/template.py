@@ -29,6 +29,7 @@ import torch
 
 from .._core.descent import Choice
 from .._core.faults import Ending
+from .._linux.oom_kills import Shortage
 from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
@@ -61,7 +62,6 @@ from .payload import Payload
 from .reachable import Reached
 from .riders import send
 from .sending import pack, pack_terms
-from .shortage import Shortage
 from .template_process import KEEP, MESSAGE, QUIT, Mother, Terms, Unfit, Warmed, live
 
 _FORK = multiprocessing.get_context("fork")

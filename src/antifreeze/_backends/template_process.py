@@ -26,8 +26,8 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
-from .._clock import monotonic
 from .._core.messages import frozen
+from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.status import StatusBoard
 from .._worker import guard

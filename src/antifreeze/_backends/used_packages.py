@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from .._clock import thread_time
+from .._linux.clock import thread_time
 from .._worker.insides import ATOMS, inside, is_users
 from .._worker.raw_attributes import (
     declared_module,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._clock import moment
+from .._linux.clock import moment
 from .._reporting.untrusted_text import as_log_line, json_text, printable_lines
 from . import report
 from .bounded_processes import Ending, run_together

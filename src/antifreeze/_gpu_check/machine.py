@@ -9,7 +9,7 @@ import platform
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import _platform
+from .._linux import platform_support
 from .._version import VERSION
 
 
@@ -60,9 +60,9 @@ def describe(wanted: str | None) -> Machine:
 
 def platform_problem() -> str:
     """Return why torch's own loader does the work on this platform, or nothing. Needs no torch."""
-    if _platform.switched_off():
-        return _nothing(f"antifreeze is switched off by {_platform.SWITCH}")
-    lacking = _platform.missing()
+    if platform_support.switched_off():
+        return _nothing(f"antifreeze is switched off by {platform_support.SWITCH}")
+    lacking = platform_support.missing()
     return _nothing(f"this platform lacks {', '.join(lacking)}") if lacking else ""
 
 

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from .._clock import monotonic
+from .clock import monotonic
 from .regular_files import open_regular
 
 PROC = "/proc"  # another folder in tests

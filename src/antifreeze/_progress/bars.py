@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .._clock import monotonic
+from .._linux.clock import monotonic
 from .figures import Figures, duration, faults, rate, waited
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
-from .._clock import monotonic
+from .._linux.clock import monotonic
 from .._ranks import ranks
 from .bars import Bar, pause, stage
 from .figures import Figures, faults, line

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
-from .. import _platform, _torch_internals
+from .. import _torch_internals
 from .._core.messages import frozen
+from .._linux import platform_support
 from .._redaction import shareable_line
 from .displays import Display, display_for
 from .figures import Figures
@@ -117,7 +118,7 @@ class _Tally:
     def _counted(self) -> _Counted:
         # Not all of `stats()`: its quantiles take longer than a bar takes to be drawn.
         if (
-            _platform.missing() or _torch_internals.LACKS
+            platform_support.missing() or _torch_internals.LACKS
         ):  # not all of the engine can be imported, either
             return _Counted()
         entry = self._loader._settled()

@@ -28,10 +28,11 @@ from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
-from .. import _platform, stats
+from .. import stats
 from .._backends import carried
-from .._clock import monotonic
 from .._core.messages import frozen
+from .._linux import platform_support
+from .._linux.clock import monotonic
 from .._linux.regular_files import read_regular
 from .._ranks import ranks
 from .loader_summary import FAULTS, LoaderSummary, summarize
@@ -214,7 +215,9 @@ os.register_at_fork(after_in_child=_renew)
 def _is_worker() -> bool:
     """Whether this process loads for a loader, of ours or of torch's."""
     data: Any = sys.modules.get("torch.utils.data")
-    return _platform.serves_a_loader or (data is not None and data.get_worker_info() is not None)
+    return platform_support.serves_a_loader or (
+        data is not None and data.get_worker_info() is not None
+    )
 
 
 def _is_raised() -> bool:

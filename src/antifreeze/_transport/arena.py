@@ -20,7 +20,7 @@ import weakref
 import torch
 
 from .._core.messages import record
-from .available import available
+from .._linux.available_memory import available
 from .descriptors import Descriptor
 from .memory import (
     PAGE,

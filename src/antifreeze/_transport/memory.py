@@ -14,7 +14,7 @@ import os
 
 import torch
 
-from .available import Available, available
+from .._linux.available_memory import Available, available
 
 ALIGNMENT = 64  # bytes; a cache line, and what the widest vector instructions like
 PAGE = 4096

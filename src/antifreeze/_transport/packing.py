@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from .._core.messages import record
+from .._linux.available_memory import available
 from .arena import Arena
-from .available import available
 from .memory import MemoryShort, aligned, memmove, read_bytes
 from .tensors import (
     Description,

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._clock import monotonic
 from .._core.traps import QUARANTINED, SampleFailed
+from .._linux.clock import monotonic
 from .._transport.frames import formatted
 from .._transport.words import said, shown
 from ..policies import SUBSTITUTES, Policy

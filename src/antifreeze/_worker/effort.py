@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resource import RUSAGE_THREAD, getrusage
 
-from .._clock import monotonic, process_time
+from .._linux.clock import monotonic, process_time
 
 # How long one is kept from a core, each time: a slice of the kernel's, more or less.
 SLICE_S = 0.004

@@ -16,7 +16,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from .._clock import monotonic
+from .._linux.clock import monotonic
 from .._reporting.log import logger
 from . import guard, threads
 

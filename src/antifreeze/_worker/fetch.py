@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from torch.utils.data import default_collate, default_convert
 
-from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import SampleFailed
+from .._linux.clock import monotonic
 from .._transport.status import Steps
 from .._transport.words import said, shown
 from ..errors import WorkerFailed

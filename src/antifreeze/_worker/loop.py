@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
 from .._core.traps import StreamState, Suspects
+from .._linux.clock import monotonic
 from .._torch_internals import IterDataPipe, apply_random_seed
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import torch
 
-from .. import _platform
 from .._core.steps import CLEAN, OURS
+from .._linux import platform_support
 from .._torch_internals import set_worker_info
 from .._transport.arena import Arena
 from .._transport.framing import Kind
@@ -83,7 +83,7 @@ def is_as_torch(job: Job | Sealed) -> bool:
 def prepare(*, forked: bool, as_torch: bool = False) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
     main process itself. `as_torch`: see `is_as_torch`."""
-    _platform.serves_a_loader = True
+    platform_support.serves_a_loader = True
     guard.leave_signals_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import threading
 
-from .._clock import monotonic
 from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.pace import BUNDLE_BYTES
 from .._core.traps import Observation
+from .._linux.clock import monotonic
 from .._transport.arena import Slab
 from .._transport.framing import Kind
 from .._transport.packing import Packed

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from .._clock import monotonic
 from .._core.traps import StreamCarry, StreamPrint, StreamState
+from .._linux.clock import monotonic
 from .generators import Generator, global_generators, own_generators
 from .observing import Attributes, print_of_batch
 from .spec import Job, Resume

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._clock import pause, time_of_day
 from .._linux.bounded_reads import in_time
+from .._linux.clock import pause, time_of_day
 from .._redaction import redacts
 from .._reporting.untrusted_text import as_log_line, json_text, styled_line
 

@@ -10,8 +10,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from .. import _platform, options
+from .. import options
 from .._core.descent import Wish
+from .._linux import platform_support
 from .._ranks import ranks
 from .._version import VERSION
 from . import tested_versions
@@ -48,13 +49,13 @@ def gather() -> dict[str, Any]:
     from .. import _torch_internals
     from .._backends import worker_source
 
-    lacking = list(_platform.missing())
+    lacking = list(platform_support.missing())
     if _torch_internals.too_old():
         lacking.append(f"torch {'.'.join(map(str, _torch_internals.OLDEST))} or newer")
     lacking += _torch_internals.missing()
     version, python = str(torch.__version__), tested_versions.this_python()
     run = tested_versions.find(tested_versions.read(), version, python)
-    off = _platform.switched_off()
+    off = platform_support.switched_off()
     here = ranks()
     return {
         "antifreeze": VERSION,
@@ -76,7 +77,7 @@ def gather() -> dict[str, Any]:
         "randomness": _randomness(),
         "workers come from": _worker_source(is_ours=not (lacking or off)),
         "start method": f"{worker_source.default_start_method()}, the default of multiprocessing",
-        "switched off": f"yes, by {_platform.SWITCH}" if off else "no",
+        "switched off": f"yes, by {platform_support.SWITCH}" if off else "no",
         "workers": "torch" if lacking or off else "antifreeze",
     }
 
@@ -103,7 +104,7 @@ def _worker_source(*, is_ours: bool) -> str:
     wish = lineage.wish_of(None, as_torch=as_torch)
     if as_torch and wish is Wish.CLEAN:  # each is started as torch starts its own
         return worker_source.of_context(lineage.torch_context(None))
-    return f"{worker_source.of_programs(wish)}; with {_platform.SWITCH}=off: {by_torch}"
+    return f"{worker_source.of_programs(wish)}; with {platform_support.SWITCH}=off: {by_torch}"
 
 
 def _is_refused() -> bool:

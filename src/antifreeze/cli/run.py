@@ -196,12 +196,12 @@ def _prepare(
 ) -> None:
     """Install; `by` has it tell, `words` say to an interpreter what this command does, `used` what
     comes from a file."""
-    from .. import _platform
+    from .._linux import platform_support
     from ..integrations import lightning
     from ..integrations.later import install_with_torch
     from . import run_report
 
-    if _platform.switched_off():
+    if platform_support.switched_off():
         return
     if used:
         _say(used)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .._backends.carried import carry
-from .._clock import monotonic
 from .._core.explaining import IS_REPORTED
+from .._linux.clock import monotonic
 from .._ranks import who as speaks
 from .._redaction import shareable_line
 from .._reporting import process_summaries

@@ -6,8 +6,9 @@ import pickle
 from collections.abc import Mapping
 from typing import Unpack
 
-from .. import _defaults, _platform
+from .. import _defaults
 from .._backends.carried import Carried, ReportTo, carry
+from .._linux import platform_support
 from .._reporting import process_summaries
 from .._reporting.log import logger
 from ..loader import present_defaults
@@ -23,7 +24,7 @@ def install(**options: Unpack[_defaults.Options]) -> None:
     """
     present = present_defaults()
     new = _defaults.check(options, present)
-    if _platform.switched_off():
+    if platform_support.switched_off():
         return
     present.update(new)
     carry(new)

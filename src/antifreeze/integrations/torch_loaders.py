@@ -18,7 +18,7 @@ from typing import Any
 
 from torch.utils.data import dataloader as torch_engine
 
-from .._platform import switched_off
+from .._linux.platform_support import switched_off
 from .._reporting.log import logger
 from .._torch_internals import MultiProcessingIterator
 from ..loader import DataLoader

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .._backends.base import Backend, LocalParcel, Notice
-from .._clock import Clock
 from .._core.accounts import Timings, Usage
 from .._core.commands import Force
 from .._core.events import (
@@ -32,6 +31,7 @@ from .._core.growth import Room
 from .._core.stalls import Activity, Sight
 from .._core.steps import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
+from .._linux.clock import Clock
 from .._worker.fetch import Fetcher
 from .._worker.spec import EpochBrief, Job
 from .._worker.stream_fetch import StreamOver

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
 
-from ..._clock import monotonic
 from ..._linux import procfs
 from ..._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
+from ..._linux.clock import monotonic
 from .calls import OPENS, Call
 from .facts import FileLock, Process, Sharer
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..._attach_mailbox import ask
-from ..._clock import monotonic, pause
 from ..._linux import procfs
 from ..._linux.bounded_reads import unresponsive_processes
+from ..._linux.clock import monotonic, pause
 from ..._linux.socket_traffic import sockets_of
 from ..._version import VERSION
 from . import held, pipes, proc

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..._clock import monotonic
+from ..._linux.clock import monotonic
 from . import proc
 from .calls import WRITES
 from .facts import PipeReader, Process

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._clock import monotonic
+from ..._linux.clock import monotonic
 from .bounded_run import run_bounded
 from .facts import Frame, Thread
 from .proc import MOST_THREADS, both_ends, read, threads

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from .._clock import monotonic
 from .._core.faults import Ending
-from .._transport.available import CGROUPS, available, in_words
+from .available_memory import CGROUPS, available, in_words
+from .clock import monotonic
 
 # How long an end that the kernel has counted may wait for the news of whose it was. Workers that
 # are ended together are told one after the other, within a second even on a busy machine.

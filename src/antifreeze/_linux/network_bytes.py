@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from .._linux.socket_traffic import sockets_of, tcp_bytes, unix_peers
+from .socket_traffic import sockets_of, tcp_bytes, unix_peers
 
 NOTHING = -1  # it waits for no socket
 _SWITCHES = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
