@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antifreeze._core.diagrams import pages
+from antifreeze._core.inspection.state_diagrams import pages
 
 FOLDER = Path(__file__).parent / "states"
 

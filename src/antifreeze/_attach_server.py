@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ._attach_mailbox import Mailbox
 from ._core.commands import ExamineLife, LookAround
 from ._core.events import ClockRang, LifeExamined, LivesSeen
-from ._core.story import KEPT
+from ._core.inspection.event_log import KEPT
 from ._linux.clock import monotonic
 from ._version import VERSION
 
 if TYPE_CHECKING:
-    from ._core.story import Entry
+    from ._core.inspection.event_log import Entry
     from .iteration import LoaderIterator
 
 STORY = 12  # entries

@@ -31,9 +31,9 @@ from . import _stalls_told
 from ._attach_server import AttachServer
 from ._backends import evidence
 from ._core.accounts import Accounts
-from ._core.own_calls import OwnCall, OwnCalls
-from ._core.stalls import Activity, StackLine
-from ._core.steps import OURS, SAMPLER
+from ._core.health.main_process_stalls import OwnCall, OwnCalls
+from ._core.health.stall_detection import Activity, StackLine
+from ._core.health.worker_phases import OURS, SAMPLER
 from ._core.tickets import Ticket
 from ._linux import platform_support
 from ._linux.clock import monotonic
@@ -75,7 +75,9 @@ class Post:
     )
 
     def __init__(self, step: int = OURS) -> None:
-        self.steps: list[int] = [step]  # see `_core/steps.py`; a list, as `Fetcher` writes into it
+        self.steps: list[int] = [
+            step
+        ]  # see `_core/health/worker_phases.py`; a list, as `Fetcher` writes into it
         self.position = 0  # of the batch
         self.indices: Any = None  # of the batch; of no meaning while the sampler is asked
         self.thread = self.task = 0

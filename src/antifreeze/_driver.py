@@ -24,11 +24,11 @@ from ._core import commands as do
 from ._core import events as ev
 from ._core.accounts import Accounts
 from ._core.faults import Ending
+from ._core.inspection.event_log import KEPT
+from ._core.inspection.state_snapshots import DriverSnapshot, snapshot_in_passing
+from ._core.limits import Plan, Source
 from ._core.open_waits import so_far
-from ._core.plan import Plan, Source
-from ._core.snapshots import DriverSnapshot, snapshot_in_passing
 from ._core.states import Run, State
-from ._core.story import KEPT
 from ._core.supervisor import Supervisor
 from ._core.tickets import Errand
 from ._core.traps import Observation, StreamCarry, StreamPrint, StreamState, Traps

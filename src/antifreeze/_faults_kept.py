@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from ._core import faults as core
-from ._core.growth import Growth
-from ._core.steps import WHOLE, index_at
+from ._core.health.memory_growth import Growth
+from ._core.health.worker_phases import WHOLE, index_at
 from ._core.tickets import Ticket
 from ._core.traps import QUARANTINED, SampleFailed
 from ._faults_written import FaultFile

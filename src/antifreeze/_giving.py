@@ -9,7 +9,7 @@ from ._backends.base import Backend, Parcel
 from ._core import commands as do
 from ._core import events as ev
 from ._core.faults import Fault, FaultKind
-from ._core.stalls import Stall
+from ._core.health.stall_detection import Stall
 from ._core.supervisor import Supervisor
 from ._core.tickets import Errand, Ticket
 from ._faults_kept import FaultBook

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ._core.growth import Growth
-from ._core.plan import Limits
+from ._core.health.memory_growth import Growth
+from ._core.limits import Limits
 from ._core.traps import Suspect
 from ._linux.available_memory import in_words
 from ._ranks import who as speaks

@@ -9,8 +9,8 @@ from ._backends.base import Backend
 from ._core import commands as do
 from ._core.accounts import Accounts
 from ._core.faults import Fault
-from ._core.growth import Growth
-from ._core.stalls import Stall
+from ._core.health.memory_growth import Growth
+from ._core.health.stall_detection import Stall
 from ._core.supervisor import Supervisor
 from ._core.tickets import Errand, Ticket
 from ._core.traps import (

@@ -21,11 +21,11 @@ from ._backends import evidence
 from ._bystander import LoadingPost
 from ._core.accounts import FOLD_S, Accounts, Timings, Turnstile
 from ._core.faults import Fault, FaultKind, FaultLog
+from ._core.health.stall_detection import EXAMINED_S
+from ._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
+from ._core.inspection.state_snapshots import DriverSnapshot, SupervisorSnapshot
 from ._core.open_waits import in_step, usual_share
-from ._core.snapshots import DriverSnapshot, SupervisorSnapshot
-from ._core.stalls import EXAMINED_S
 from ._core.states import Loop, Run
-from ._core.steps import HAND_OVER, ITER, OURS, SAMPLER
 from ._core.tickets import Progress, Ticket
 from ._core.traps import Traps
 from ._faults_kept import FaultBook

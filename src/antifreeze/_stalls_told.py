@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-from ._core import steps
-from ._core.plan import Limits
-from ._core.stalls import Pulse, StackLine, Stall
+from ._core.health import worker_phases
+from ._core.health.stall_detection import Pulse, StackLine, Stall
+from ._core.limits import Limits
 from ._core.tickets import Ticket
 from ._ranks import who as speaks
 from ._redaction import redacted
@@ -47,7 +47,7 @@ def own_line(stall: Stall, ticket: Ticket) -> str:
     """Say in one line what keeps a loop waiting in this process, and that it will not be ended."""
     said = f"{speaks()}: waiting {stall.seconds:.0f} s in this process (pid {os.getpid()})"
     outlook = "Nothing can be replaced in the main process, where samplers run"
-    if stall.step != steps.SAMPLER:
+    if stall.step != worker_phases.SAMPLER:
         outlook = "Nothing can be replaced in the main process; with num_workers=1 it could be"
     return f"{said}: {doing(stall, ticket)} is {state(stall)}. {outlook}."
 
@@ -75,27 +75,27 @@ def doing(stall: Stall, ticket: Ticket | None) -> str:
     """Name the call: which sample, or which other code of the user's."""
     step, indices = stall.step, None if ticket is None else ticket.indices
     batch = "" if ticket is None else f" (batch {ticket.position})"
-    if step == steps.INIT:
+    if step == worker_phases.INIT:
         return "worker_init_fn"
-    if step == steps.ITER:
+    if step == worker_phases.ITER:
         return "preparing the dataset"
-    if step == steps.OURS:
+    if step == worker_phases.OURS:
         return "a worker that takes no work up"
-    if step == steps.CLEAN:
+    if step == worker_phases.CLEAN:
         return "a new worker, whose clean process imports libraries or opens the dataset,"
     if ticket is None:
         return "a batch of an epoch that was left"
-    if step == steps.SAMPLER:
+    if step == worker_phases.SAMPLER:
         return f"the sampler{batch}"
-    if step == steps.INDICES:
+    if step == worker_phases.INDICES:
         return f"reading the indices of batch {ticket.position}"
     if (verb := WITH_BATCH.get(step)) is not None:
         if _is_of_stream(indices):
             return f"{verb} batch {ticket.position} of its stream"
         return f"{verb} {samples(indices)}{batch}"
-    if step == steps.WHOLE:
+    if step == worker_phases.WHOLE:
         return f"loading {samples(indices)}{batch}"
-    index: Any = steps.index_at(step, indices)
+    index: Any = worker_phases.index_at(step, indices)
     if index is None:
         return f"the next sample of its stream{batch}"
     return f"sample {shown(index)}{batch}"
@@ -152,9 +152,9 @@ def _unchanged(stall: Stall) -> str:
 
 # What is done with a whole batch when its samples are there.
 WITH_BATCH = {
-    steps.COLLATE: "collating",
-    steps.PACK: "packing",
-    steps.HAND_OVER: "handing over",
+    worker_phases.COLLATE: "collating",
+    worker_phases.PACK: "packing",
+    worker_phases.HAND_OVER: "handing over",
 }
 
 
@@ -192,9 +192,9 @@ def where(stack: tuple[StackLine, ...]) -> str:
 def _outlook(stall: Stall, limits: Limits, unwanted: bool) -> str:
     if stall.pulse is Pulse.STOPPED:
         return "It was told to go on (SIGCONT)."
-    if stall.step == steps.CLEAN and stall.pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
+    if stall.step == worker_phases.CLEAN and stall.pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
         return f"It has {limits.start_s:g} s to begin."
-    if limits.call_s is not None and steps.is_of_user(stall.step):
+    if limits.call_s is not None and worker_phases.is_of_user(stall.step):
         return f"It is replaced after {limits.call_s:g} s (sample_timeout)."
     if limits.still_s is None:
         return "It is never replaced (sample_timeout=None)."
@@ -206,6 +206,6 @@ def _outlook(stall: Stall, limits: Limits, unwanted: bool) -> str:
         case Pulse.DEADLOCKED:
             after_s = limits.locked_s
         case _:
-            ours = stall.step in (steps.OURS, steps.HAND_OVER, steps.CLEAN)
+            ours = stall.step in (worker_phases.OURS, worker_phases.HAND_OVER, worker_phases.CLEAN)
             after_s = limits.dead_s if ours or unwanted else limits.still_s
     return f"It is replaced after {after_s:g} s of that; sample_timeout=SECONDS would set a limit."

@@ -16,8 +16,8 @@ from typing import Any
 
 from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
-from ._core.stalls import Pulse, Stall
-from ._core.steps import CLEAN, INIT, index_at
+from ._core.health.stall_detection import Pulse, Stall
+from ._core.health.worker_phases import CLEAN, INIT, index_at
 from ._core.tickets import Ticket
 from ._crashed_in import crashed_in
 from ._linux.available_memory import Available, in_words

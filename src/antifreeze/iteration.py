@@ -29,12 +29,12 @@ import torch
 
 from ._backends.base import Backend
 from ._bystander import Asked, making_iterator, stay_for
-from ._core.descent import Descent
-from ._core.pace import LONGEST
-from ._core.plan import Limits, Plan, Source, Tenure
+from ._core.bundling import LONGEST
+from ._core.fork_or_clean import Descent
+from ._core.inspection.event_log import KEPT
+from ._core.inspection.state_snapshots import TRIES, DriverSnapshot
+from ._core.limits import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
-from ._core.snapshots import TRIES, DriverSnapshot
-from ._core.story import KEPT
 from ._core.traps import Suspect, Traps
 from ._driver import Driver
 from ._giving import RAISERS
@@ -63,7 +63,7 @@ from .stats import enter, entries
 
 if TYPE_CHECKING:
     from ._backends.pinned import Pinner
-    from ._core.story import Entry
+    from ._core.inspection.event_log import Entry
     from ._inline import InlineDriver
     from ._meter import OpenWait
     from .loader import DataLoader

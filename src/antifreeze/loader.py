@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ._backends.lineage import Lineage
     from ._core.accounts import SlowSample, Usage, Wait
     from ._core.explaining import Profile
-    from ._core.snapshots import DriverSnapshot
+    from ._core.inspection.state_snapshots import DriverSnapshot
     from ._faults_kept import FaultBook
     from ._progress.loop import Progress
     from ._torch_internals import BaseIterator

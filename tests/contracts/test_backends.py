@@ -14,7 +14,7 @@ from antifreeze._backends.pinned import PinnedBackend
 from antifreeze._backends.processes import ProcessBackend
 from antifreeze._core.commands import Force
 from antifreeze._core.events import LifeEnded, LifeReady, Outcome, ParcelsArrived
-from antifreeze._core.leases import Lease
+from antifreeze._core.slab_leases import Lease
 from antifreeze._core.tickets import Errand, Ticket
 from antifreeze._worker.spec import EpochBrief, Job
 from antifreeze.testing.sim import SimulatedBackend, World

@@ -18,7 +18,7 @@ from torch.utils.data import IterableDataset
 from antifreeze import DataLoader
 from antifreeze._backends import processes
 from antifreeze._core import commands as do
-from antifreeze._core.story import Entry
+from antifreeze._core.inspection.event_log import Entry
 from antifreeze._core.supervisor import Supervisor
 from antifreeze.iteration import LoaderIterator
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from antifreeze._core.events import LifeEnded, LivesSeen
-from antifreeze._core.ledger import Arrival
-from antifreeze._core.plan import Limits, Plan, Tenure
-from antifreeze._core.seats import Life, SeatState
-from antifreeze._core.stalls import Sight
-from antifreeze._core.steps import SAMPLE
+from antifreeze._core.health.stall_detection import Sight
+from antifreeze._core.health.worker_phases import SAMPLE
+from antifreeze._core.limits import Limits, Plan, Tenure
 from antifreeze._core.supervisor import Supervisor
+from antifreeze._core.ticket_tracking import Arrival
 from antifreeze._core.tickets import Errand, Ticket
+from antifreeze._core.worker_slots import Life, SeatState
 
 from .script import ASK, KILLED, RING, Script, deliver, in_slab
 

@@ -12,16 +12,16 @@ from collections.abc import Iterable
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
+from antifreeze._core.bundling import BUNDLE_S, LONGEST
 from antifreeze._core.faults import Ending, FaultKind
-from antifreeze._core.pace import BUNDLE_S, LONGEST
-from antifreeze._core.plan import Plan, Source, Tenure
+from antifreeze._core.health.stall_detection import Pulse, Sight
+from antifreeze._core.health.worker_phases import OURS, SAMPLE
+from antifreeze._core.limits import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
-from antifreeze._core.seats import SeatState
-from antifreeze._core.stalls import Pulse, Sight
 from antifreeze._core.states import Run
-from antifreeze._core.steps import OURS, SAMPLE
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
+from antifreeze._core.worker_slots import SeatState
 
 from .slabs import LifeKey, Parcel, Slabs
 from .workers import Worker

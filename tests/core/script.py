@@ -7,11 +7,11 @@ from itertools import islice
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
+from antifreeze._core.bundling import BUNDLE_S
 from antifreeze._core.faults import Ending
-from antifreeze._core.leases import Lease
-from antifreeze._core.pace import BUNDLE_S
-from antifreeze._core.plan import Plan
-from antifreeze._core.steps import OURS
+from antifreeze._core.health.worker_phases import OURS
+from antifreeze._core.limits import Plan
+from antifreeze._core.slab_leases import Lease
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from antifreeze._core.leases import Lease
+from antifreeze._core.slab_leases import Lease
 
 LifeKey = tuple[int, int]  # seat, life
 Place = tuple[int, int, int]  # seat, life, slot

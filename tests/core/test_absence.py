@@ -8,7 +8,7 @@ from antifreeze._absence import AWAY_S, Absence
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
-from antifreeze._core.plan import Plan, Source, Tenure
+from antifreeze._core.limits import Plan, Source, Tenure
 
 from .script import ASK, Script, loaded
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from antifreeze._core.bundling import BUNDLE_BYTES
 from antifreeze._core.commands import DrawTickets, RaiseFault
 from antifreeze._core.events import EpochBegun, SamplerEnded, SamplerFailed
 from antifreeze._core.faults import Fault, FaultKind
-from antifreeze._core.pace import BUNDLE_BYTES
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
-from antifreeze._core.seats import SeatState
+from antifreeze._core.worker_slots import SeatState
 
 from .script import (
     ASK,

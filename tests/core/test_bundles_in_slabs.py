@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import EpochBegun
-from antifreeze._core.leases import LeaseState
-from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
-from antifreeze._core.plan import Plan, Tenure
+from antifreeze._core.limits import Plan, Tenure
 from antifreeze._core.reorder import Order
+from antifreeze._core.slab_leases import LeaseState
 
 from .script import (
     ASK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._core.descent import (
+from antifreeze._core.fork_or_clean import (
     AGAINST_FREEZES,
     AGAINST_SLOW_FORKS,
     HUGE_BYTES,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
-from antifreeze._core.growth import Room
-from antifreeze._core.plan import Limits, Plan, Source
-from antifreeze._core.seats import LifeState
-from antifreeze._core.stalls import Sight
+from antifreeze._core.health.memory_growth import Room
+from antifreeze._core.health.stall_detection import Sight
+from antifreeze._core.limits import Limits, Plan, Source
+from antifreeze._core.worker_slots import LifeState
 
 from .script import ASK, LEFT, Script
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from antifreeze._core.leases import Lease, LeaseState, LeaseTable
-from antifreeze._core.pace import BUNDLE_BYTES, BUNDLE_S, LONGEST, Pace
+from antifreeze._core.bundling import BUNDLE_BYTES, BUNDLE_S, LONGEST, Pace
+from antifreeze._core.slab_leases import Lease, LeaseState, LeaseTable
 
 quick = settings(max_examples=150, derandomize=True, deadline=None)
 

@@ -7,14 +7,14 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Ending
-from antifreeze._core.leases import Lease
-from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
+from antifreeze._core.health.stall_detection import Pulse
+from antifreeze._core.health.worker_phases import OURS, SAMPLE
+from antifreeze._core.limits import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
-from antifreeze._core.stalls import Pulse
-from antifreeze._core.steps import OURS, SAMPLE
+from antifreeze._core.slab_leases import Lease
 
 from .walk import Walk
 from .workers import Worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._core.native_pools import pool_used, pools_among
+from antifreeze._core.native_pool_names import pool_used, pools_among
 
 # As /proc/PID/task/*/comm had them: polars 2.1, grpcio 1.85, pyzmq 27.3.
 POLARS = ("python", "polars-0", "polars-1", "polars-ooc-clea", "tokio-rt-worker", "async-executor-")

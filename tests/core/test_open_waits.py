@@ -8,11 +8,11 @@ import pytest
 
 from antifreeze._core import events as ev
 from antifreeze._core.accounts import CAUSES, Split, Timings
+from antifreeze._core.health.stall_detection import Activity, Sight
+from antifreeze._core.health.worker_phases import COLLATE, PACK, SAMPLE
+from antifreeze._core.limits import Limits, Plan, Tenure
 from antifreeze._core.open_waits import in_step, so_far
-from antifreeze._core.plan import Limits, Plan, Tenure
-from antifreeze._core.seats import Gap
-from antifreeze._core.stalls import Activity, Sight
-from antifreeze._core.steps import COLLATE, PACK, SAMPLE
+from antifreeze._core.worker_slots import Gap
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
 from .test_waits import MANY, comes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
-from antifreeze._core.plan import Limits, Plan
-from antifreeze._core.stalls import Activity, Sight
-from antifreeze._core.steps import SAMPLE
+from antifreeze._core.health.stall_detection import Activity, Sight
+from antifreeze._core.health.worker_phases import SAMPLE
+from antifreeze._core.limits import Limits, Plan
 
 from .script import ASK, KILLED, Script, failed
 

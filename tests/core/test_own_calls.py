@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antifreeze._core.own_calls import OwnCall, OwnCalls
-from antifreeze._core.stalls import Activity, Pulse, StackLine
-from antifreeze._core.steps import OURS, SAMPLE, SAMPLER, is_of_user
+from antifreeze._core.health.main_process_stalls import OwnCall, OwnCalls
+from antifreeze._core.health.stall_detection import Activity, Pulse, StackLine
+from antifreeze._core.health.worker_phases import OURS, SAMPLE, SAMPLER, is_of_user
 
 LINE = (StackLine("data.py", 7, "__getitem__"),)
 Told = list[tuple[float, int, Pulse]]

@@ -15,20 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antifreeze._core import accounts, commands, events, faults, snapshots, tickets
-from antifreeze._core import leases as leases_module
-from antifreeze._core import seats as seats_module
+from antifreeze._core import accounts, commands, events, faults, tickets
+from antifreeze._core import slab_leases as leases_module
+from antifreeze._core import worker_slots as seats_module
+from antifreeze._core.bundling import LONGEST
 from antifreeze._core.deadlines import DeadlineKind, Deadlines, Key
+from antifreeze._core.fault_verdicts import VERDICTS, Verdict, judge
 from antifreeze._core.faults import Ending, Fault, FaultKind
-from antifreeze._core.leases import Lease, LeaseCue, LeaseState, LeaseTable
-from antifreeze._core.pace import LONGEST
-from antifreeze._core.plan import Limits, Plan
+from antifreeze._core.inspection import state_snapshots
+from antifreeze._core.inspection.event_log import KEPT, Story
+from antifreeze._core.limits import Limits, Plan
 from antifreeze._core.reorder import Order, ReorderWindow
-from antifreeze._core.seats import LifeCue, LifeState, SeatCue, Seats, SeatState
+from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.states import Loop, Run, Sampling, State
-from antifreeze._core.story import KEPT, Story
 from antifreeze._core.tickets import Progress, SampleId, Ticket
-from antifreeze._core.verdicts import VERDICTS, Verdict, judge
+from antifreeze._core.worker_slots import LifeCue, LifeState, SeatCue, Seats, SeatState
 
 from .script import ASK, RING
 from .walk import Walk
@@ -399,7 +400,7 @@ VALUES = [
     *(faults.Ending, faults.Fault, accounts.Timings),
 ]
 MESSAGES = [*get_args(events.Event), *get_args(commands.Command), *VALUES]
-SNAPSHOTS = [snapshots.SeatSnapshot, snapshots.SupervisorSnapshot]
+SNAPSHOTS = [state_snapshots.SeatSnapshot, state_snapshots.SupervisorSnapshot]
 
 
 def _example(cls: type) -> Any:

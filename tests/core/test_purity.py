@@ -23,7 +23,7 @@ IMPURE_NAMES = {"open", "print", "input", "exec", "eval", "__import__"}
 
 @dataclass(frozen=True)
 class Module:
-    name: str  # below the package: "_core.seats", "loader"
+    name: str  # below the package: "_core.worker_slots", "loader"
     path: Path
 
     @cached_property

@@ -24,13 +24,13 @@ from antifreeze._core.events import (
     SamplerFailed,
 )
 from antifreeze._core.faults import Ending, Fault, FaultKind
-from antifreeze._core.leases import LeaseState
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
-from antifreeze._core.seats import LifeState, SeatState
+from antifreeze._core.slab_leases import LeaseState
 from antifreeze._core.states import Run
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Progress, Ticket
+from antifreeze._core.worker_slots import LifeState, SeatState
 
 from .script import (
     ASK,

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from antifreeze._core.bundling import LONGEST
 from antifreeze._core.deadlines import DeadlineKind
-from antifreeze._core.leases import Lease, LeaseState, LeaseTable
-from antifreeze._core.pace import LONGEST
-from antifreeze._core.plan import Plan, Source
+from antifreeze._core.health.worker_phases import OURS
+from antifreeze._core.limits import Plan, Source
 from antifreeze._core.reorder import Order
-from antifreeze._core.seats import Life, LifeState, SeatState
-from antifreeze._core.steps import OURS
+from antifreeze._core.slab_leases import Lease, LeaseState, LeaseTable
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Ticket
+from antifreeze._core.worker_slots import Life, LifeState, SeatState
 
 from .busy import Damage, busy, dying_in, first_of, life_in, parcel_of, serving, take_back
 from .script import ASK, CLOSE, Script

@@ -9,9 +9,8 @@ import pytest
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import FaultKind
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
-from antifreeze._core.stalls import Activity, Pulse, Sight, StackLine, Stalls
-from antifreeze._core.steps import (
+from antifreeze._core.health.stall_detection import Activity, Pulse, Sight, StackLine, Stalls
+from antifreeze._core.health.worker_phases import (
     CLEAN,
     COLLATE,
     HAND_OVER,
@@ -22,6 +21,7 @@ from antifreeze._core.steps import (
     index_at,
     is_of_user,
 )
+from antifreeze._core.limits import Limits, Plan, Source, Tenure
 
 from .script import ASK, CLOSE, KILLED, RING, Script
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
-from antifreeze._core.plan import Limits, Plan
-from antifreeze._core.steps import SAMPLE
+from antifreeze._core.health.worker_phases import SAMPLE
+from antifreeze._core.limits import Limits, Plan
 from antifreeze._core.tickets import Ticket
 
 from .script import ASK, RING, Script, send, start

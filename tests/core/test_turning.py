@@ -10,11 +10,11 @@ import pytest
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending, FaultKind
-from antifreeze._core.plan import Limits, Plan, Source
-from antifreeze._core.seats import SeatState
-from antifreeze._core.stalls import Activity, Inherited, Pulse, Sight, StackLine
-from antifreeze._core.steps import SAMPLE
+from antifreeze._core.health.stall_detection import Activity, Inherited, Pulse, Sight, StackLine
+from antifreeze._core.health.worker_phases import SAMPLE
+from antifreeze._core.limits import Limits, Plan, Source
 from antifreeze._core.tickets import Errand
+from antifreeze._core.worker_slots import SeatState
 
 from .script import ASK, Script, loaded
 from .test_stalls import Watched

@@ -6,8 +6,8 @@ import pytest
 
 from antifreeze._core import events as ev
 from antifreeze._core.accounts import CAUSES, Accounts, Timings
-from antifreeze._core.plan import Plan, Tenure
-from antifreeze._core.seats import Gap
+from antifreeze._core.limits import Plan, Tenure
+from antifreeze._core.worker_slots import Gap
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 
+from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Ending
-from antifreeze._core.leases import Lease
-from antifreeze._core.pace import BUNDLE_BYTES, LONGEST
-from antifreeze._core.plan import Limits, Plan, Source, Tenure
+from antifreeze._core.health.stall_detection import Pulse
+from antifreeze._core.health.worker_phases import OURS, SAMPLE
+from antifreeze._core.limits import Limits, Plan, Source, Tenure
 from antifreeze._core.reorder import Order
-from antifreeze._core.stalls import Pulse
-from antifreeze._core.steps import OURS, SAMPLE
+from antifreeze._core.slab_leases import Lease
 
 from .workers import Worker
 from .world import FOR_EVER, PAGE, World

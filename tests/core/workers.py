@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from antifreeze._core import commands as do
-from antifreeze._core.stalls import Activity, Pulse, Sight, StackLine
-from antifreeze._core.steps import OURS, SAMPLE
+from antifreeze._core.health.stall_detection import Activity, Pulse, Sight, StackLine
+from antifreeze._core.health.worker_phases import OURS, SAMPLE
 from antifreeze._core.tickets import Errand, Ticket
 
 from .slabs import LifeKey

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 import antifreeze
-from antifreeze._core.diagrams import pages
+from antifreeze._core.inspection.state_diagrams import pages
 from antifreeze.doctor.attach import pages as hangs
 from antifreeze.doctor.rules import pages as rules
 

@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
 from antifreeze._core.faults import Ending, Fault, FaultKind
-from antifreeze._core.steps import SAMPLE
+from antifreeze._core.health.worker_phases import SAMPLE
 from antifreeze._core.tickets import Ticket
 from antifreeze._linux.available_memory import Available
 from antifreeze._worker.next_steps import Phase, next_step

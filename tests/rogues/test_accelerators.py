@@ -14,7 +14,7 @@ import torch
 
 from antifreeze import DataLoader
 from antifreeze._backends import lineage
-from antifreeze._core.descent import Descent
+from antifreeze._core.fork_or_clean import Descent
 from antifreeze._worker import accelerators
 from antifreeze._worker.reasons import needed_no_fork, needs_no_fork
 

@@ -16,7 +16,7 @@ import pytest
 
 from antifreeze import DataLoader
 from antifreeze._backends import fork_check, hazards
-from antifreeze._core.descent import Descent
+from antifreeze._core.fork_or_clean import Descent
 
 from ..patience import PATIENCE_S
 from .parked import wait_until_parked

@@ -21,7 +21,7 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core import stalls
+from antifreeze._core.health import stall_detection
 from antifreeze.errors import WorkerHung
 
 from .programs import finish, program
@@ -57,11 +57,13 @@ def line_of(word: str) -> int:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything happen sooner, but not so soon that a busy machine counts as stillness."""
-    monkeypatch.setattr(stalls, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
-    monkeypatch.setattr(stalls, "EXAMINED_S", 0.5)
-    monkeypatch.setattr(stalls, "MOVED_S", 2.0)
-    monkeypatch.setattr(stalls, "SPUN_S", 2.0)
-    monkeypatch.setattr(stalls, "CPU_S", 0.03)  # a look is 0.2 s, a tick of the kernel 0.01 s
+    monkeypatch.setattr(stall_detection, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
+    monkeypatch.setattr(stall_detection, "EXAMINED_S", 0.5)
+    monkeypatch.setattr(stall_detection, "MOVED_S", 2.0)
+    monkeypatch.setattr(stall_detection, "SPUN_S", 2.0)
+    monkeypatch.setattr(
+        stall_detection, "CPU_S", 0.03
+    )  # a look is 0.2 s, a tick of the kernel 0.01 s
     monkeypatch.setattr("antifreeze.iteration.LOOK_S", 0.2)
     monkeypatch.setattr("antifreeze.iteration.WITNESS_S", 0.25)
 
@@ -455,7 +457,7 @@ def test_an_object_that_hangs_while_its_batch_is_packed_is_under_the_limit() -> 
         num_workers=1,
         collate_fn=lambda samples: Unpicklable() if samples == [1] else samples,
         # What has moved at its first look, on a busy machine, counts as moving for so long.
-        sample_timeout=stalls.MOVED_S + 3.0,
+        sample_timeout=stall_detection.MOVED_S + 3.0,
     )
     iterator = iter(loader)
     assert next(iterator) == [0]

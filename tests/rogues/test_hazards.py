@@ -21,7 +21,7 @@ import torch
 from antifreeze import DataLoader
 from antifreeze._backends import hazards, lineage, pools
 from antifreeze._backends.lineage import Lineage
-from antifreeze._core.descent import Descent, Wish
+from antifreeze._core.fork_or_clean import Descent, Wish
 
 from ..patience import PATIENCE_S
 from .clean import another_thread, is_clean
@@ -239,7 +239,7 @@ def test_a_program_with_one_thread_forks() -> None:
 QUIET = """
     import numpy as np
     from antifreeze._backends.lineage import Lineage
-    from antifreeze._core.descent import Wish
+    from antifreeze._core.fork_or_clean import Wish
     torch.set_num_threads(4)
     torch.rand(2_000_000).exp()
     weight = torch.rand(64, 64, requires_grad=True)

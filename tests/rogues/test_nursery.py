@@ -356,10 +356,10 @@ def test_what_cannot_be_sent_faithfully_forces_a_fork_and_one_line_says_so(
 def test_what_takes_too_long_to_send_is_forked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from antifreeze._core import descent
+    from antifreeze._core import fork_or_clean
 
-    tight = descent.Bounds(5.0, 1024**2, 8 * 1024**3)
-    monkeypatch.setattr(descent, "AGAINST_FREEZES", tight)
+    tight = fork_or_clean.Bounds(5.0, 1024**2, 8 * 1024**3)
+    monkeypatch.setattr(fork_or_clean, "AGAINST_FREEZES", tight)
     words = [f"word {number} of many" for number in range(100_000)]
     assert len(list(DataLoader(words, 1000, num_workers=2))) == 100  # type: ignore[arg-type]
     (text,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from antifreeze._core.plan import Limits
-from antifreeze._core.stalls import Activity, Pulse, Stall
-from antifreeze._core.steps import COLLATE, HAND_OVER, PACK, SAMPLE, WHOLE
+from antifreeze._core.health.stall_detection import Activity, Pulse, Stall
+from antifreeze._core.health.worker_phases import COLLATE, HAND_OVER, PACK, SAMPLE, WHOLE
+from antifreeze._core.limits import Limits
 from antifreeze._core.tickets import Ticket
 from antifreeze._faults_kept import FaultBook
 from antifreeze._stalls_told import doing, tell

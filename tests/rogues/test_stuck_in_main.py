@@ -20,7 +20,7 @@ from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader, _bystander
 from antifreeze._backends import hazards
-from antifreeze._core import stalls
+from antifreeze._core.health import stall_detection
 
 from .programs import finish, program
 
@@ -132,11 +132,11 @@ class BatchesAtOnce(Batches):
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything happen sooner, but not so soon that a busy machine counts as stillness."""
-    monkeypatch.setattr(stalls, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
-    monkeypatch.setattr(stalls, "EXAMINED_S", 0.5)
-    monkeypatch.setattr(stalls, "MOVED_S", 2.0)
-    monkeypatch.setattr(stalls, "CPU_S", 0.03)
-    monkeypatch.setattr(stalls, "MOVING_S", 3.5)
+    monkeypatch.setattr(stall_detection, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
+    monkeypatch.setattr(stall_detection, "EXAMINED_S", 0.5)
+    monkeypatch.setattr(stall_detection, "MOVED_S", 2.0)
+    monkeypatch.setattr(stall_detection, "CPU_S", 0.03)
+    monkeypatch.setattr(stall_detection, "MOVING_S", 3.5)
     monkeypatch.setattr(_bystander, "LOOK_S", 0.2)
 
 

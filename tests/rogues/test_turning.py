@@ -26,7 +26,7 @@ from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
 from antifreeze._backends import first_crew, fork_check, hazards, lineage
-from antifreeze._core.descent import Descent
+from antifreeze._core.fork_or_clean import Descent
 from antifreeze.errors import WorkerHung
 
 from ..conftest import nursery_pid

@@ -11,7 +11,7 @@ import pytest
 
 from antifreeze import DataLoader
 from antifreeze._backends import lineage, worker_source
-from antifreeze._core.descent import Choice, Program, Wish, choose
+from antifreeze._core.fork_or_clean import Choice, Program, Wish, choose
 
 from .clean import another_thread
 

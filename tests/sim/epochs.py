@@ -15,13 +15,13 @@ from typing import Any
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
+from antifreeze._core.bundling import BUNDLE_S
 from antifreeze._core.faults import Ending
-from antifreeze._core.leases import LeaseKey
-from antifreeze._core.pace import BUNDLE_S
-from antifreeze._core.plan import Source
-from antifreeze._core.stalls import Sight
-from antifreeze._core.steps import OURS, SAMPLE
-from antifreeze._core.story import KEPT
+from antifreeze._core.health.stall_detection import Sight
+from antifreeze._core.health.worker_phases import OURS, SAMPLE
+from antifreeze._core.inspection.event_log import KEPT
+from antifreeze._core.limits import Source
+from antifreeze._core.slab_leases import LeaseKey
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand
 

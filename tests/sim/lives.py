@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from antifreeze._core import commands as do
-from antifreeze._core.stalls import Activity, Inherited, StackLine
-from antifreeze._core.steps import OURS
+from antifreeze._core.health.stall_detection import Activity, Inherited, StackLine
+from antifreeze._core.health.worker_phases import OURS
 from antifreeze._core.tickets import Errand
 
 LINE = (StackLine("data.py", 7, "__getitem__"),)

@@ -9,13 +9,13 @@ import pytest
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
+from antifreeze._core.fault_verdicts import Verdict
 from antifreeze._core.faults import Fault
-from antifreeze._core.plan import Plan
+from antifreeze._core.health.stall_detection import Pulse
+from antifreeze._core.limits import Plan
 from antifreeze._core.recovery import Recovery
-from antifreeze._core.stalls import Pulse
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Ticket
-from antifreeze._core.verdicts import Verdict
 
 from . import blocks, replay
 from .blocks import Blocks

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
-from antifreeze._core.plan import Source, Tenure
-from antifreeze._core.stalls import REPORTED_S
-from antifreeze._core.steps import OURS, SAMPLE
+from antifreeze._core.health.stall_detection import REPORTED_S
+from antifreeze._core.health.worker_phases import OURS, SAMPLE
+from antifreeze._core.limits import Source, Tenure
 
 from .books import BATCH, place_of
 from .lives import Mood, Worker

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from antifreeze._core.stalls import StackLine
+from antifreeze._core.health.stall_detection import StackLine
 from antifreeze._transport.trace import Trace
 
 CRASH = """\

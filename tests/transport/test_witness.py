@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from antifreeze._core.steps import SAMPLE
+from antifreeze._core.health.worker_phases import SAMPLE
 from antifreeze._transport.status import StatusLine
 from antifreeze._worker.progress import Witness
 

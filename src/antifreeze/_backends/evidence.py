@@ -19,8 +19,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._core.health.stall_detection import Activity, StackLine
 from .._core.messages import frozen
-from .._core.stalls import Activity, StackLine
 from .._linux import network_bytes
 from .._linux.clock import pause, process_cpu_s
 from .._worker.guard import THREAD_NAME

@@ -15,10 +15,10 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from .._core.descent import SHOWN, Program
+from .._core.fork_or_clean import SHOWN, Program
+from .._core.health.stall_detection import StackLine
 from .._core.messages import frozen
-from .._core.native_pools import is_of_pool, pool_needed, pool_used, pools_among
-from .._core.stalls import StackLine
+from .._core.native_pool_names import is_of_pool, pool_needed, pool_used, pools_among
 from .._linux.clock import pause
 from .._worker.accelerators import context_of_torch
 from .._worker.guard import THREAD_NAME

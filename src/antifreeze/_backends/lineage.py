@@ -9,8 +9,8 @@ import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import TYPE_CHECKING, Any
 
-from .._core.descent import Choice, Descent, Program, Wish, choose
-from .._core.stalls import Inherited
+from .._core.fork_or_clean import Choice, Descent, Program, Wish, choose
+from .._core.health.stall_detection import Inherited
 from .._linux.available_memory import in_words
 from .._linux.clock import monotonic
 from .._reporting.log import logger

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from .._core.faults import Ending
-from .._core.stalls import StackLine
+from .._core.health.stall_detection import StackLine
 from .._core.tickets import Errand
 from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children, received

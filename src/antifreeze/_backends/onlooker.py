@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .._core.accounts import Usage
-from .._core.growth import Room
-from .._core.stalls import Activity, Sight
-from .._core.steps import CLEAN
+from .._core.health.memory_growth import Room
+from .._core.health.stall_detection import Activity, Sight
+from .._core.health.worker_phases import CLEAN
 from .._linux import network_bytes
 from .._linux.available_memory import available
 from .._stalls_told import where

@@ -10,7 +10,7 @@ import contextlib
 import faulthandler
 import signal
 
-from .._core.stalls import StackLine
+from .._core.health.stall_detection import StackLine
 from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor
 from .._transport.trace import ASKED_BY, Trace

@@ -19,8 +19,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar
 
 from .._core.faults import Ending
+from .._core.health.stall_detection import Inherited
 from .._core.messages import frozen, message
-from .._core.stalls import Inherited
 from .._linux.clock import pause
 from .._transport.descriptors import Descriptor
 from .._transport.status import StatusBoard

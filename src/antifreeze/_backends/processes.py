@@ -38,9 +38,9 @@ from .._core.events import (
     ProgramForked,
 )
 from .._core.faults import Ending
-from .._core.growth import Room
-from .._core.stalls import Activity, Sight
-from .._core.steps import CLEAN, OURS
+from .._core.health.memory_growth import Room
+from .._core.health.stall_detection import Activity, Sight
+from .._core.health.worker_phases import CLEAN, OURS
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
 from .._linux.oom_kills import Shortage

@@ -25,7 +25,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from .._core.descent import UNBOUNDED, Bounds
+from .._core.fork_or_clean import UNBOUNDED, Bounds
 from .._linux.clock import monotonic, thread_time
 from .._transport.packing import parts
 from .._worker.insides import has_own

@@ -3,7 +3,7 @@
 A worker that replaces another is so the same as the first one, and costs a fork of a process with
 one thread, whatever the main process has become since. What a template does: `template_process`.
 It is forked from the main process itself, or from the nursery, a clean process: then the dataset is
-sent to it, once, not for every worker. Which of them: `_core/descent.py`.
+sent to it, once, not for every worker. Which of them: `_core/fork_or_clean.py`.
 
 1. It is made when the first lives are asked for, of which some may be forked by the main process
    itself (`first_crew`), and again if it is gone when one is asked for.
@@ -27,8 +27,8 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-from .._core.descent import Choice
 from .._core.faults import Ending
+from .._core.fork_or_clean import Choice
 from .._linux.oom_kills import Shortage
 from .._stalls_told import where
 from .._transport.descriptors import Descriptor, keep_from_children, received

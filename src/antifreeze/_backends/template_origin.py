@@ -19,8 +19,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._core.descent import Choice, Descent
-from .._core.stalls import Inherited
+from .._core.fork_or_clean import Choice, Descent
+from .._core.health.stall_detection import Inherited
 from .._transport.descriptors import keep_from_children
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from typing import Any
 
-from .._core.descent import HUGE_BYTES, Choice, Descent, Program, Wish, choose
+from .._core.fork_or_clean import HUGE_BYTES, Choice, Descent, Program, Wish, choose
 
 
 def in_words(choice: Choice, pid: int | None = None) -> str:

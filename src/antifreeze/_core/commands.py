@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from .faults import Fault
-from .growth import Growth
+from .health.memory_growth import Growth
+from .health.stall_detection import Stall
 from .messages import message
-from .stalls import Stall
 from .tickets import Errand, Ticket
 
 

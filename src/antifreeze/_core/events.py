@@ -7,10 +7,10 @@ from typing import Any
 
 from .accounts import Timings
 from .faults import Ending
-from .growth import Room
-from .leases import LeaseKey
+from .health.memory_growth import Room
+from .health.stall_detection import Activity, Sight
 from .messages import message
-from .stalls import Activity, Sight
+from .slab_leases import LeaseKey
 
 
 class Outcome(Enum):

@@ -6,9 +6,9 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
+from .health.stall_detection import StackLine, Stall
+from .health.worker_phases import OURS, SAMPLE, index_at
 from .messages import frozen
-from .stalls import StackLine, Stall
-from .steps import OURS, SAMPLE, index_at
 from .tickets import Ticket
 
 KEPT = 64  # faults, for reports; the count goes on

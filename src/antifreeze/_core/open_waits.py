@@ -10,10 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .accounts import Split, WorkAccount
-from .seats import Gap, Life, LifeState, Seat
-from .stalls import CallSnapshot
+from .health.stall_detection import CallSnapshot
+from .health.worker_phases import (
+    CLEAN,
+    COLLATE,
+    HAND_OVER,
+    INDICES,
+    INIT,
+    ITER,
+    OURS,
+    PACK,
+    SAMPLER,
+)
 from .states import Loop, Sampling
-from .steps import CLEAN, COLLATE, HAND_OVER, INDICES, INIT, ITER, OURS, PACK, SAMPLER
+from .worker_slots import Gap, Life, LifeState, Seat
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor

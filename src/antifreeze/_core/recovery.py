@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .bundling import Pace
 from .commands import RaiseFault
-from .crew import Loss, Out
 from .events import StreamMarked
+from .fault_verdicts import Verdict, judge
 from .faults import Fault, FaultKind, FaultLog
-from .ledger import Ledger
-from .pace import Pace
-from .plan import Plan, Source, Tenure
+from .limits import Plan, Source, Tenure
 from .reorder import Order
-from .seats import NEVER, Life, Seat, SeatCue, Seats, SeatState
+from .ticket_tracking import Ledger
 from .tickets import Ticket
-from .verdicts import Verdict, judge
+from .worker_lifecycle import Loss, Out
+from .worker_slots import NEVER, Life, Seat, SeatCue, Seats, SeatState
 
 
 class Recovery:

@@ -16,22 +16,22 @@ from typing import Any
 from . import commands as do
 from . import events as ev
 from .accounts import Accounts
-from .crew import Crew, Out
+from .assignment import Dealer
+from .bundling import Pace
 from .deadlines import DeadlineKind, Key
-from .dealing import Dealer
 from .faults import Fault, FaultKind, FaultLog
-from .ledger import Coming, Ledger
-from .lookout import Lookout
-from .pace import Pace
-from .plan import Plan, Source, Tenure
+from .health.health_checks import Lookout
+from .health.stall_detection import Stall
+from .inspection.event_log import KEPT, Story
+from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
+from .limits import Plan, Source, Tenure
 from .recovery import Recovery
-from .seats import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
-from .snapshots import SupervisorSnapshot, snapshot_supervisor
-from .stalls import Stall
 from .states import Loop, Run, Sampling
-from .story import KEPT, Story
+from .ticket_tracking import Coming, Ledger
 from .tickets import Progress
 from .waits import Waits
+from .worker_lifecycle import Crew, Out
+from .worker_slots import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
 
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
 LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
@@ -112,9 +112,9 @@ class Supervisor:
         return self._run
 
     def check(self) -> Iterator[str]:
-        from . import soundness
+        from .inspection import invariants
 
-        return soundness.unsound(self)
+        return invariants.unsound(self)
 
     def snapshot(self) -> SupervisorSnapshot:
         return snapshot_supervisor(self)

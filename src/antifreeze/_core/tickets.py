@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .leases import Lease
 from .messages import message
+from .slab_leases import Lease
 
 
 @message

@@ -15,8 +15,8 @@ from typing import assert_never
 
 from .accounts import CAUSES, Accounts, Split, Timings, Wait, WorkAccount
 from .events import ParcelsArrived
-from .ledger import Arrival, Coming, Ledger
-from .seats import Gap, Life, Seat, Seats
+from .ticket_tracking import Arrival, Coming, Ledger
+from .worker_slots import Gap, Life, Seat, Seats
 
 LONG_S = 0.01  # a wait that is kept among the latest: who waits so long has time to note it
 SHORTEST_S = 1e-9  # that a clock may tell

@@ -130,7 +130,7 @@ def context(setting: Setting) -> Outcome:
 
 def _origin(loader: Any) -> tuple[str, str]:
     """Return where the workers of a loader come from, and why."""
-    from .._core.descent import Descent
+    from .._core.fork_or_clean import Descent
 
     lineage = vars(loader).get("_descends")
     if lineage is None:

@@ -7,8 +7,8 @@ import os
 import re
 
 from .._core.faults import FaultKind
+from .._core.health.stall_detection import StackLine
 from .._core.messages import frozen
-from .._core.stalls import StackLine
 from .._redaction import shareable_line
 from .._stalls_told import where
 from .._transport.words import shown

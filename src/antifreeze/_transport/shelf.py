@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .._core.events import LeasesReturned, ProgramForked
-from .._core.leases import LeaseKey
+from .._core.slab_leases import LeaseKey
 from .arena import Anchor
 from .descriptors import Descriptor
 from .memory import Memory

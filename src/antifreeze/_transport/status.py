@@ -1,8 +1,8 @@
 """A few words of memory that the main process and its workers both see, without a message.
 
 One word says that the loop waits; each life has two: which ticket it works on, and which step of it
-(see `_core/steps.py`). A word is written by one side only, in one store, so nobody needs a lock and
-nobody can be blocked.
+(see `_core/health/worker_phases.py`). A word is written by one side only, in one store, so nobody
+needs a lock and nobody can be blocked.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 
-from .._core.stalls import StackLine
+from .._core.health.stall_detection import StackLine
 from .descriptors import Descriptor
 from .own_frames import AROUND_USER_CODE
 

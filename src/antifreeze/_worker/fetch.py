@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch.utils.data import default_collate, default_convert
 
 from .._core.accounts import Timings
-from .._core.steps import COLLATE, ITER, OURS, SAMPLE, WHOLE
+from .._core.health.worker_phases import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.traps import SampleFailed
 from .._linux.clock import monotonic
 from .._transport.status import Steps
@@ -56,7 +56,7 @@ class Fetcher(StreamPart):
         steps: Steps | None = None,
         resume: Resume | None = None,
     ) -> None:
-        """`steps`: where to write what is being done (see `_core/steps.py`)."""
+        """`steps`: where to write what is being done (see `_core/health/worker_phases.py`)."""
         self._steps: Steps = ([OURS], 0) if steps is None else steps
         self._job = job
         self._randomness = randomness

@@ -23,7 +23,7 @@ from dataclasses import replace
 from types import FrameType
 
 from .._core.accounts import FOR_A_LOCK, Timings
-from .._core.steps import SAMPLE, WHOLE
+from .._core.health.worker_phases import SAMPLE, WHOLE
 from .._linux.clock import pause
 from .._transport.frames import is_library, is_ours
 

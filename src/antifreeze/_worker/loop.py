@@ -11,7 +11,7 @@ import torch
 
 from .._core.accounts import Timings
 from .._core.events import Outcome
-from .._core.steps import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
+from .._core.health.worker_phases import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
 from .._core.traps import StreamState, Suspects
 from .._linux.clock import monotonic
 from .._torch_internals import IterDataPipe, apply_random_seed

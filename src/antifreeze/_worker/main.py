@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from .._core.steps import CLEAN, OURS
+from .._core.health.worker_phases import CLEAN, OURS
 from .._linux import platform_support
 from .._torch_internals import set_worker_info
 from .._transport.arena import Arena

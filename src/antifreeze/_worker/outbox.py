@@ -12,8 +12,8 @@ from __future__ import annotations
 import threading
 
 from .._core.accounts import Timings
+from .._core.bundling import BUNDLE_BYTES
 from .._core.events import Outcome
-from .._core.pace import BUNDLE_BYTES
 from .._core.traps import Observation
 from .._linux.clock import monotonic
 from .._transport.arena import Slab

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
-from .._core.steps import OURS, SAMPLE
+from .._core.health.worker_phases import OURS, SAMPLE
 from .._core.traps import Opening, SampleFailed, StreamEnded
 from .._transport.frames import formatted
 from .._transport.status import Steps

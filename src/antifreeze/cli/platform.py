@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .. import options
-from .._core.descent import Wish
+from .._core.fork_or_clean import Wish
 from .._linux import platform_support
 from .._ranks import ranks
 from .._version import VERSION

@@ -27,9 +27,9 @@ from .._core.events import (
     ProgramForked,
 )
 from .._core.faults import Ending
-from .._core.growth import Room
-from .._core.stalls import Activity, Sight
-from .._core.steps import OURS, SAMPLE
+from .._core.health.memory_growth import Room
+from .._core.health.stall_detection import Activity, Sight
+from .._core.health.worker_phases import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
 from .._linux.clock import Clock
 from .._worker.fetch import Fetcher

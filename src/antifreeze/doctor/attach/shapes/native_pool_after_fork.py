@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...._core.native_pools import NativePool, pool_used, pools_among
+from ...._core.native_pool_names import NativePool, pool_used, pools_among
 from ...findings import Finding
 from ..loaders import and_the_loop_waits
 from ..progress import gets_on, watched_s

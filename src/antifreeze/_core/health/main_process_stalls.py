@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .messages import frozen
-from .plan import Limits
-from .stalls import QUIET_S, REPORTED_S, Activity, Sight, Stall, Stalls
-from .steps import OURS
+from ..limits import Limits
+from ..messages import frozen
+from .stall_detection import QUIET_S, REPORTED_S, Activity, Sight, Stall, Stalls
+from .worker_phases import OURS
 
 _LIMITS = Limits(still_s=None, spin_s=None)
 _LIFE = 0  # this process has no other

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import leases, seats, verdicts
-from .states import State
+from .. import fault_verdicts, slab_leases, worker_slots
+from ..states import State
 
 Table = Mapping[tuple[Any, Any], Any]
 
@@ -20,9 +20,9 @@ INTRODUCTIONS = {
 def pages() -> dict[str, str]:
     """Give every page by its file name."""
     tables: dict[str, Table] = {
-        "life": seats.LIFE_TRANSITIONS,
-        "seat": seats.SEAT_TRANSITIONS,
-        "lease": leases.TRANSITIONS,
+        "life": worker_slots.LIFE_TRANSITIONS,
+        "seat": worker_slots.SEAT_TRANSITIONS,
+        "lease": slab_leases.TRANSITIONS,
     }
     written = {f"{name}.md": _machine(name, table) for name, table in tables.items()}
     written["verdicts.md"] = _verdicts()
@@ -57,7 +57,7 @@ def _machine(name: str, table: Table) -> str:
 def _verdicts() -> str:
     rows = [
         f"| {kind.value} | {_yes(left)} | {_yes(spares)} | {verdict.value} |"
-        for (kind, left, spares), verdict in verdicts.VERDICTS.items()
+        for (kind, left, spares), verdict in fault_verdicts.VERDICTS.items()
     ]
     return "\n".join(
         [

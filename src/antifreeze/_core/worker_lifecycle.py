@@ -9,12 +9,12 @@ from . import commands as do
 from .deadlines import DeadlineKind, Deadlines, Key
 from .events import LifeEnded
 from .faults import Ending, Fault, FaultKind
-from .leases import LeaseTable
+from .health.stall_detection import Pulse, Stall
+from .limits import Limits
 from .messages import message
-from .plan import Limits
-from .seats import AT_WORK, Gap, Life, LifeCue, LifeState, Seat, Seats, SeatState
-from .stalls import Pulse, Stall
+from .slab_leases import LeaseTable
 from .tickets import Ticket
+from .worker_slots import AT_WORK, Gap, Life, LifeCue, LifeState, Seat, Seats, SeatState
 
 LIFE_DEADLINES = (
     DeadlineKind.START,

@@ -11,8 +11,8 @@ from dataclasses import field
 from enum import Enum
 
 from .accounts import Timings
-from .leases import Lease, LeaseTable
 from .messages import record
+from .slab_leases import Lease, LeaseTable
 from .states import State
 from .tickets import Errand, Ticket
 

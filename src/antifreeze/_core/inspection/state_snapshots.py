@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .accounts import Accounts
-from .faults import Fault
-from .messages import frozen
-from .seats import LifeState, Seat, SeatState
-from .stalls import CallSnapshot
-from .states import Loop, Run
-from .tickets import Progress
+from ..accounts import Accounts
+from ..faults import Fault
+from ..health.stall_detection import CallSnapshot
+from ..messages import frozen
+from ..states import Loop, Run
+from ..tickets import Progress
+from ..worker_slots import LifeState, Seat, SeatState
 
 if TYPE_CHECKING:
-    from .supervisor import Supervisor
+    from ..supervisor import Supervisor
 
 
 TRIES = 8  # to copy what another thread changes

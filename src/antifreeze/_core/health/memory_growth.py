@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-from .messages import frozen, message
-from .plan import Limits
-from .seats import Life, LifeState
-from .stalls import Sight
+from ..limits import Limits
+from ..messages import frozen, message
+from ..worker_slots import Life, LifeState
+from .stall_detection import Sight
 
 TOO_LITTLE = 0.1  # of what a life may hold: one that grows by less began with too much
 AHEAD = 3  # looks; one that is let go brings first what it holds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from .commands import Command
-from .events import Event
-from .messages import frozen
+from ..commands import Command
+from ..events import Event
+from ..messages import frozen
 
 KEPT = 256  # entries; enough to see what led to an error, small enough to keep with every loader
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from . import commands as do
-from .crew import Crew, Out
-from .ledger import Ledger
-from .plan import Plan, Source
+from .limits import Plan, Source
 from .reorder import Order
+from .ticket_tracking import Ledger
 from .tickets import Errand, Ticket
+from .worker_lifecycle import Crew, Out
 
 
 class Dealer:

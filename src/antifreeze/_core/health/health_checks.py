@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import commands as do
-from . import events as ev
-from .crew import Crew, Out
-from .deadlines import DeadlineKind, Key
-from .growth import Growth, Growths
-from .ledger import Ledger
-from .plan import Plan, Source
-from .stalls import Stall, Stalls
+from .. import commands as do
+from .. import events as ev
+from ..deadlines import DeadlineKind, Key
+from ..limits import Plan, Source
+from ..ticket_tracking import Ledger
+from ..worker_lifecycle import Crew, Out
+from .memory_growth import Growth, Growths
+from .stall_detection import Stall, Stalls
 
 LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
 

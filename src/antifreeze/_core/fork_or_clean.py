@@ -16,7 +16,7 @@ from dataclasses import replace
 from enum import Enum
 
 from .messages import frozen
-from .native_pools import pools_among
+from .native_pool_names import pools_among
 
 # A fork copies the tables of all memory, 20 ms for each GiB, and each worker's costs that again;
 # and whatever the main process changes later is copied page by page. Until the nursery is there it

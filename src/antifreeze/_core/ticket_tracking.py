@@ -9,12 +9,12 @@ from dataclasses import replace
 from .accounts import Timings
 from .events import ParcelsArrived
 from .faults import Fault
-from .leases import Lease, LeaseKey
+from .limits import Plan
 from .messages import message
-from .plan import Plan
 from .reorder import ReorderWindow
-from .seats import Gap, Life, Seat
+from .slab_leases import Lease, LeaseKey
 from .tickets import Errand, Ticket
+from .worker_slots import Gap, Life, Seat
 
 
 @message

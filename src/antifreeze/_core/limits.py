@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from .bundling import LONGEST
 from .messages import frozen
-from .pace import LONGEST
 from .reorder import Order
 
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from .messages import frozen, message, record
-from .plan import Limits
-from .states import State
-from .steps import CLEAN, HAND_OVER, OURS, is_of_user
+from ..limits import Limits
+from ..messages import frozen, message, record
+from ..states import State
+from .worker_phases import CLEAN, HAND_OVER, OURS, is_of_user
 
 EXAMINED_S = 1.0  # a call that lasts longer is looked at closely
 RESUMED_S = 3.0  # who is stopped is told to go on

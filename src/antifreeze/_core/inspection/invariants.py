@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .deadlines import DeadlineKind
-from .faults import KEPT as FAULTS_KEPT
-from .leases import LeaseState
-from .lookout import LOOK_KEY
-from .plan import Source
-from .seats import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
-from .states import Loop, Run, Sampling
+from ..deadlines import DeadlineKind
+from ..faults import KEPT as FAULTS_KEPT
+from ..health.health_checks import LOOK_KEY
+from ..limits import Source
+from ..slab_leases import LeaseState
+from ..states import Loop, Run, Sampling
+from ..worker_slots import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
 
 if TYPE_CHECKING:
-    from .supervisor import Supervisor
+    from ..supervisor import Supervisor
 
 
 def unsound(sup: Supervisor) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Watch over workers: who is stuck, who grows, and what the core does about it."""

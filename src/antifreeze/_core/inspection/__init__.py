@@ -1,0 +1,1 @@
+"""What the core shows of itself: its event log, snapshots, invariants and state diagrams."""
