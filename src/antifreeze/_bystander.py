@@ -27,18 +27,17 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from . import _stalls_told
 from ._attach_server import AttachServer
 from ._backends import evidence
-from ._core.accounts import Accounts
 from ._core.health.main_process_stalls import OwnCall, OwnCalls
 from ._core.health.stall_detection import Activity, StackLine
 from ._core.health.worker_phases import OURS, SAMPLER
 from ._core.tickets import Ticket
 from ._linux import platform_support
 from ._linux.clock import monotonic
-from ._reporting import process_summaries
+from ._reporting import process_summaries, stall_messages
 from ._reporting.log import logger
+from ._reporting.wait_accounting import Accounts
 from ._transport import own_frames
 from ._worker import guard, looks, threads
 from ._worker.looks import Looks
@@ -326,7 +325,7 @@ def look(calls: OwnCalls, now: float) -> None:
         if stall is not None and (stall.ticket, stall.step) == (post.position + 1, post.steps[0]):
             ticket = Ticket(stall.ticket, 0, post.position, post.indices)
             file = post.file_of(stall.step, ticket) if isinstance(post, LoadingPost) else ""
-            _stalls_told.tell_own(stall, ticket, f"(file: {file})" if file else "")
+            stall_messages.tell_own(stall, ticket, f"(file: {file})" if file else "")
 
 
 def _stack(frame: FrameType | None) -> tuple[StackLine, ...] | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from . import options
-from ._remarks import remark
+from ._reporting.user_warnings import remark
 from .policies import Policy, policy_of
 
 

@@ -22,22 +22,24 @@ from ._absence import Absence
 from ._backends.base import Backend, Notice, Parcel
 from ._core import commands as do
 from ._core import events as ev
-from ._core.accounts import Accounts
 from ._core.faults import Ending
 from ._core.inspection.event_log import KEPT
-from ._core.inspection.state_snapshots import DriverSnapshot, snapshot_in_passing
+from ._core.inspection.state_snapshots import snapshot_in_passing
 from ._core.limits import Plan, Source
-from ._core.open_waits import so_far
 from ._core.states import Run, State
 from ._core.supervisor import Supervisor
 from ._core.tickets import Errand
-from ._core.traps import Observation, StreamCarry, StreamPrint, StreamState, Traps
 from ._drawing import Drawer
-from ._faults_kept import FaultBook
 from ._giving import Answer, Giver
-from ._herald import Herald, Sift
 from ._linux.clock import Clock
 from ._meter import Meter, OpenWait
+from ._reporting.fault_log import FaultBook
+from ._reporting.loader_snapshot import DriverSnapshot
+from ._reporting.open_wait_causes import so_far
+from ._reporting.reporter import Herald, Sift
+from ._reporting.torch_pitfalls import Observation, StreamCarry, StreamPrint, StreamState, Traps
+from ._reporting.wait_accounting import Accounts
+from ._reporting.wait_causes import Waits
 from ._stream_places import StreamPlaces
 from ._watchdog import Watchdog
 from ._worker.spec import EpochBrief
@@ -75,7 +77,8 @@ class Driver:
         story_limit: int | None = KEPT,
     ) -> None:
         self.accounts = accounts or Accounts()
-        self._supervisor = Supervisor(plan, story_limit=story_limit, accounts=self.accounts)
+        self._waits = Waits(self.accounts)
+        self._supervisor = Supervisor(plan, story_limit=story_limit, waits=self._waits)
         self.story = self._supervisor.story
         self._backend = backend
         self._now = clock.now
@@ -456,7 +459,7 @@ class Driver:
     def settle(self) -> OpenWait | None:
         """Have all that was counted in the accounts; give the wait that is not over."""
         self.turnstile.fold(now := self._now())
-        open_wait = self._meter.open_wait(now, partial(so_far, self._supervisor))
+        open_wait = self._meter.open_wait(now, partial(so_far, self._supervisor, self._waits))
         if not self.closed and self._lock.acquire(blocking=False):
             try:
                 self._meter.see_usage(now, self._backend.usage)

@@ -12,9 +12,9 @@ from ._core.faults import Fault, FaultKind
 from ._core.health.stall_detection import Stall
 from ._core.supervisor import Supervisor
 from ._core.tickets import Errand, Ticket
-from ._faults_kept import FaultBook
-from ._herald import Herald
-from ._remarks import remark
+from ._reporting.fault_log import FaultBook
+from ._reporting.reporter import Herald
+from ._reporting.user_warnings import remark
 from .errors import TransportFailed, error_for, timed_out
 
 # What the loop gets instead of a batch.

@@ -19,19 +19,21 @@ from typing import Any
 
 from ._backends import evidence
 from ._bystander import LoadingPost
-from ._core.accounts import FOLD_S, Accounts, Timings, Turnstile
 from ._core.faults import Fault, FaultKind, FaultLog
 from ._core.health.stall_detection import EXAMINED_S
 from ._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
-from ._core.inspection.state_snapshots import DriverSnapshot, SupervisorSnapshot
-from ._core.open_waits import in_step, usual_share
+from ._core.inspection.state_snapshots import SupervisorSnapshot
 from ._core.states import Loop, Run
 from ._core.tickets import Progress, Ticket
-from ._core.traps import Traps
-from ._faults_kept import FaultBook
-from ._herald import tell_trends
+from ._core.timings import Timings
 from ._linux.clock import Clock
 from ._meter import OpenWait
+from ._reporting.fault_log import FaultBook
+from ._reporting.loader_snapshot import DriverSnapshot
+from ._reporting.open_wait_causes import in_step, usual_share
+from ._reporting.reporter import tell_trends
+from ._reporting.torch_pitfalls import Traps
+from ._reporting.wait_accounting import FOLD_S, Accounts, Turnstile
 from ._torch_internals import is_pipe
 from ._transport.exceptions import add_note
 from ._worker.careful import NothingLeft

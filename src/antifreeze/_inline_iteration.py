@@ -18,10 +18,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ._bystander import makes_generator, making_iterator
-from ._core.traps import Traps
 from ._inline import PROCESS, InlineDriver
 from ._linux import platform_support
 from ._reporting.log import logger
+from ._reporting.torch_pitfalls import Traps
 from ._torch_internals import BaseIterator, apply_sharding, is_pipe
 from .errors import LoaderClosed
 from .iteration import (

@@ -1,15 +1,15 @@
 """What one driver's loop waits for, as far as the driver itself knows: who else was told when.
 
-The core splits a wait up to its answer (`_core/waits.py`); of what follows until the loop leaves,
-the sampler's part is measured here, since the loop's own thread has to ask it. The rest is for
-opening the batch.
+A wait is split up to its answer by `_reporting/wait_causes.py`; of what follows until the loop
+leaves, the sampler's part is measured here, since the loop's own thread has to ask it. The rest is
+for opening the batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ._core.accounts import Accounts, Split, Turnstile, Usage
+from ._reporting.wait_accounting import Accounts, Split, Turnstile, Usage
 
 OpenWait = tuple[float, Split]  # how long it is; what of it is for what, if not yet counted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._redaction import shareable_line
+from ._reporting.redaction import shareable_line
 from ._torch_internals import is_stream
 
 if TYPE_CHECKING:

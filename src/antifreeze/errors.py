@@ -14,14 +14,14 @@ import traceback
 from pathlib import PurePath
 from typing import Any
 
-from . import _stalls_told
 from ._core.faults import Ending, Fault, FaultKind
 from ._core.health.stall_detection import Pulse, Stall
 from ._core.health.worker_phases import CLEAN, INIT, index_at
 from ._core.tickets import Ticket
-from ._crashed_in import crashed_in
 from ._linux.available_memory import Available, in_words
-from ._transport.words import shown
+from ._reporting import stall_messages
+from ._reporting.crash_library import crashed_in
+from ._reporting.formatting import shown
 
 __all__ = [
     "AntifreezeError",
@@ -271,12 +271,12 @@ def _hung(fault: Fault, label: str, did: str) -> str:
     stall = fault.stall
     if stall is None:  # it did not even begin
         return report(f"DataLoader worker ({label}) hung. {_was_loading(fault)}", did=did)
-    doing, state = _stalls_told.doing(stall, fault.ticket), _stalls_told.state(stall)
+    doing, state = stall_messages.doing(stall, fault.ticket), stall_messages.state(stall)
     who = f"DataLoader worker {stall.seat} ({label})"
     return report(
         f"{who} hung for {stall.seconds:.3g} s: {doing} was {state}.",
         did=did,
-        stack=_stalls_told.lines(stall.activity.stack),
+        stack=stall_messages.lines(stall.activity.stack),
         cause=_cause_of_deadlock(stall),
         remedy=_remedy_for(stall, fault),
     )
@@ -323,7 +323,7 @@ def _crash(fault: Fault, label: str, did: str) -> str:
     ending = fault.ending or Ending()
     return report(
         f"DataLoader worker ({label}) {_how(ending)} {_was_loading(fault)}",
-        stack=_stalls_told.lines(ending.stack),
+        stack=stall_messages.lines(ending.stack),
         did=did,
         cause=_why(ending),
         remedy=_after_crash(fault, ending),
@@ -400,14 +400,14 @@ def _was_loading(fault: Fault) -> str:
     if fault.ticket is None:
         return f"{worker} held no batch."
     indices: Any = fault.ticket.indices
-    batch = f"batch {fault.ticket.position}: {_stalls_told.samples(indices)}"
+    batch = f"batch {fault.ticket.position}: {stall_messages.samples(indices)}"
     if isinstance(indices, list | tuple) and indices and indices[0] is None:
         what = f"batch {fault.ticket.position} of the epoch, from its stream"
     elif indices is None:
         what = "the next sample of its stream"
     elif (index := index_at(fault.step, indices)) is not None:
         what = f"sample {shown(index)} ({batch})"
-    elif (doing := _stalls_told.WITH_BATCH.get(fault.step)) is not None:
+    elif (doing := stall_messages.WITH_BATCH.get(fault.step)) is not None:
         return f"{worker} was {doing} {batch}."
     else:
         what = batch
@@ -428,11 +428,11 @@ def timed_out(
     elif seen is None:
         awaited = f"waited for worker {fault.seat} ({label}). {_was_loading(fault)}"
     else:
-        doing, state = _stalls_told.doing(seen, busy_with), _stalls_told.state(seen)
+        doing, state = stall_messages.doing(seen, busy_with), stall_messages.state(seen)
         if busy_with is not None and busy_with.epoch != fault.ticket.epoch:
             doing += ", of an earlier epoch,"
-        stack = _stalls_told.lines(seen.activity.stack)
-        batch = f"batch {fault.ticket.position}{_stalls_told.of_samples(fault.ticket)}"
+        stack = stall_messages.lines(seen.activity.stack)
+        batch = f"batch {fault.ticket.position}{stall_messages.of_samples(fault.ticket)}"
         awaited = f"waited for worker {fault.seat} ({label}), {batch}; {doing} is {state}."
     return WorkerHung(
         report(

@@ -32,16 +32,17 @@ from ._bystander import Asked, making_iterator, stay_for
 from ._core.bundling import LONGEST
 from ._core.fork_or_clean import Descent
 from ._core.inspection.event_log import KEPT
-from ._core.inspection.state_snapshots import TRIES, DriverSnapshot
+from ._core.inspection.state_snapshots import TRIES
 from ._core.limits import Limits, Plan, Source, Tenure
 from ._core.reorder import Order
-from ._core.traps import Suspect, Traps
 from ._driver import Driver
 from ._giving import RAISERS
 from ._linux import platform_support
-from ._ranks import who
-from ._remarks import remark
+from ._reporting.loader_snapshot import DriverSnapshot
 from ._reporting.log import logger
+from ._reporting.ranks import who
+from ._reporting.torch_pitfalls import Suspect, Traps
+from ._reporting.user_warnings import remark
 from ._sampler_lead import free_draws
 from ._torch_internals import (
     BaseIterator,

@@ -22,12 +22,11 @@ import torch.utils.data as torch_data
 from torch.utils.data.dataloader import DataLoader as TorchLoader
 
 from . import _defaults, _new_arguments, _torch_internals, options
-from ._core.messages import frozen
 from ._linux import platform_support
 from ._linux.clock import Clock, MonotonicClock
-from ._ranks import Ranks, ranks
-from ._remarks import remark, user_line
 from ._reporting.log import logger
+from ._reporting.ranks import ranks
+from ._reporting.user_warnings import remark, user_line
 from ._torch_internals import Purpose
 from .policies import Fault, Policy, policy_of
 
@@ -36,11 +35,10 @@ if TYPE_CHECKING:
 
     from ._backends.base import Backend
     from ._backends.lineage import Lineage
-    from ._core.accounts import SlowSample, Usage, Wait
-    from ._core.explaining import Profile
-    from ._core.inspection.state_snapshots import DriverSnapshot
-    from ._faults_kept import FaultBook
-    from ._progress.loop import Progress
+    from ._reporting.explain import Profile
+    from ._reporting.fault_log import FaultBook
+    from ._reporting.loader_snapshot import LoaderSnapshot
+    from ._reporting.progress.loop import Progress
     from ._torch_internals import BaseIterator
     from ._worker.spec import Job
     from .stats import Entry, Explanation
@@ -50,22 +48,6 @@ _CLOCK = MonotonicClock()
 
 _OF_TORCH = _new_arguments.parameters_of(TorchLoader.__init__)
 _PARAMETERS = frozenset(_OF_TORCH)
-
-
-@frozen
-class LoaderSnapshot:
-    """A whole loader, for outside eyes: what it is, where it runs, what its iterators do."""
-
-    num_workers: int
-    prefetch_factor: int | None
-    persistent_workers: bool
-    in_order: bool
-    ranks: Ranks
-    iterators: tuple[DriverSnapshot, ...]
-    usages: tuple[Usage, ...]  # of the machine, by each worker
-    slowest: tuple[SlowSample, ...]  # the slowest last
-    waits: tuple[Wait, ...]  # the latest that lasted ten milliseconds or more
-    worker_source: str  # where its workers come from, in words; empty before the first
 
 
 class DataLoader(TorchLoader[T]):
@@ -204,7 +186,7 @@ class DataLoader(TorchLoader[T]):
 
         On stderr, or `file`: a bar on a terminal, now and then a line in a log. Rank 0 alone does.
         """
-        from ._progress.loop import Progress
+        from ._reporting.progress.loop import Progress
 
         return Progress(self, title, file)
 
@@ -219,7 +201,7 @@ class DataLoader(TorchLoader[T]):
         """Give what is counted of this loader."""
         entry: Entry | None = self.__dict__.get("_counted")
         if entry is None:
-            from ._core.accounts import Accounts
+            from ._reporting.wait_accounting import Accounts
             from .stats import Entry
 
             new = Entry(self._profile(), Accounts(guard=threading.RLock()), self._book.tally)
@@ -227,7 +209,7 @@ class DataLoader(TorchLoader[T]):
         return entry
 
     def _profile(self) -> Profile:
-        from ._core.explaining import Profile
+        from ._reporting.explain import Profile
 
         return Profile(
             name=f"{type(self).__name__} ({self._made_at})",
@@ -247,7 +229,7 @@ class DataLoader(TorchLoader[T]):
     def _book(self) -> FaultBook:
         book: FaultBook | None = self.__dict__.get("_fault_book")
         if book is None:
-            from ._faults_kept import FaultBook
+            from ._reporting.fault_log import FaultBook
             from ._worker.sample_files import file_in_dataset
             from ._worker.subsets import underlying
 
@@ -328,6 +310,7 @@ class DataLoader(TorchLoader[T]):
 
     def snapshot(self) -> LoaderSnapshot:
         """Give the state of the whole loader as frozen data. Starts nothing, waits for nothing."""
+        from ._reporting.loader_snapshot import LoaderSnapshot
         from .iteration import snapshots_of
 
         accounts = self._settled().accounts

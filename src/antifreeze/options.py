@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ._core.messages import frozen
-from ._ranks import ranks
+from ._reporting.ranks import ranks
 from .policies import Policy
 
 SHOWN = 80  # characters of a value in a message

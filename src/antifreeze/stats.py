@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ._core.accounts import CAUSES, Accounts
-from ._core.explaining import Explanation, Profile, explain
 from ._core.messages import record
-from ._redaction import shareable_line
+from ._reporting.explain import Explanation, Profile, explain
+from ._reporting.redaction import shareable_line
+from ._reporting.wait_accounting import CAUSES, Accounts
 
 if TYPE_CHECKING:
-    from ._faults_kept import FaultTally
+    from ._reporting.fault_log import FaultTally
 
 __all__ = ["Explanation"]
 

@@ -14,6 +14,8 @@ from antifreeze._core.limits import Plan
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
+from antifreeze._reporting.wait_accounting import Accounts
+from antifreeze._reporting.wait_causes import Waits
 
 DRAW = do.DrawTickets(1)
 FINISH = do.FinishEpoch()
@@ -46,7 +48,8 @@ class Script:
     """
 
     def __init__(self, plan: Plan, batches: int | None = None) -> None:
-        self.sup = Supervisor(plan, story_limit=None)
+        self.waits = Waits(Accounts())
+        self.sup = Supervisor(plan, story_limit=None, waits=self.waits)
         self.now = 0.0
         self.refill(batches)
 

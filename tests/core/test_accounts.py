@@ -9,8 +9,13 @@ from statistics import quantiles
 
 import pytest
 
-from antifreeze._core import trends
-from antifreeze._core.accounts import (
+from antifreeze._core.timings import Timings
+from antifreeze._reporting import slowdown_trends
+from antifreeze._reporting.explain import WORDS, Profile, explain
+from antifreeze._reporting.fault_log import FaultTally
+from antifreeze._reporting.histogram import Histogram
+from antifreeze._reporting.slowdown_trends import KEPT, LEAST, Trends, Window
+from antifreeze._reporting.wait_accounting import (
     CAUSES,
     FOR_A_LOCK,
     PLACES,
@@ -19,14 +24,9 @@ from antifreeze._core.accounts import (
     Accounts,
     SlowSample,
     Split,
-    Timings,
     Turnstile,
     WorkAccount,
 )
-from antifreeze._core.explaining import WORDS, Profile, explain
-from antifreeze._core.histogram import Histogram
-from antifreeze._core.trends import KEPT, LEAST, Trends, Window
-from antifreeze._faults_kept import FaultTally
 from antifreeze.stats import Entry, flat
 
 # ---- histograms ----------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_trends_have_a_window_for_each_half_minute_of_a_loop() -> None:
     assert len(accounts.trends.windows) == int(200 / WINDOW_S)
     assert accounts.trends.windows[1].sample_s == pytest.approx(0.05)
     assert accounts.trends.windows[1].wait_share == pytest.approx(0.5, abs=0.02)
-    assert trends.LEAST > 2
+    assert slowdown_trends.LEAST > 2
 
 
 # ---- the sentence --------------------------------------------------------------------------------

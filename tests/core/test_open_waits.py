@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from antifreeze._core import events as ev
-from antifreeze._core.accounts import CAUSES, Split, Timings
 from antifreeze._core.health.stall_detection import Activity, Sight
 from antifreeze._core.health.worker_phases import COLLATE, PACK, SAMPLE
 from antifreeze._core.limits import Limits, Plan, Tenure
-from antifreeze._core.open_waits import in_step, so_far
+from antifreeze._core.timings import Timings
 from antifreeze._core.worker_slots import Gap
+from antifreeze._reporting.open_wait_causes import in_step, so_far
+from antifreeze._reporting.wait_accounting import CAUSES, Split
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
 from .test_waits import MANY, comes
@@ -23,7 +24,7 @@ def began(seats: int = 1, window: int = 1, **plan: Any) -> Script:
 
 
 def split(s: Script, now: float, answered_at: float = 0.0) -> dict[str, float]:
-    return told(so_far(s.sup, now, answered_at))
+    return told(so_far(s.sup, s.waits, now, answered_at))
 
 
 def told(found: Split) -> dict[str, float]:
@@ -71,7 +72,7 @@ def test_of_the_first_fetch_nobody_knows_whether_it_waits_until_somebody_looks()
 @pytest.mark.parametrize(("step", "cause"), [(COLLATE, "collate"), (PACK, "transport")])
 def test_what_a_worker_was_seen_at_is_what_it_is_for(step: int, cause: str) -> None:
     s = began(limits=Limits(look_s=1.0)).ready(0)
-    s.sup._waits.work.add(Timings(fetch_s=1.0, samples=1))
+    s.waits.work.add(Timings(fetch_s=1.0, samples=1))
     s.at(0.0).perform(ASK)
     looked(s, 2.0, SAMPLE, 1)
     looked(s, 3.0, step, 1)
@@ -80,7 +81,7 @@ def test_what_a_worker_was_seen_at_is_what_it_is_for(step: int, cause: str) -> N
 
 def test_a_call_for_a_ticket_that_was_brought_says_nothing_of_the_next() -> None:
     s = began(seats=1, window=2, limits=Limits(look_s=1.0)).ready(0)
-    s.sup._waits.work.add(Timings(fetch_s=1.0, samples=1))
+    s.waits.work.add(Timings(fetch_s=1.0, samples=1))
     s.at(0.0).perform(ASK)
     looked(s, 2.0, COLLATE, 1)
     comes(s, 3.0, 0, 1, begun_at=0.0, fetch_s=2.0, collate_s=1.0)
@@ -90,7 +91,7 @@ def test_a_call_for_a_ticket_that_was_brought_says_nothing_of_the_next() -> None
 
 def test_what_a_lost_worker_had_is_recovery_until_it_is_begun_again() -> None:
     s = began().ready(0)
-    s.sup._waits.work.add(Timings(fetch_s=1.0, samples=1))
+    s.waits.work.add(Timings(fetch_s=1.0, samples=1))
     s.at(0.0).perform(ASK)
     s.at(4.0).perform(ev.LifeEnded(0, 1, KILLED, 1))
     assert split(s, 5.0) == {"recovery": 5.0}
@@ -131,7 +132,7 @@ def test_a_sampler_that_is_asked_is_the_sampler() -> None:
     s.at(0.0).perform(ASK)
     assert split(s, 3.0) == {"sampler": 3.0}
     s.at(3.0).perform(ev.TicketsDrawn(drawn(0).indices, 3.0))
-    s.sup._waits.work.add(Timings(fetch_s=1.0, samples=1))
+    s.waits.work.add(Timings(fetch_s=1.0, samples=1))
     assert split(s, 5.0)["sampler"] == 3.0
 
 
@@ -145,9 +146,9 @@ def test_after_the_answer_what_is_left_is_the_opening_of_the_batch() -> None:
 def test_asking_changes_nothing() -> None:
     s = began(seats=2, window=4).ready(0, 1)
     s.at(0.0).perform(ASK)
-    before = repr(s.sup.snapshot()), repr(s.sup._waits), s.sup._ledger.window._next
+    before = repr(s.sup.snapshot()), repr(s.waits), s.sup._ledger.window._next
     assert split(s, 5.0) == split(s, 5.0)
-    assert (repr(s.sup.snapshot()), repr(s.sup._waits), s.sup._ledger.window._next) == before
+    assert (repr(s.sup.snapshot()), repr(s.waits), s.sup._ledger.window._next) == before
 
 
 def test_a_step_of_the_users_own_code_needs_to_be_looked_at() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antifreeze._core import accounts, commands, events, faults, tickets
+from antifreeze._core import commands, events, faults, tickets
 from antifreeze._core import slab_leases as leases_module
 from antifreeze._core import worker_slots as seats_module
 from antifreeze._core.bundling import LONGEST
@@ -30,6 +30,7 @@ from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.states import Loop, Run, Sampling, State
 from antifreeze._core.tickets import Progress, SampleId, Ticket
 from antifreeze._core.worker_slots import LifeCue, LifeState, SeatCue, Seats, SeatState
+from antifreeze._reporting import wait_accounting
 
 from .script import ASK, RING
 from .walk import Walk
@@ -397,7 +398,7 @@ EXAMPLES: dict[type, Any] = {
 }
 VALUES = [
     *(tickets.SampleId, tickets.Progress, tickets.Ticket, tickets.Errand, leases_module.Lease),
-    *(faults.Ending, faults.Fault, accounts.Timings),
+    *(faults.Ending, faults.Fault, wait_accounting.Timings),
 ]
 MESSAGES = [*get_args(events.Event), *get_args(commands.Command), *VALUES]
 SNAPSHOTS = [state_snapshots.SeatSnapshot, state_snapshots.SupervisorSnapshot]

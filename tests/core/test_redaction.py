@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from antifreeze._redaction import disclosed, redacted
+from antifreeze._reporting.redaction import disclosed, redacted
 
 PATHS = [
     "/data/train/0013.jpg",

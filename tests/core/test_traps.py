@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._core.traps import (
+from antifreeze._reporting.torch_pitfalls import (
     AT_THE_END,
     FEW,
     PLENTY,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from antifreeze._core import events as ev
-from antifreeze._core.accounts import CAUSES, Accounts, Timings
 from antifreeze._core.limits import Plan, Tenure
+from antifreeze._core.timings import Timings
 from antifreeze._core.worker_slots import Gap
+from antifreeze._reporting.wait_accounting import CAUSES, Accounts
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
 
@@ -19,7 +20,7 @@ def began(seats: int = 2, window: int = 4, **plan: object) -> Script:
 
 
 def accounts(s: Script) -> Accounts:
-    return s.sup._waits._accounts
+    return s.waits._accounts
 
 
 def split(s: Script) -> dict[str, float]:

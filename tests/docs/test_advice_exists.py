@@ -27,8 +27,18 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "antifreeze"
 # Files whose strings are said to users: there an argument is looked for without backticks, too.
 TELLS = [
-    *(SOURCE / name for name in ("errors.py", "options.py", "_faults_kept.py", "_herald.py")),
-    *(SOURCE / name for name in ("_growth_told.py", "_stalls_told.py", "iteration.py")),
+    *(
+        SOURCE / name
+        for name in ("errors.py", "options.py", "_reporting/fault_log.py", "_reporting/reporter.py")
+    ),
+    *(
+        SOURCE / name
+        for name in (
+            "_reporting/memory_messages.py",
+            "_reporting/stall_messages.py",
+            "iteration.py",
+        )
+    ),
     *(SOURCE / "_core" / name for name in ("explaining.py", "traps.py", "trends.py")),
     *(SOURCE / "_worker" / name for name in ("next_steps.py", "reasons.py", "odd.py")),
     *(SOURCE / "_backends").glob("*.py"),

@@ -345,7 +345,7 @@ def patterns() -> dict[str, tuple[re.Pattern[str], bool]]:
     """Return every regular expression that texts of others are matched with, and whether it is
     looked for anywhere in them, which may take long where a match at the start does not."""
     found = {}
-    rooms = ("antifreeze.doctor.attach", "antifreeze._linux", "antifreeze._redaction")
+    rooms = ("antifreeze.doctor.attach", "antifreeze._linux", "antifreeze._reporting.redaction")
     for name, module in sorted(sys.modules.items()):
         if not name.startswith(rooms) or not getattr(module, "__file__", ""):
             continue

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antifreeze import DataLoader
-from antifreeze._faults_written import FaultFile
-from antifreeze._redaction import redacted, shareable, shareable_line, without_credentials
 from antifreeze._reporting import log
-from antifreeze._transport.words import shown
+from antifreeze._reporting.fault_log_file import FaultFile
+from antifreeze._reporting.formatting import shown
+from antifreeze._reporting.redaction import redacted, shareable, shareable_line, without_credentials
 
 from ..cli.running import OURS, start, write
 from ..rogues.clean import Asked, another_thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from antifreeze._ranks import Ranks, ranks
+from antifreeze._reporting.ranks import Ranks, ranks
 
 
 def test_one_process_is_rank_zero_of_one() -> None:

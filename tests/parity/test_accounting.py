@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.accounts import CAUSES, Turnstile
+from antifreeze._reporting.wait_accounting import CAUSES, Turnstile
 from antifreeze.stats import KEPT, entries
 
 NAP_S = 0.01

@@ -17,8 +17,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader, _bystander
-from antifreeze._core.accounts import FOR_A_LOCK, Timings
 from antifreeze._core.health.worker_phases import COLLATE, SAMPLE, WHOLE
+from antifreeze._core.timings import Timings
+from antifreeze._reporting.wait_accounting import FOR_A_LOCK
 from antifreeze._worker.looks import Looks, at_any_moment, place_of
 
 from ..patience import PATIENCE_S

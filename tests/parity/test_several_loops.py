@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import Dataset
 
 from antifreeze import DataLoader
-from antifreeze._core import accounts
-from antifreeze._core.accounts import CAUSES, Accounts, Split, WorkAccount
+from antifreeze._reporting import wait_accounting
+from antifreeze._reporting.wait_accounting import CAUSES, Accounts, Split, WorkAccount
 from antifreeze.stats import Entry
 
 
@@ -48,8 +48,8 @@ class Creeps(Dataset[int]):
 def test_samples_that_become_slower_are_told_of_once(
     workers: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(accounts, "WINDOW_S", 0.1)
-    monkeypatch.setattr(accounts, "FOLD_S", 0.05)
+    monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.1)
+    monkeypatch.setattr(wait_accounting, "FOLD_S", 0.05)
     monkeypatch.setattr("antifreeze._inline.FOLD_S", 0.05)
     with caplog.at_level(logging.WARNING, "antifreeze"):
         loader = DataLoader(Creeps(), 4, num_workers=workers)
@@ -192,8 +192,8 @@ def size_of(thing: Any) -> int:
 
 
 def test_what_is_counted_does_not_grow_with_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "WINDOW_S", 0.01)  # as many as in days
-    monkeypatch.setattr(accounts, "FOLD_S", 0.01)
+    monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.01)  # as many as in days
+    monkeypatch.setattr(wait_accounting, "FOLD_S", 0.01)
     monkeypatch.setattr("antifreeze._inline.FOLD_S", 0.01)
     loader = DataLoader(torch.zeros(200_000, 1))  # type: ignore[arg-type]
     counted: Accounts = loader._entry.accounts

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze._core.health.stall_detection import StackLine
-from antifreeze._crashed_in import LARGEST, crashed_in
+from antifreeze._reporting.crash_library import LARGEST, crashed_in
 
 from .programs import finish, program
 

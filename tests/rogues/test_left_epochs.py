@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.traps import StreamPrint, StreamState
+from antifreeze._reporting.torch_pitfalls import StreamPrint, StreamState
 from antifreeze._stream_places import MOST_EPOCHS, MOST_PRINTS, StreamPlaces
 from antifreeze.errors import WorkerFailed
 

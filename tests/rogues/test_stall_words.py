@@ -10,8 +10,8 @@ from antifreeze._core.health.stall_detection import Activity, Pulse, Stall
 from antifreeze._core.health.worker_phases import COLLATE, HAND_OVER, PACK, SAMPLE, WHOLE
 from antifreeze._core.limits import Limits
 from antifreeze._core.tickets import Ticket
-from antifreeze._faults_kept import FaultBook
-from antifreeze._stalls_told import doing, tell
+from antifreeze._reporting.fault_log import FaultBook
+from antifreeze._reporting.stall_messages import doing, tell
 from antifreeze.policies import raising
 
 

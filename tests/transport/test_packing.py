@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antifreeze import DataLoader
-from antifreeze._core.accounts import Timings
-from antifreeze._core.events import Outcome
+from antifreeze._core.events import Outcome, Timings
 from antifreeze._transport import tensors
 from antifreeze._transport.arena import Arena
 from antifreeze._transport.packing import (

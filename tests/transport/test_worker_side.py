@@ -13,7 +13,7 @@ import torch
 
 from antifreeze._backends.handles import WorkerHandle
 from antifreeze._backends.lines import Line
-from antifreeze._core.accounts import Timings
+from antifreeze._core.timings import Timings
 from antifreeze._linux.clock import monotonic
 from antifreeze._transport.framing import Kind, prefix
 from antifreeze._transport.packing import pack

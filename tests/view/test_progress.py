@@ -21,9 +21,9 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._progress.bars import bar_line
-from antifreeze._progress.displays import Shown
-from antifreeze._progress.figures import Figures, line
+from antifreeze._reporting.progress.bars import bar_line
+from antifreeze._reporting.progress.displays import Shown
+from antifreeze._reporting.progress.numbers import Figures, line
 from antifreeze.errors import WorkerCrashed
 from antifreeze.testing import SimulatedLoader, World
 

@@ -15,14 +15,14 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.messages import message, record
 from .._core.tickets import Errand
-from .._core.traps import Observation
+from .._reporting.torch_pitfalls import Observation
+from .._reporting.wait_accounting import Usage
 from .._worker.spec import EpochBrief
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing import process
 from typing import Any
 
-from .._remarks import remark
+from .._reporting.user_warnings import remark
 
 _KEY = "antifreeze"
 _ARRIVE = (

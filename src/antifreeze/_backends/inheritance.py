@@ -24,7 +24,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from .._core.messages import frozen
-from .._remarks import remark
+from .._reporting.user_warnings import remark
 from .._worker.environments import to_reopen
 from .._worker.files import NOTHING, Held
 from .._worker.insides import has_own, things_in

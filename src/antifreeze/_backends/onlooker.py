@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from .._core.accounts import Usage
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import CLEAN
 from .._linux import network_bytes
 from .._linux.available_memory import available
-from .._stalls_told import where
+from .._reporting.stall_messages import where
+from .._reporting.wait_accounting import Usage
 from . import evidence, hazards
 from .lines import Line
 from .origins import Origin

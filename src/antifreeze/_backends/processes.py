@@ -24,7 +24,6 @@ from dataclasses import replace
 from multiprocessing import reduction
 from typing import Any
 
-from .._core.accounts import Usage
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -44,7 +43,8 @@ from .._core.health.worker_phases import CLEAN, OURS
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
 from .._linux.oom_kills import Shortage
-from .._stalls_told import where
+from .._reporting.stall_messages import where
+from .._reporting.wait_accounting import Usage
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
 from .._transport.memory import MemoryShort

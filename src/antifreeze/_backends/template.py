@@ -30,7 +30,7 @@ import torch
 from .._core.faults import Ending
 from .._core.fork_or_clean import Choice
 from .._linux.oom_kills import Shortage
-from .._stalls_told import where
+from .._reporting.stall_messages import where
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.memory import MemoryShort
 from .._transport.status import StatusBoard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from .._core.accounts import Usage
+from .._reporting.wait_accounting import Usage
 
 _KB = re.compile(rb"^(RssAnon|RssShmem|RssFile|VmSwap|Threads):\s+(\d+)", re.MULTILINE)
 _IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.MULTILINE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from .accounts import Timings
 from .faults import Ending
 from .health.memory_growth import Room
 from .health.stall_detection import Activity, Sight
 from .messages import message
 from .slab_leases import LeaseKey
+from .timings import Timings
 
 
 class Outcome(Enum):

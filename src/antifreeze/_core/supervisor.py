@@ -15,7 +15,6 @@ from typing import Any
 
 from . import commands as do
 from . import events as ev
-from .accounts import Accounts
 from .assignment import Dealer
 from .bundling import Pace
 from .deadlines import DeadlineKind, Key
@@ -29,7 +28,7 @@ from .recovery import Recovery
 from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger
 from .tickets import Progress
-from .waits import Waits
+from .wait_observer import NoObserver, WaitObserver
 from .worker_lifecycle import Crew, Out
 from .worker_slots import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
 
@@ -41,7 +40,11 @@ class Supervisor:
     """Turn events into commands. One for each iterator; not thread-safe; no I/O."""
 
     def __init__(
-        self, plan: Plan, *, story_limit: int | None = KEPT, accounts: Accounts | None = None
+        self,
+        plan: Plan,
+        *,
+        story_limit: int | None = KEPT,
+        waits: WaitObserver | None = None,
     ) -> None:
         self.plan = plan
         self.story = Story(story_limit)
@@ -61,7 +64,8 @@ class Supervisor:
         self.faults = FaultLog()
         self._recovery = Recovery(plan, self._seats, self._ledger, self._pace, self.faults)
         self._lookout = Lookout(plan, self._crew, self._ledger)
-        self._waits = Waits(accounts or Accounts(), self._seats, self._ledger)
+        self._waits = waits or NoObserver()
+        self._waits.attach(self._seats, self._ledger)
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
             ev.EpochAsked: self._on_epoch_asked,
             ev.LoopAsked: self._on_loop_asked,
@@ -303,7 +307,10 @@ class Supervisor:
             self._drop_late(number, out)
         if life is not None:
             owed = len(life.held) + len(life.orphans)
-            coming = self._waits.came(seat, life, event)
+            coming = Coming(event, life.last, seat.gap)
+            if event.timings is not None:
+                life.last = event.timings
+            self._waits.came(seat, life, event)
             for number in event.numbers:
                 self._take_parcel(seat, life, number, coming, out)
             if len(life.held) + len(life.orphans) < owed:

@@ -6,7 +6,6 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .accounts import Timings
 from .events import ParcelsArrived
 from .faults import Fault
 from .limits import Plan
@@ -14,6 +13,7 @@ from .messages import message
 from .reorder import ReorderWindow
 from .slab_leases import Lease, LeaseKey
 from .tickets import Errand, Ticket
+from .timings import Timings
 from .worker_slots import Gap, Life, Seat
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
 
-from .accounts import Timings
 from .messages import record
 from .slab_leases import Lease, LeaseTable
 from .states import State
 from .tickets import Errand, Ticket
+from .timings import Timings
 
 
 class LifeState(State):

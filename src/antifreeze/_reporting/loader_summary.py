@@ -9,11 +9,11 @@ import re
 from .._core.faults import FaultKind
 from .._core.health.stall_detection import StackLine
 from .._core.messages import frozen
-from .._redaction import shareable_line
-from .._stalls_told import where
-from .._transport.words import shown
 from ..policies import Fault
 from ..stats import Entry
+from .formatting import shown
+from .redaction import shareable_line
+from .stall_messages import where
 
 FAULTS = 5  # of a loader, the last ones; its fault_log has all
 # Told at length when they happen: at the end a word is enough.

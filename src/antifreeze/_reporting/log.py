@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from .._redaction import shareable
+from .redaction import shareable
 
 
 class RedactingFilter(logging.Filter):

@@ -34,9 +34,9 @@ from .._core.messages import frozen
 from .._linux import platform_support
 from .._linux.clock import monotonic
 from .._linux.regular_files import read_regular
-from .._ranks import ranks
 from .loader_summary import FAULTS, LoaderSummary, summarize
 from .log import logger
+from .ranks import ranks
 from .untrusted_text import printable
 
 REFRESH_S = 5.0  # so old is what a killed process has left, at most

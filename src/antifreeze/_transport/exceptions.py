@@ -15,8 +15,8 @@ import pickle
 from typing import Any
 
 from .._core.messages import frozen
+from .._reporting.formatting import said
 from .frames import formatted
-from .words import said
 
 
 @frozen

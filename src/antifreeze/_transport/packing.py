@@ -20,6 +20,7 @@ import torch
 
 from .._core.messages import record
 from .._linux.available_memory import available
+from .._reporting.formatting import said, shown
 from .arena import Arena
 from .memory import MemoryShort, aligned, memmove, read_bytes
 from .tensors import (
@@ -32,7 +33,6 @@ from .tensors import (
     reduce_tensor,
 )
 from .views import View, is_whole, keeps_holes, overlap, rebuild_view, shared_views
-from .words import said, shown
 
 SMALL_BYTES = 8 * 1024  # a buffer below this travels in the message (break-even: 4 to 16 KiB)
 SMALL_TOTAL_BYTES = 32 * 1024  # all of them together, or they go to the slab after all

@@ -6,9 +6,9 @@ import pickle
 import weakref
 from typing import Any
 
-from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.messages import record
+from .._core.timings import Timings
 from .arena import Anchor
 from .exceptions import PackedException, rebuild_exception
 from .packing import Packed, find_grad

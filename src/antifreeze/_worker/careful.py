@@ -7,10 +7,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._core.traps import QUARANTINED, SampleFailed
 from .._linux.clock import monotonic
+from .._reporting.formatting import said, shown
+from .._reporting.torch_pitfalls import QUARANTINED, SampleFailed
 from .._transport.frames import formatted
-from .._transport.words import said, shown
 from ..policies import SUBSTITUTES, Policy
 from .sample_files import file_of
 from .subsets import behind

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from torch.utils.data import default_collate, default_convert
 
-from .._core.accounts import Timings
 from .._core.health.worker_phases import COLLATE, ITER, OURS, SAMPLE, WHOLE
-from .._core.traps import SampleFailed
+from .._core.timings import Timings
 from .._linux.clock import monotonic
+from .._reporting.formatting import said, shown
+from .._reporting.torch_pitfalls import SampleFailed
 from .._transport.status import Steps
-from .._transport.words import said, shown
 from ..errors import WorkerFailed
 from .careful import Careful
 from .effort import Effort, Stopwatch

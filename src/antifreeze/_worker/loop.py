@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from .._core.accounts import Timings
 from .._core.events import Outcome
 from .._core.health.worker_phases import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
-from .._core.traps import StreamState, Suspects
+from .._core.timings import Timings
 from .._linux.clock import monotonic
+from .._reporting.torch_pitfalls import StreamState, Suspects
 from .._torch_internals import IterDataPipe, apply_random_seed
 from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception

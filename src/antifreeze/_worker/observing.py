@@ -1,4 +1,4 @@
-"""What a worker notices for the user's sake: see `_core/traps.py` for what becomes of it."""
+"""What a worker notices of the dataset: `_reporting/torch_pitfalls.py` decides what is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .._core.traps import FEW, PLENTY, Change, Changed, Drew, Opening
+from .._reporting.torch_pitfalls import FEW, PLENTY, Change, Changed, Drew, Opening
 from .._torch_internals import IterDataPipe, MapDataPipe, WorkerInfo
 from .contents import Contents, is_array
 from .generators import Generator, as_bytes

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .._reporting.formatting import shown
 from .._torch_internals import default_collate_fn_map
-from .._transport.words import shown
 from .subsets import behind
 
 NAMED = 3  # odd samples in one sentence

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import threading
 
-from .._core.accounts import Timings
 from .._core.bundling import BUNDLE_BYTES
 from .._core.events import Outcome
-from .._core.traps import Observation
+from .._core.timings import Timings
 from .._linux.clock import monotonic
+from .._reporting.torch_pitfalls import Observation
 from .._transport.arena import Slab
 from .._transport.framing import Kind
 from .._transport.packing import Packed

@@ -21,8 +21,8 @@ import threading
 import traceback
 from types import FrameType
 
-from .._core.traps import Places
 from .._linux.clock import monotonic
+from .._reporting.torch_pitfalls import Places
 from .._transport.status import StatusLine
 from .._transport.trace import ASKED_BY, EXIT, header
 from . import guard

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from .._core.traps import StreamCarry, StreamPrint, StreamState
 from .._linux.clock import monotonic
+from .._reporting.torch_pitfalls import StreamCarry, StreamPrint, StreamState
 from .generators import Generator, global_generators, own_generators
 from .observing import Attributes, print_of_batch
 from .spec import Job, Resume

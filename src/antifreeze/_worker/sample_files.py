@@ -22,7 +22,7 @@ import numpy
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
-from .._redaction import disclosed
+from .._reporting.redaction import disclosed
 from .._transport.frames import is_library, is_ours
 
 NAMED = 3  # files of one sample: an image and its mask, say

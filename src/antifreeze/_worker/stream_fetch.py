@@ -8,7 +8,7 @@ from types import GeneratorType
 from typing import Any
 
 from .._core.health.worker_phases import OURS, SAMPLE
-from .._core.traps import Opening, SampleFailed, StreamEnded
+from .._reporting.torch_pitfalls import Opening, SampleFailed, StreamEnded
 from .._transport.frames import formatted
 from .._transport.status import Steps
 from ..errors import WorkerFailed

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.utils.data import Subset
 
-from .._transport.words import shown
+from .._reporting.formatting import shown
 
 DEEPEST = 32  # Subsets of Subsets; beyond that the batch is asked for as a whole
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.traps import Suspect
+from .._reporting.torch_pitfalls import Suspect
 from .insides import things_in
 
 SAMPLED = 32  # items of a container

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._linux.bounded_reads import in_time
 from .._linux.clock import pause, time_of_day
-from .._redaction import redacts
+from .._reporting.redaction import redacts
 from .._reporting.untrusted_text import as_log_line, json_text, styled_line
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from .. import options
 from .._core.fork_or_clean import Wish
 from .._linux import platform_support
-from .._ranks import ranks
+from .._reporting.ranks import ranks
 from .._version import VERSION
 from . import tested_versions
 

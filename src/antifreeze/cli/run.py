@@ -26,8 +26,8 @@ from typing import Any, NoReturn
 
 from .. import _imports
 from .._core.messages import frozen
-from .._ranks import ranks
-from .._redaction import shareable
+from .._reporting.ranks import ranks
+from .._reporting.redaction import shareable
 from ..options import check_randomness, read_size, said_of_randomness
 from . import _config
 

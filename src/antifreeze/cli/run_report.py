@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .._backends.carried import carry
-from .._core.explaining import IS_REPORTED
 from .._linux.clock import monotonic
-from .._ranks import who as speaks
-from .._redaction import shareable_line
 from .._reporting import process_summaries
+from .._reporting.explain import IS_REPORTED
 from .._reporting.loader_summary import LoaderSummary, summarize
 from .._reporting.process_summaries import REFRESH_S, Place, ProcessSummary, State
-from .._stalls_told import listeners
+from .._reporting.ranks import who as speaks
+from .._reporting.redaction import shareable_line
+from .._reporting.stall_messages import listeners
 from ..stats import entries
 
 PROCESSES = 16  # that the script has started: as many as a machine has accelerators, at the most

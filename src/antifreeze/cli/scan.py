@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.messages import frozen, record
 from .._linux.cores import granted_cores
-from .._redaction import shareable, shareable_line
+from .._reporting.formatting import said
 from .._reporting.log import logger
+from .._reporting.redaction import shareable, shareable_line
 from .._transport.frames import is_library, is_ours
-from .._transport.words import said
 from ..policies import Budget, skipping
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from .._defaults import NAMES
-from .._remarks import remark
+from .._reporting.user_warnings import remark
 from ..loader import present_defaults
 
 LIST = "_PYTORCH_DATALOADER_KWARGS"

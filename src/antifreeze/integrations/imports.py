@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from .._imports import Act, Follower
-from .._remarks import remark
+from .._reporting.user_warnings import remark
 
 
 def when_there(name: str, adapt: Act) -> None:

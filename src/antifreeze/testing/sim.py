@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .._backends.base import Backend, LocalParcel, Notice
-from .._core.accounts import Timings, Usage
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -31,7 +30,9 @@ from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
+from .._core.timings import Timings
 from .._linux.clock import Clock
+from .._reporting.wait_accounting import Usage
 from .._worker.fetch import Fetcher
 from .._worker.spec import EpochBrief, Job
 from .._worker.stream_fetch import StreamOver

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..accounts import Accounts
 from ..faults import Fault
 from ..health.stall_detection import CallSnapshot
 from ..messages import frozen
@@ -44,34 +43,6 @@ class SupervisorSnapshot:
     calls: tuple[CallSnapshot, ...]  # that lives were in when somebody looked
     faults: tuple[Fault, ...]  # the last ones
     faults_seen: int
-
-
-@frozen
-class DriverSnapshot:
-    """One iterator, for outside eyes. Times are of all loops of its loader."""
-
-    supervisor: SupervisorSnapshot
-    waited_s: float
-    away_s: float
-    asks: int
-    parcels: int
-    fetch_s: float
-    collate_s: float
-    pack_s: float
-
-    @classmethod
-    def of(cls, supervisor: SupervisorSnapshot, accounts: Accounts) -> DriverSnapshot:
-        work = accounts.work
-        return cls(
-            supervisor=supervisor,
-            waited_s=accounts.waited_s,
-            away_s=accounts.away_s,
-            asks=accounts.batches,
-            parcels=work.parcels,
-            fetch_s=work.fetch_s,
-            collate_s=work.collate_s,
-            pack_s=work.pack_s,
-        )
 
 
 def snapshot_seat(seat: Seat) -> SeatSnapshot:

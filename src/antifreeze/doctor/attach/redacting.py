@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ..._redaction import redacted, without_credentials
+from ..._reporting.redaction import redacted, without_credentials
 from .facts import Case, Look, Process, Thread
 
 _KEPT = re.compile(r"/(dev|proc|sys)(/|$)|.*/(pymp-|listener-)|.*\.(py|pyc|so)(\.[\d.]+)?$")

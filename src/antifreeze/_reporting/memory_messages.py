@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ._core.health.memory_growth import Growth
-from ._core.limits import Limits
-from ._core.traps import Suspect
-from ._linux.available_memory import in_words
-from ._ranks import who as speaks
+from .._core.health.memory_growth import Growth
+from .._core.limits import Limits
+from .._linux.available_memory import in_words
+from .ranks import who as speaks
+from .torch_pitfalls import Suspect
 
 NAMED = 3
 

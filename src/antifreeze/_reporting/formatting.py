@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
-from .._redaction import redacted, redacts, without_credentials
+from .redaction import redacted, redacts, without_credentials
 
 
 class _Short(reprlib.Repr):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from .messages import frozen
+from .._core.messages import frozen
 
 KEPT = 48  # windows; then neighbours are joined
 LEAST = 12  # windows; nothing is said of fewer

@@ -12,8 +12,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .._linux.clock import monotonic
-from .figures import Figures, duration, faults, rate, waited
+from ..._linux.clock import monotonic
+from .numbers import Figures, duration, faults, rate, waited
 
 if TYPE_CHECKING:
     from rich.live import Live

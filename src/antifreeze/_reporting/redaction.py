@@ -14,7 +14,7 @@ import re
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from ._reporting.untrusted_text import as_log_line, printable_lines
+from .untrusted_text import as_log_line, printable_lines
 
 VARIABLE = "ANTIFREEZE_REDACT"
 HIDDEN = "<path>"  # in a text, for the name of a file

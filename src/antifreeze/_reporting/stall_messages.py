@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-from ._core.health import worker_phases
-from ._core.health.stall_detection import Pulse, StackLine, Stall
-from ._core.limits import Limits
-from ._core.tickets import Ticket
-from ._ranks import who as speaks
-from ._redaction import redacted
-from ._reporting.log import logger
-from ._transport.words import shown
+from .._core.health import worker_phases
+from .._core.health.stall_detection import Pulse, StackLine, Stall
+from .._core.limits import Limits
+from .._core.tickets import Ticket
+from .formatting import shown
+from .log import logger
+from .ranks import who as speaks
+from .redaction import redacted
 
 # Called when a stall has been told, in whichever thread tells it: for who has more to say then.
 listeners: list[Callable[[], None]] = []

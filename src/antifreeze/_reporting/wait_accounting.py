@@ -10,16 +10,17 @@ from __future__ import annotations
 from array import array
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import field, fields
 from operator import index as as_integer
 from operator import sub
 from typing import Any
 
+from .._core.messages import frozen, message, record
+from .._core.timings import Timings
 from .histogram import Histogram
-from .messages import frozen, message, record
-from .trends import Trends, Window
+from .slowdown_trends import Trends, Window
 
 FOLD_S = 0.25  # between two sums of a loop's times: rarely, and yet fresh to who looks
 MOST = 512  # numbers between them at the most
@@ -28,42 +29,6 @@ LONGEST = 40  # characters of an index that is no integer
 LATEST = 100  # waits kept
 PLACES = 200  # lines of code counted; beyond it the rarest are forgotten
 WINDOW_S = 30.0  # that trends are made of: long enough for a fair mean, short beside an hour
-
-
-@message
-class Timings:
-    """What a worker measured of its parcels, in seconds; times are of the machine's one clock."""
-
-    fetch_s: float = 0.0
-    collate_s: float = 0.0
-    pack_s: float = 0.0
-    begun_at: float = 0.0
-    sealed_at: float = 0.0
-    io_s: float = 0.0  # of fetching: it waited, for a disk, a network, a lock, a nap
-    samples: int = 0
-    slowest_s: float = 0.0  # the slowest sample, where they were timed one by one
-    slowest: int = 0  # its place in the batch
-    of: int = 1  # it is a part of what so many took, between the two times
-
-    @property
-    def work_s(self) -> float:
-        return self.fetch_s + self.collate_s + self.pack_s
-
-    def parts(self, count: int) -> Iterator[Timings]:
-        """Give what falls to each of so many parcels that were timed together."""
-        for place in range(count):
-            yield Timings(
-                self.fetch_s / count,
-                self.collate_s / count,
-                self.pack_s / count,
-                self.begun_at,
-                self.sealed_at,
-                self.io_s / count,
-                self.samples // count + (place < self.samples % count),
-                self.slowest_s if count == 1 else 0.0,
-                self.slowest,
-                count,
-            )
 
 
 @record

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-from ._ranks import who
-from ._reporting.log import logger
+from .log import logger
+from .ranks import who
 
 # Without waiting: a pipe may be full, or have no reader. A terminal does not become ours.
 _HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import _growth_told, _stalls_told
-from ._backends.base import Backend
-from ._core import commands as do
-from ._core.accounts import Accounts
-from ._core.faults import Fault
-from ._core.health.memory_growth import Growth
-from ._core.health.stall_detection import Stall
-from ._core.supervisor import Supervisor
-from ._core.tickets import Errand, Ticket
-from ._core.traps import (
-    Observation,
-    Places,
-    SampleFailed,
-    Suspect,
-    Suspects,
-    Traps,
-)
-from ._faults_kept import FaultBook
-from ._ranks import who as speaks
-from ._reporting.log import logger
-from ._transport.exceptions import add_note
+from .._backends.base import Backend
+from .._core import commands as do
+from .._core.faults import Fault
+from .._core.health.memory_growth import Growth
+from .._core.health.stall_detection import Stall
+from .._core.supervisor import Supervisor
+from .._core.tickets import Errand, Ticket
+from .._transport.exceptions import add_note
+from . import memory_messages, stall_messages
+from .fault_log import FaultBook
+from .log import logger
+from .ranks import who as speaks
+from .torch_pitfalls import Observation, Places, SampleFailed, Suspect, Suspects, Traps
+from .wait_accounting import Accounts
 
 Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
 
@@ -89,7 +82,7 @@ class Herald:
         stall = command.stall
         label = self._backend.label(stall.seat, stall.life)
         behind = self._book.behind(stall.step, command.ticket)
-        _stalls_told.tell(stall, command.ticket, label, self._supervisor.plan.limits, behind)
+        stall_messages.tell(stall, command.ticket, label, self._supervisor.plan.limits, behind)
 
     def with_sample(
         self, error: Exception, seen: Fault | Stall, ticket: Ticket | None
@@ -162,7 +155,7 @@ class Herald:
         growth = self._grown.pop(seat, None)
         if growth is not None:
             label = self._backend.label(seat, growth.life)
-            line = _growth_told.line(growth, found, label, self._supervisor.plan.limits)
+            line = memory_messages.line(growth, found, label, self._supervisor.plan.limits)
             self._book.note_growth(growth, line)
 
     def label(self, fault: Fault) -> str:
@@ -178,5 +171,5 @@ class Herald:
     def sent_as(self, errand: Errand) -> str:
         """Name a batch by its samples and the worker that loaded it."""
         ticket, label = errand.ticket, self._backend.label(errand.seat, errand.life)
-        batch = f"batch {ticket.position} ({_stalls_told.samples(ticket.indices)})"
+        batch = f"batch {ticket.position} ({stall_messages.samples(ticket.indices)})"
         return f"{batch}, loaded by worker {errand.seat} ({label})"

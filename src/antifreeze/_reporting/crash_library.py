@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ._core.health.stall_detection import StackLine
+from .._core.health.stall_detection import StackLine
 
 LARGEST = 512 * 1024  # bytes of a file: reading a larger one takes too long for a few words
 LONGEST = 80  # characters of a line

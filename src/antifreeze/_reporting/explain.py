@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from .accounts import CAUSES, FOR_A_LOCK, Accounts, SlowSample
-from .messages import frozen
+from .._core.messages import frozen
+from .wait_accounting import CAUSES, FOR_A_LOCK, Accounts, SlowSample
 
 KEEPS_UP = 5  # percent of the time waited, as shown: up to it there is nothing to gain
 BUSY = 0.8  # of the workers' time

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .accounts import Split, WorkAccount
-from .health.stall_detection import CallSnapshot
-from .health.worker_phases import (
+from .._core.health.stall_detection import CallSnapshot
+from .._core.health.worker_phases import (
     CLEAN,
     COLLATE,
     HAND_OVER,
@@ -22,11 +21,13 @@ from .health.worker_phases import (
     PACK,
     SAMPLER,
 )
-from .states import Loop, Sampling
-from .worker_slots import Gap, Life, LifeState, Seat
+from .._core.states import Loop, Sampling
+from .._core.worker_slots import Gap, Life, LifeState, Seat
+from .wait_accounting import Split, WorkAccount
 
 if TYPE_CHECKING:
-    from .supervisor import Supervisor
+    from .._core.supervisor import Supervisor
+    from .wait_causes import Waits
 
 TRIES = 8  # to see what another thread changes
 
@@ -44,12 +45,12 @@ _OF_STEP = {
 _OF_GAP = {Gap.NONE: "startup", Gap.LOST: "recovery", Gap.GROWN: "memory"}
 
 
-def so_far(sup: Supervisor, now: float, answered_at: float) -> Split:
+def so_far(sup: Supervisor, waits: Waits, now: float, answered_at: float) -> Split:
     """Split a wait that is not over. `answered_at`: when the core was last heard, if by now it has
     answered; what was until then is split already."""
     for _ in range(TRIES):
         try:
-            return _so_far(sup, now, answered_at)
+            return _so_far(sup, waits, now, answered_at)
         except RuntimeError:  # a collection has changed meanwhile
             continue
     return Split(unknown=max(0.0, now - sup._asked_at))
@@ -70,26 +71,27 @@ def usual_share(work: WorkAccount) -> float | None:
     return work.io_s / work.fetch_s if work.fetch_s else None
 
 
-def _so_far(sup: Supervisor, now: float, answered_at: float) -> Split:
+def _so_far(sup: Supervisor, waits: Waits, now: float, answered_at: float) -> Split:
     asks_sampler = sup._sampling is Sampling.ASKED
     if sup._loop is not Loop.WAITING:
         opens_s = max(0.0, now - answered_at)
         return Split(sampler=opens_s) if asks_sampler else Split(transport=opens_s)
-    split, start, end = sup._waits.so_far(now)
+    split, start, end = waits.so_far(now)
     if asks_sampler:
         split.sampler += end - start
     elif start < end:
-        split.add(_of_ticket(sup, start, end))
+        split.add(_of_ticket(sup, waits.work, start, end))
     return split
 
 
-def _of_ticket(sup: Supervisor, start: float, end: float) -> Split:
+def _of_ticket(sup: Supervisor, work: WorkAccount, start: float, end: float) -> Split:
     """Say what the batch that is due is waited for. (Where others may overtake it, the oldest.)"""
     ledger = sup._ledger
     due = ledger.window.oldest_waiting()
     for seat, life, ticket in sup._seats.in_hand():
         if ticket.position == due:
-            return _of_life(sup, seat, life, (start, end), again=ledger.is_again(ticket.number))
+            again = ledger.is_again(ticket.number)
+            return _of_life(sup, work, seat, life, (start, end), again=again)
     for ticket in ledger.pending:
         if ticket.position == due and ledger.is_again(ticket.number):
             return Split(recovery=end - start)
@@ -100,7 +102,13 @@ def _of_ticket(sup: Supervisor, start: float, end: float) -> Split:
 
 
 def _of_life(
-    sup: Supervisor, seat: Seat, life: Life, span: tuple[float, float], *, again: bool
+    sup: Supervisor,
+    work: WorkAccount,
+    seat: Seat,
+    life: Life,
+    span: tuple[float, float],
+    *,
+    again: bool,
 ) -> Split:
     """Say what a life does that the batch is with. Before it turned to what it has, it came up, or
     the ticket was on its way."""
@@ -111,7 +119,6 @@ def _of_life(
     begun_at = min(max(start, life.working_since), end)
     before = gap if again or life.last is None else "transport"
     split = Split(**{before: begun_at - start})
-    work = sup._waits.work
     seen = next((c for c in sup._lookout.stalls.snapshot() if _is_of(c, seat, life)), None)
     if seen is None:  # nobody has looked: it will be at a sample
         split.add(in_step(-1, end - begun_at, usual_share(work)))

@@ -7,10 +7,10 @@ import sys
 from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
-from .._linux.clock import monotonic
-from .._ranks import ranks
+from ..._linux.clock import monotonic
+from ..ranks import ranks
 from .bars import Bar, pause, stage
-from .figures import Figures, faults, line
+from .numbers import Figures, faults, line
 
 FIRST_LINE_S, LINE_S = 10.0, 60.0  # in a log: soon a sign of life, then few lines
 CELL_S = 0.25  # between two updates of a notebook: each is a message to a browser

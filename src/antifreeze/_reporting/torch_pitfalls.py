@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .messages import frozen, message
+from .._core.messages import frozen, message
 
 
 @frozen

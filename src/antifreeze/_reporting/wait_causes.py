@@ -13,10 +13,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
-from .accounts import CAUSES, Accounts, Split, Timings, Wait, WorkAccount
-from .events import ParcelsArrived
-from .ticket_tracking import Arrival, Coming, Ledger
-from .worker_slots import Gap, Life, Seat, Seats
+from .._core.events import ParcelsArrived
+from .._core.ticket_tracking import Arrival, Ledger
+from .._core.timings import Timings
+from .._core.worker_slots import Gap, Life, Seat, Seats
+from .wait_accounting import CAUSES, Accounts, Split, Wait, WorkAccount
 
 LONG_S = 0.01  # a wait that is kept among the latest: who waits so long has time to note it
 SHORTEST_S = 1e-9  # that a clock may tell
@@ -44,8 +45,11 @@ class Waits:
         "_since",
     )
 
-    def __init__(self, accounts: Accounts, seats: Seats, ledger: Ledger) -> None:
-        self._accounts, self._seats, self._ledger = accounts, seats, ledger
+    _seats: Seats
+    _ledger: Ledger
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
         self._asked_at = self._since = 0.0
         self._hold = Hold.NOTHING
         self._sampler_s = 0.0
@@ -53,6 +57,9 @@ class Waits:
 
     def __repr__(self) -> str:
         return f"<Waits since {self._asked_at:.3f}, held by {self._hold.value}>"
+
+    def attach(self, seats: Seats, ledger: Ledger) -> None:
+        self._seats, self._ledger = seats, ledger
 
     def begin(self, now: float) -> None:
         """The loop asks."""
@@ -63,15 +70,11 @@ class Waits:
         """The sampler took so long, while the loop waited."""
         self._sampler_s += seconds
 
-    def came(self, seat: Seat, life: Life, event: ParcelsArrived) -> Coming:
-        """Take note of parcels, while the life still holds their tickets."""
-        coming = Coming(event, life.last, seat.gap)
-        timings = event.timings
-        if timings is not None:
-            life.last = timings
+    def came(self, seat: Seat, life: Life, event: ParcelsArrived) -> None:
+        """Note parcels, while the life still holds their tickets."""
+        if event.timings is not None:
             with self._accounts.guard:  # other loops may have the same accounts
-                self._note(seat, life, event, timings)
-        return coming
+                self._note(seat, life, event, event.timings)
 
     def _note(self, seat: Seat, life: Life, event: ParcelsArrived, timings: Timings) -> None:
         self._accounts.note_work(timings, len(event.numbers))

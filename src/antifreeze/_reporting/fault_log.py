@@ -9,20 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ._core import faults as core
-from ._core.health.memory_growth import Growth
-from ._core.health.worker_phases import WHOLE, index_at
-from ._core.tickets import Ticket
-from ._core.traps import QUARANTINED, SampleFailed
-from ._faults_written import FaultFile
-from ._linux.clock import moment
-from ._ranks import ranks, who
-from ._redaction import redacted, redacts
-from ._reporting.log import logger
-from ._transport.frames import formatted
-from ._transport.words import said, shown
-from .errors import BudgetSpent, error_for, report
-from .policies import Fault, Policy
+from .._core import faults as core
+from .._core.health.memory_growth import Growth
+from .._core.health.worker_phases import WHOLE, index_at
+from .._core.tickets import Ticket
+from .._linux.clock import moment
+from .._transport.frames import formatted
+from ..errors import BudgetSpent, error_for, report
+from ..policies import Fault, Policy
+from .fault_log_file import FaultFile
+from .formatting import said, shown
+from .log import logger
+from .ranks import ranks, who
+from .redaction import redacted, redacts
+from .torch_pitfalls import QUARANTINED, SampleFailed
 
 # What is said of a fault that does not stop the loop.
 GOES_ON = {

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
-from .. import _torch_internals
-from .._core.messages import frozen
-from .._linux import platform_support
-from .._redaction import shareable_line
+from ... import _torch_internals
+from ..._core.messages import frozen
+from ..._linux import platform_support
+from ..redaction import shareable_line
 from .displays import Display, display_for
-from .figures import Figures
+from .numbers import Figures
 
 if TYPE_CHECKING:
-    from ..loader import DataLoader
+    from ...loader import DataLoader
 
 T = TypeVar("T", covariant=True)
 

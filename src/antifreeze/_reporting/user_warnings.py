@@ -8,7 +8,7 @@ import warnings
 from types import FrameType
 from typing import Any
 
-from ._redaction import shareable
+from .redaction import shareable
 
 _HERE = os.path.dirname(__file__) + os.sep
 _TORCH = os.path.join("torch", "utils", "data") + os.sep  # whose `__iter__` calls ours
