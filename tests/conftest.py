@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from antifreeze import _bystander
 from antifreeze._backends import nursery
+from antifreeze._engine import main_process_monitor
 from antifreeze._worker import errands
 
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
@@ -51,7 +51,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) -> list[str]:
     multiprocessing.active_children()  # reaps what has ended
-    _bystander.rest()  # it would see within a second that there is no loop left
+    main_process_monitor.rest()  # it would see within a second that there is no loop left
     errands.rest()  # likewise
     left = []
     for child in me.children(recursive=True):

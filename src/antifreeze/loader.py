@@ -1,4 +1,4 @@
-"""`DataLoader`: torch's signature and behaviour. Only it and `iteration.py` know torch's loader.
+"""`DataLoader`: torch's signature and behaviour. Only it and the `_engine` know torch's loader.
 
 1. A real subclass: torch's constructor checks and stores the arguments; public attributes are its.
 2. Nothing starts before `iter`. The engine is imported with this module, where it can run: the
@@ -21,7 +21,8 @@ import torch.utils.data as torch_data
 # By this name: the shorter one may be a library's own by now.
 from torch.utils.data.dataloader import DataLoader as TorchLoader
 
-from . import _defaults, _new_arguments, _torch_internals, options
+from . import _torch_internals
+from ._engine import arguments, defaults, new_torch_arguments
 from ._linux import platform_support
 from ._linux.clock import Clock, MonotonicClock
 from ._reporting.log import logger
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 _CLOCK = MonotonicClock()
 
-_OF_TORCH = _new_arguments.parameters_of(TorchLoader.__init__)
+_OF_TORCH = new_torch_arguments.parameters_of(TorchLoader.__init__)
 _PARAMETERS = frozenset(_OF_TORCH)
 
 
@@ -83,7 +84,7 @@ class DataLoader(TorchLoader[T]):
     quarantine: str | os.PathLike[str] | Iterable[int] | None
     randomness: Literal["sample", "torch"]
     _quarantined: frozenset[Any]
-    _new_arguments: dict[str, Any]
+    new_torch_arguments: dict[str, Any]
 
     _made_at = "unknown"  # where; a subclass may go past our `__init__`
 
@@ -114,38 +115,38 @@ class DataLoader(TorchLoader[T]):
         quarantine: str | os.PathLike[str] | Iterable[int] | None = None,
         randomness: Literal["sample", "torch"] = "sample",
     ) -> None:
-        arguments = {name: value for name, value in locals().items() if name in _PARAMETERS}
-        own = {name: value for name, value in locals().items() if name in _defaults.NAMES}
-        arguments |= _new_arguments.given_to(self)
+        given = {name: value for name, value in locals().items() if name in _PARAMETERS}
+        own = {name: value for name, value in locals().items() if name in defaults.NAMES}
+        given |= new_torch_arguments.given_to(self)
         self._take_options(own)
         self._made_at = user_line(sys._getframe(1), made=self)
         strict = not platform_support.switched_off()
         if strict:
-            options.check_randomness(randomness)
-            options.check_types(arguments)
-            options.check_sample_timeout(sample_timeout)
-            options.check_worker_memory(worker_memory)
+            arguments.check_randomness(randomness)
+            arguments.check_types(given)
+            arguments.check_sample_timeout(sample_timeout)
+            arguments.check_worker_memory(worker_memory)
             if fault_log is not present_defaults()["fault_log"]:  # which was looked at then
-                options.check_fault_log(fault_log)
+                arguments.check_fault_log(fault_log)
         try:
-            super().__init__(**arguments)
+            super().__init__(**given)
         except (TypeError, ValueError) as error:
-            options.name_values(error, arguments)
+            arguments.name_values(error, given)
             raise
-        _new_arguments.show_on(self)
+        new_torch_arguments.show_on(self)
         if "in_order" not in _PARAMETERS:  # a torch that is too old for ours
             self.in_order = True
         if strict:
-            options.check_together(arguments)
-            _defaults.fit(self, present_defaults())
-            options.check_policy(policy_of(self.on_error), self)
-            self._quarantined = options.read_quarantine(
+            arguments.check_together(given)
+            defaults.fit(self, present_defaults())
+            arguments.check_policy(policy_of(self.on_error), self)
+            self._quarantined = arguments.read_quarantine(
                 self.quarantine, policy_of(self.on_error), self
             )
             if self.num_workers > 0 and can_run():
                 from ._backends.lineage import foresee
 
-                foresee(self.multiprocessing_context, as_torch=randomness == options.TORCH)
+                foresee(self.multiprocessing_context, as_torch=randomness == arguments.TORCH)
 
     def _take_options(self, own: Mapping[str, Any]) -> None:
         vars(self).update(own)
@@ -191,7 +192,7 @@ class DataLoader(TorchLoader[T]):
         return Progress(self, title, file)
 
     def _settled(self) -> Entry:
-        from .iteration import settle
+        from ._engine.iterator import settle
 
         settle(self)
         return self._entry
@@ -221,7 +222,7 @@ class DataLoader(TorchLoader[T]):
 
     def __repr__(self) -> str:
         """Tell what it is, how far its loop has come, and how it fares."""
-        from ._told_of import state_of
+        from ._engine.loader_repr import state_of
 
         return state_of(self)
 
@@ -238,7 +239,7 @@ class DataLoader(TorchLoader[T]):
                 self.fault_log,
                 functools.partial(underlying, self.dataset),
                 functools.partial(file_in_dataset, self.dataset),
-                torch_draws=self.randomness == options.TORCH,
+                torch_draws=self.randomness == arguments.TORCH,
             )
             book = self.__dict__.setdefault("_fault_book", new)
         return book
@@ -269,15 +270,15 @@ class DataLoader(TorchLoader[T]):
         if platform_support.switched_off() or not _supported() or self._is_left_to_torch():
             return super()._get_iterator()
         if "_quarantined" not in self.__dict__:  # made by a subclass that goes past our `__init__`
-            self._take_options({name: present_defaults()[name] for name in _defaults.NAMES})
-            _defaults.fit(self, present_defaults())
-        if self.randomness != options.SAMPLE:  # it may have been assigned since
-            options.check_randomness(self.randomness)
+            self._take_options({name: present_defaults()[name] for name in defaults.NAMES})
+            defaults.fit(self, present_defaults())
+        if self.randomness != arguments.SAMPLE:  # it may have been assigned since
+            arguments.check_randomness(self.randomness)
         if self.num_workers == 0:
             return _inline_iterator()(self)
         self.check_worker_number_rationality()
+        from ._engine.iterator import LoaderIterator
         from .errors import explain_start
-        from .iteration import LoaderIterator
 
         try:
             return LoaderIterator(self)
@@ -293,7 +294,7 @@ class DataLoader(TorchLoader[T]):
 
     def _why_torch_loads(self) -> str:
         """Return why this loader, unlike others, must have torch's own iterator, if it must."""
-        if unknown := _new_arguments.unknown_to_us(self, _NEW):
+        if unknown := new_torch_arguments.unknown_to_us(self, _NEW):
             return (
                 f"antifreeze does not know {' and '.join(unknown)}, which torch"
                 f" {torch.__version__} has: a loader with it works as torch's"
@@ -310,8 +311,8 @@ class DataLoader(TorchLoader[T]):
 
     def snapshot(self) -> LoaderSnapshot:
         """Give the state of the whole loader as frozen data. Starts nothing, waits for nothing."""
+        from ._engine.iterator import snapshots_of
         from ._reporting.loader_snapshot import LoaderSnapshot
-        from .iteration import snapshots_of
 
         accounts = self._settled().accounts
         return LoaderSnapshot(
@@ -340,7 +341,7 @@ class DataLoader(TorchLoader[T]):
         """Say where its workers come from."""
         from ._backends.lineage import Lineage, wish_of
 
-        wish = wish_of(self.multiprocessing_context, as_torch=self.randomness == options.TORCH)
+        wish = wish_of(self.multiprocessing_context, as_torch=self.randomness == arguments.TORCH)
         kept: Lineage | None = self.__dict__.get("_descends")
         if kept is None or not kept.holds(wish):
             kept = self.__dict__["_descends"] = Lineage(
@@ -358,7 +359,7 @@ class DataLoader(TorchLoader[T]):
             return ""
         from ._backends.lineage import source_of
 
-        as_torch = self.randomness == options.TORCH
+        as_torch = self.randomness == arguments.TORCH
         return source_of(self.multiprocessing_context, kept, as_torch=as_torch)
 
 
@@ -369,17 +370,17 @@ _NEW = {
     for name, parameter in _OF_TORCH.items()
     if name not in _OURS and parameter.default is not parameter.empty
 }
-DataLoader.__init__ = _new_arguments.widened(DataLoader.__init__, _NEW)  # type: ignore[method-assign]
-if _new_arguments.takes_any(TorchLoader.__init__):  # it passes on what it is given
-    _PARAMETERS |= frozenset(_OURS) - {"self", *_defaults.NAMES}
+DataLoader.__init__ = new_torch_arguments.widened(DataLoader.__init__, _NEW)  # type: ignore[method-assign]
+if new_torch_arguments.takes_any(TorchLoader.__init__):  # it passes on what it is given
+    _PARAMETERS |= frozenset(_OURS) - {"self", *defaults.NAMES}
 
 
 def present_defaults() -> dict[str, Any]:
     """Give what holds for loaders that do not say otherwise; what is set in it holds."""
-    return _defaults.of(DataLoader)
+    return defaults.of(DataLoader)
 
 
-if _said := options.said_of_randomness():  # checked where a loader is made
+if _said := arguments.said_of_randomness():  # checked where a loader is made
     present_defaults()["randomness"] = _said
 
 _OF_PROCESS = frozenset({"_counted", "_descends", "_fault_book", "_inline_drivers", "_told"})
@@ -413,12 +414,12 @@ def _say_once(text: str) -> None:
 
 @functools.cache
 def _inline_iterator() -> type[BaseIterator]:
-    from ._inline_iteration import InlineIterator
+    from ._engine.single_process_iterator import InlineIterator
 
     return InlineIterator
 
 
 # The engine, where it can run; elsewhere some of it cannot even be imported.
 if not platform_support.switched_off() and can_run():
-    from . import _inline_iteration, iteration  # noqa: F401
     from ._backends import processes  # noqa: F401
+    from ._engine import iterator, single_process_iterator  # noqa: F401

@@ -136,7 +136,13 @@ def test_every_attribute_of_torchs_loader_that_ours_uses_is_checked() -> None:
     torchs = {name for name in torchs if _is_private(name)}
     assert torchs >= CHECKED
     used: set[str] = set()
-    for file in ("loader.py", "iteration.py", "_inline_iteration.py", "_told_of.py", "_inline.py"):
+    for file in (
+        "loader.py",
+        "_engine/iterator.py",
+        "_engine/single_process_iterator.py",
+        "_engine/loader_repr.py",
+        "_engine/single_process.py",
+    ):
         used |= _attributes_in(SOURCE / file)
     assert used & torchs <= CHECKED
     assert len(used & torchs) >= 15

@@ -20,7 +20,7 @@ from antifreeze._backends import processes
 from antifreeze._core import commands as do
 from antifreeze._core.inspection.event_log import Entry
 from antifreeze._core.supervisor import Supervisor
-from antifreeze.iteration import LoaderIterator
+from antifreeze._engine.iterator import LoaderIterator
 
 
 class Numbers:
@@ -75,7 +75,7 @@ class Recorder:
                 super().stop(seat, life)
 
         monkeypatch.setattr(processes, "ProcessBackend", Watched)
-        monkeypatch.setattr("antifreeze.iteration.STORY_LIMIT", None)
+        monkeypatch.setattr("antifreeze._engine.iterator.STORY_LIMIT", None)
 
     def watch(self, iterator: LoaderIterator) -> LoaderIterator:
         self.drivers.append(iterator._driver)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze._absence import AWAY_S, Absence
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.limits import Plan, Source, Tenure
+from antifreeze._engine.loop_abandonment import AWAY_S, Absence
 
 from .script import ASK, Script, loaded
 

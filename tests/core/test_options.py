@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze.options import read_size
+from antifreeze._engine.arguments import read_size
 
 
 @pytest.mark.parametrize(

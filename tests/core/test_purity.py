@@ -91,7 +91,7 @@ def _of(*packages: str) -> list[Module]:
 
 def test_there_is_something_to_read() -> None:
     assert len(_of("_core")) > 10
-    assert "_core.events" in _reached(MODULES["_driver"])
+    assert "_core.events" in _reached(MODULES["_engine.driver"])
     assert "_backends.base" in _reached(MODULES["loader"])
     assert "antifreeze._core.faults" in set(MODULES["errors"].imports)
 
@@ -109,14 +109,30 @@ def test_the_core_imports_itself_and_pure_parts_of_the_standard_library(module: 
 
 # who -> what its imports may never lead to
 WALLS = {
-    "_core": ["_driver", "_backends", "_worker", "_transport", "_linux.clock", "loader", "errors"],
-    "_transport": ["_core.supervisor", "_driver", "_backends", "_worker", "loader"],
-    "_worker": ["_core.supervisor", "_driver", "_backends", "loader", "doctor", "view", "testing"],
-    "_backends": ["_core.supervisor", "_driver", "loader", "doctor", "view", "testing"],
-    "_driver": ["loader", "doctor", "view", "testing"],
+    "_core": [
+        "_engine.driver",
+        "_backends",
+        "_worker",
+        "_transport",
+        "_linux.clock",
+        "loader",
+        "errors",
+    ],
+    "_transport": ["_core.supervisor", "_engine.driver", "_backends", "_worker", "loader"],
+    "_worker": [
+        "_core.supervisor",
+        "_engine.driver",
+        "_backends",
+        "loader",
+        "doctor",
+        "view",
+        "testing",
+    ],
+    "_backends": ["_core.supervisor", "_engine.driver", "loader", "doctor", "view", "testing"],
+    "_engine.driver": ["loader", "doctor", "view", "testing"],
     "loader": ["doctor", "view", "testing", "cli", "_gpu_check"],
-    "doctor": ["_core.supervisor", "_driver", "_backends", "loader", "_gpu_check"],
-    "view": ["_core.supervisor", "_driver", "_backends", "loader"],
+    "doctor": ["_core.supervisor", "_engine.driver", "_backends", "loader", "_gpu_check"],
+    "view": ["_core.supervisor", "_engine.driver", "_backends", "loader"],
 }
 
 
@@ -128,7 +144,7 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
-    backends = {name for name in _reached(MODULES["_driver"]) if _in(name, "_backends")}
+    backends = {name for name in _reached(MODULES["_engine.driver"]) if _in(name, "_backends")}
     assert backends <= {"_backends", "_backends.base"}
 
 

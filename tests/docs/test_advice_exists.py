@@ -29,14 +29,19 @@ SOURCE = ROOT / "src" / "antifreeze"
 TELLS = [
     *(
         SOURCE / name
-        for name in ("errors.py", "options.py", "_reporting/fault_log.py", "_reporting/reporter.py")
+        for name in (
+            "errors.py",
+            "_engine/arguments.py",
+            "_reporting/fault_log.py",
+            "_reporting/reporter.py",
+        )
     ),
     *(
         SOURCE / name
         for name in (
             "_reporting/memory_messages.py",
             "_reporting/stall_messages.py",
-            "iteration.py",
+            "_engine/iterator.py",
         )
     ),
     *(SOURCE / "_core" / name for name in ("explaining.py", "traps.py", "trends.py")),

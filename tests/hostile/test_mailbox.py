@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze._attach_mailbox import MOST_BYTES, NAME, WAIT_S, Mailbox, ask
+from antifreeze._engine.attach_mailbox import MOST_BYTES, NAME, WAIT_S, Mailbox, ask
 
 from ..patience import PATIENCE_S
 from ..rogues.programs import line, program
@@ -173,7 +173,7 @@ LOADS = """
 # Binds the name that a loader's socket once had, and connects as often as it can.
 SQUATTER = """
 import os, socket, sys
-from antifreeze._attach_mailbox import ask
+from antifreeze._engine.attach_mailbox import ask
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 pid = int(sys.argv[1])
 squatted = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

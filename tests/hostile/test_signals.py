@@ -23,7 +23,7 @@ from ..rogues.clean import another_thread
 
 SOURCE = Path(antifreeze.__file__).parent
 # To this process itself, of which the number cannot be another's.
-TO_THEMSELVES = {"iteration.py", "cli/run_report.py"}
+TO_THEMSELVES = {"_engine/iterator.py", "cli/run_report.py"}
 # To the group of a child that is not reaped yet: until then nobody else gets its number.
 TO_GROUPS_OF_CHILDREN = {"_gpu_check/bounded_processes.py"}
 

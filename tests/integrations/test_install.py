@@ -55,7 +55,7 @@ def test_every_name_of_torchs_class_makes_a_loader_of_ours(tmp_path: Path) -> No
             assert type(loader) is antifreeze.DataLoader
             assert isinstance(loader, name) and isinstance(loader, TORCHS)
             iterator = iter(loader)
-            assert kind(iterator) == "antifreeze.iteration"
+            assert kind(iterator) == "antifreeze._engine.iterator"
             assert [batch.tolist() for batch in iterator] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
         assert torch.utils.data.DataLoader is TORCHS
         loader = DataLoader([1], on_error="replace")  # ours may be named

@@ -48,7 +48,7 @@ def test_a_library_may_put_something_of_its_own_in_place_of_torchs_name(
             loader = make([1, 2], num_workers=1)
             assert isinstance(loader, antifreeze.DataLoader), make
             assert isinstance(loader, TORCHS), make
-            assert kind(iter(loader)) == "antifreeze.iteration"
+            assert kind(iter(loader)) == "antifreeze._engine.iterator"
         """,
         first="import library\n",
     )

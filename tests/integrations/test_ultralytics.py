@@ -19,7 +19,7 @@ def test_a_worker_dies_and_epochs_go_on_for_ever(way: str, tmp_path: Path) -> No
     assert ending.killed == ["rows-0"]
     (only,) = ending.ranks
     assert only["loader"] == "ultralytics.data.build.InfiniteDataLoader"
-    assert only["iterator"] == "antifreeze.iteration"
+    assert only["iterator"] == "antifreeze._engine.iterator"
     assert only["workers"] == [True, True]
     assert len(only["trained"]) == 3 * 24
     for at in (0, 24, 48):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler
 
-from antifreeze._defaults import NAMES
+from antifreeze._engine.defaults import NAMES
 
 from .observe import (
     LOADERS,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._inline_iteration import KEPT
+from antifreeze._engine.single_process_iterator import KEPT
 from antifreeze._worker.generator_search import generators_in
 from antifreeze._worker.generators import own_generators
 from antifreeze._worker.randomness import Randomness

@@ -16,9 +16,10 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
-from antifreeze import DataLoader, _bystander
+from antifreeze import DataLoader
 from antifreeze._core.health.worker_phases import COLLATE, SAMPLE, WHOLE
 from antifreeze._core.timings import Timings
+from antifreeze._engine import main_process_monitor
 from antifreeze._reporting.wait_accounting import FOR_A_LOCK
 from antifreeze._worker.looks import Looks, at_any_moment, place_of
 
@@ -243,13 +244,13 @@ def test_batches_of_one_cheap_sample_are_not_looked_at_closely(
     for _ in range(3):
         list(loader)
     assert not looked
-    post = _bystander.LoadingPost(loader._entry.accounts)
+    post = main_process_monitor.LoadingPost(loader._entry.accounts)
     assert not post.is_worth_looks
     post.leave()
 
 
 def test_a_loop_that_is_away_for_long_is_looked_at_rarely() -> None:
-    post = _bystander.LoadingPost(DataLoader(Naps())._entry.accounts)
+    post = main_process_monitor.LoadingPost(DataLoader(Naps())._entry.accounts)
     post.leave()  # nobody else looks at it
     time.sleep(0.1)
     now = time.monotonic()

@@ -50,7 +50,7 @@ def test_samples_that_become_slower_are_told_of_once(
 ) -> None:
     monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.1)
     monkeypatch.setattr(wait_accounting, "FOLD_S", 0.05)
-    monkeypatch.setattr("antifreeze._inline.FOLD_S", 0.05)
+    monkeypatch.setattr("antifreeze._engine.single_process.FOLD_S", 0.05)
     with caplog.at_level(logging.WARNING, "antifreeze"):
         loader = DataLoader(Creeps(), 4, num_workers=workers)
         list(loader)
@@ -194,7 +194,7 @@ def size_of(thing: Any) -> int:
 def test_what_is_counted_does_not_grow_with_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.01)  # as many as in days
     monkeypatch.setattr(wait_accounting, "FOLD_S", 0.01)
-    monkeypatch.setattr("antifreeze._inline.FOLD_S", 0.01)
+    monkeypatch.setattr("antifreeze._engine.single_process.FOLD_S", 0.01)
     loader = DataLoader(torch.zeros(200_000, 1))  # type: ignore[arg-type]
     counted: Accounts = loader._entry.accounts
     sizes = []

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from antifreeze import DataLoader, _watchdog
-from antifreeze._watchdog import AFTER_S, TICK_S, Watchdog
+from antifreeze import DataLoader
+from antifreeze._engine import watch_while_away
+from antifreeze._engine.watch_while_away import AFTER_S, TICK_S, Watchdog
 
 from ..patience import PATIENCE_S
 
@@ -100,8 +101,8 @@ def test_without_workers_there_is_no_watchdog() -> None:
 
 def test_an_epoch_that_is_over_at_once_needs_no_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
     began = []
-    monkeypatch.setattr(_watchdog, "_run", lambda *_: began.append(1))
-    monkeypatch.setattr(_watchdog, "AFTER_S", 1.0)
+    monkeypatch.setattr(watch_while_away, "_run", lambda *_: began.append(1))
+    monkeypatch.setattr(watch_while_away, "AFTER_S", 1.0)
     loader = DataLoader(list(range(8)), num_workers=1)
     for _ in range(2):
         assert len(list(loader)) == 8

@@ -64,8 +64,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         stall_detection, "CPU_S", 0.03
     )  # a look is 0.2 s, a tick of the kernel 0.01 s
-    monkeypatch.setattr("antifreeze.iteration.LOOK_S", 0.2)
-    monkeypatch.setattr("antifreeze.iteration.WITNESS_S", 0.25)
+    monkeypatch.setattr("antifreeze._engine.iterator.LOOK_S", 0.2)
+    monkeypatch.setattr("antifreeze._engine.iterator.WITNESS_S", 0.25)
 
 
 def reported(

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from antifreeze import DataLoader, _bystander, _watchdog
+from antifreeze import DataLoader
+from antifreeze._engine import main_process_monitor, watch_while_away
 from antifreeze._worker import errands, threads
 
 from ..patience import PATIENCE_S
@@ -69,7 +70,7 @@ def numbers(**named: Any) -> DataLoader[Any]:
 
 def threads_left() -> list[str]:
     gc.collect()
-    _bystander.rest()
+    main_process_monitor.rest()
     errands.rest()
     ours = [each for each in threading.enumerate() if each.name in OURS]
     for each in ours:
@@ -125,7 +126,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
     hits = []
     for at in range(1000):
         assert threads_left() == [], hits[-1:]
-        trace = Trace(at, threads, errands, _watchdog)
+        trace = Trace(at, threads, errands, watch_while_away)
         loader = numbers(num_workers=2)
         sys.settrace(trace)
         iterator = None
@@ -143,7 +144,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
         raise AssertionError("it never came through")
     assert any(hit.startswith("threads.py") for hit in hits)
     assert any(hit.startswith("errands.py") for hit in hits)
-    assert any(hit.startswith("_watchdog.py") for hit in hits)
+    assert any(hit.startswith("_engine/watch_while_away.py") for hit in hits)
     assert next(batch.tolist() for batch in numbers(num_workers=2)) == [0, 1, 2, 3]
 
 

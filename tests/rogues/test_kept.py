@@ -18,9 +18,10 @@ import psutil
 import pytest
 import torch
 
-from antifreeze import DataLoader, _bystander
+from antifreeze import DataLoader
 from antifreeze._backends import kept as kept_templates
 from antifreeze._backends import template
+from antifreeze._engine import main_process_monitor
 from antifreeze._linux.available_memory import Available
 from antifreeze._transport.memory import MemoryShort
 from antifreeze._worker import errands
@@ -66,7 +67,7 @@ def libraries_are_imported() -> None:
     give_up = time.monotonic() + PATIENCE_S
     while any(each.name.startswith("antifreeze") for each in threading.enumerate()):
         assert time.monotonic() < give_up
-        _bystander.rest()
+        main_process_monitor.rest()
         errands.rest()  # who is there before a test is not waited for after it
         time.sleep(0.02)
 

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from antifreeze import DataLoader, _absence
+from antifreeze import DataLoader
+from antifreeze._engine import loop_abandonment
 
 from ..patience import PATIENCE_S
 
@@ -99,7 +100,7 @@ def test_a_loop_that_failed_has_let_its_iterator_go(loop: Callable[[Any], None])
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_absence.Absence.__init__, "__defaults__", (0.5,))
+    monkeypatch.setattr(loop_abandonment.Absence.__init__, "__defaults__", (0.5,))
     yield
 
 

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
+from antifreeze._engine.stream_positions import MOST_EPOCHS, MOST_PRINTS, StreamPlaces
 from antifreeze._reporting.torch_pitfalls import StreamPrint, StreamState
-from antifreeze._stream_places import MOST_EPOCHS, MOST_PRINTS, StreamPlaces
 from antifreeze.errors import WorkerFailed
 
 ROWS = 20

@@ -16,8 +16,9 @@ import psutil
 import pytest
 import torch
 
-from antifreeze import DataLoader, iteration
+from antifreeze import DataLoader
 from antifreeze._backends import nursery
+from antifreeze._engine import iterator as engine_iterator
 
 from ..conftest import nursery_pid
 from .clean import another_thread, ask, is_clean
@@ -117,7 +118,7 @@ def test_a_template_of_it_that_is_killed_is_replaced_and_nothing_is_lost() -> No
 def test_one_that_does_not_answer_is_left_for_a_fork(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(iteration, "CLEAN_OR_FORKED_S", 1.0)
+    monkeypatch.setattr(engine_iterator, "CLEAN_OR_FORKED_S", 1.0)
     nursery.present()
     pid = nursery_pid()
     assert pid is not None

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from torch.utils.data import IterableDataset
 
-from antifreeze import DataLoader, _bystander
+from antifreeze import DataLoader
 from antifreeze._backends import hazards
 from antifreeze._core.health import stall_detection
+from antifreeze._engine import main_process_monitor
 
 from .programs import finish, program
 
@@ -137,7 +138,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stall_detection, "MOVED_S", 2.0)
     monkeypatch.setattr(stall_detection, "CPU_S", 0.03)
     monkeypatch.setattr(stall_detection, "MOVING_S", 3.5)
-    monkeypatch.setattr(_bystander, "LOOK_S", 0.2)
+    monkeypatch.setattr(main_process_monitor, "LOOK_S", 0.2)
 
 
 def said(
@@ -262,7 +263,7 @@ def test_of_a_loop_inside_a_loop_one_line_is_said(
 def test_who_waits_for_workers_inside_a_loop_without_is_told_of_by_them(
     soon: None, deed: Deed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antifreeze.iteration.LOOK_S", 0.2)
+    monkeypatch.setattr("antifreeze._engine.iterator.LOOK_S", 0.2)
     inner: Any = Samples(deed.read)
 
     class Outer(IterableDataset[Any]):
@@ -298,7 +299,7 @@ def test_one_thread_looks_at_all_loops_and_ends_with_the_last_of_them() -> None:
     loops.clear()  # in the middle of their epochs
     gc.collect()
     assert seen() is None
-    thread.join(5 * _bystander.LOOK_S)
+    thread.join(5 * main_process_monitor.LOOK_S)
     assert not thread.is_alive()
 
 
@@ -307,7 +308,7 @@ def test_a_loop_that_comes_while_the_thread_ends_is_looked_at() -> None:
         iterator = iter(DataLoader(range(3)))  # type: ignore[arg-type]
         assert bystanders()
         del iterator
-        _bystander.rest()
+        main_process_monitor.rest()
 
 
 def test_the_thread_is_no_reason_against_a_fork() -> None:

@@ -18,8 +18,9 @@ import psutil
 import pytest
 import torch
 
-from antifreeze import DataLoader, iteration
+from antifreeze import DataLoader
 from antifreeze._backends import first_crew
+from antifreeze._engine import iterator as engine_iterator
 
 from ..patience import PATIENCE_S
 from .programs import all_gone, finish, is_alive, line, program
@@ -128,7 +129,7 @@ def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
 
 
 def test_a_template_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iteration, "FORKED_S", 1.0)
+    monkeypatch.setattr(engine_iterator, "FORKED_S", 1.0)
     iterator: Any = iter(DataLoader(Numbers(nap_s=0.02), 10, num_workers=2))  # type: ignore[arg-type]
     got = next(iterator).tolist()
     while iterator._workers[1].pid is None:  # not yet there, on a busy machine

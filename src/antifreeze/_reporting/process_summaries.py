@@ -128,7 +128,7 @@ class _Writer:
         with contextlib.suppress(Exception):
             if self._state is not State.RAISED:
                 self._state = State.RAISED if _is_raised() else State.ENDED
-            if (iteration := sys.modules.get("antifreeze.iteration")) is not None:
+            if (iteration := sys.modules.get("antifreeze._engine.iterator")) is not None:
                 iteration.settle()
             self._write(last=True)
 

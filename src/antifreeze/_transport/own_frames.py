@@ -44,7 +44,7 @@ WORKER = "antifreeze/_worker/"
 AROUND_USER_CODE = ("antifreeze/_backends/", "antifreeze/_worker/", "antifreeze/_transport/")
 
 # Files.
-DRIVER = "antifreeze/_driver.py"
+DRIVER = "antifreeze/_engine/driver.py"
 WORKER_LOOP = "antifreeze/_worker/loop.py"
 FETCHER = "antifreeze/_worker/fetch.py"
 # Where the stack of a forked worker begins: what is outside of these is that of whoever forked it.

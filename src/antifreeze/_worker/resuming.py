@@ -10,8 +10,8 @@
    what it gave then, batch by batch (fingerprints). Otherwise it ends with an error. What is taken
    again is collated, too: that may draw.
 5. Nobody guesses what a state means to the next epoch: whoever replaces a worker there leaves the
-   epoch before as that one did (`_stream_places.py`). Where a state does not tell single samples,
-   or there is none, workers that stay tell what their next epoch begins with.
+   epoch before as that one did (`_engine/stream_positions.py`). Where a state does not tell single
+   samples, or there is none, workers that stay tell what their next epoch begins with.
 """
 
 from __future__ import annotations

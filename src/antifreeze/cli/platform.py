@@ -10,8 +10,8 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from .. import options
 from .._core.fork_or_clean import Wish
+from .._engine import arguments
 from .._linux import platform_support
 from .._reporting.ranks import ranks
 from .._version import VERSION
@@ -85,9 +85,9 @@ def gather() -> dict[str, Any]:
 def _randomness() -> str:
     """Return whose draws samples get where nobody says otherwise."""
     if _is_refused():
-        return f'an error: {options.RANDOMNESS} is neither "sample" nor "torch"'
-    said = options.said_of_randomness()
-    return f"{said}, by {options.RANDOMNESS}" if said else options.SAMPLE
+        return f'an error: {arguments.RANDOMNESS} is neither "sample" nor "torch"'
+    said = arguments.said_of_randomness()
+    return f"{said}, by {arguments.RANDOMNESS}" if said else arguments.SAMPLE
 
 
 def _worker_source(*, is_ours: bool) -> str:
@@ -100,7 +100,7 @@ def _worker_source(*, is_ours: bool) -> str:
         return by_torch
     from .._backends import lineage
 
-    as_torch = options.said_of_randomness() == options.TORCH
+    as_torch = arguments.said_of_randomness() == arguments.TORCH
     wish = lineage.wish_of(None, as_torch=as_torch)
     if as_torch and wish is Wish.CLEAN:  # each is started as torch starts its own
         return worker_source.of_context(lineage.torch_context(None))
@@ -109,7 +109,7 @@ def _worker_source(*, is_ours: bool) -> str:
 
 def _is_refused() -> bool:
     """Whether the environment says of random draws what no loader takes."""
-    return options.said_of_randomness() not in ("", options.SAMPLE, options.TORCH)
+    return arguments.said_of_randomness() not in ("", arguments.SAMPLE, arguments.TORCH)
 
 
 def show(facts: dict[str, Any]) -> None:

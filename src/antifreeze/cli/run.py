@@ -26,9 +26,9 @@ from typing import Any, NoReturn
 
 from .. import _imports
 from .._core.messages import frozen
+from .._engine.arguments import check_randomness, read_size, said_of_randomness
 from .._reporting.ranks import ranks
 from .._reporting.redaction import shareable
-from ..options import check_randomness, read_size, said_of_randomness
 from . import _config
 
 OPTIONS = {
@@ -160,7 +160,7 @@ def _options(
     arguments: argparse.Namespace, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], signal.Signals | None]:
     """Return the options of loaders, and the signal that asks for the report."""
-    from .._defaults import check
+    from .._engine.defaults import check
     from . import run_report
 
     given = dict(settings)

@@ -129,7 +129,7 @@ def text(*, evidence: bool = False, waiting: bool = False) -> str:
 
 def _lines(evidence: bool, waiting: bool) -> Iterator[str]:
     who = speaks()
-    if (iteration := sys.modules.get("antifreeze.iteration")) is not None:  # it brings torch
+    if (iteration := sys.modules.get("antifreeze._engine.iterator")) is not None:  # it brings torch
         iteration.settle()
     found = [each for each in entries() if each.accounts.open_s or not waiting]
     left = [] if waiting or _place is None else process_summaries.read(_place)

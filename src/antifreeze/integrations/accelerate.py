@@ -12,7 +12,7 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-from .._defaults import NAMES
+from .._engine.defaults import NAMES
 from .._reporting.user_warnings import remark
 from ..loader import present_defaults
 

@@ -6,8 +6,8 @@ import pickle
 from collections.abc import Mapping
 from typing import Unpack
 
-from .. import _defaults
 from .._backends.carried import Carried, ReportTo, carry
+from .._engine import defaults
 from .._linux import platform_support
 from .._reporting import process_summaries
 from .._reporting.log import logger
@@ -15,7 +15,7 @@ from ..loader import present_defaults
 from . import accelerate, imports, ray, torch_loaders
 
 
-def install(**options: Unpack[_defaults.Options]) -> None:
+def install(**options: Unpack[defaults.Options]) -> None:
     """Have every torch DataLoader of this program made by antifreeze, its libraries' included.
 
     Takes the options that torch's loader does not have (see `DataLoader`); they hold for all
@@ -23,7 +23,7 @@ def install(**options: Unpack[_defaults.Options]) -> None:
     TypeError or ValueError for what no loader would take. Does nothing else under ANTIFREEZE=off.
     """
     present = present_defaults()
-    new = _defaults.check(options, present)
+    new = defaults.check(options, present)
     if platform_support.switched_off():
         return
     present.update(new)
@@ -41,11 +41,11 @@ def arrive(sent: Mapping[str, bytes], report_to: ReportTo | None = None) -> Carr
     Never raises: the process would be dead before it began.
     """
     install()
-    for name in _defaults.NAMES:  # one by one; a quarantine after the policy it needs
+    for name in defaults.NAMES:  # one by one; a quarantine after the policy it needs
         if name not in sent:
             continue
         try:
-            given: _defaults.Options = {name: pickle.loads(sent[name])}  # type: ignore[misc]
+            given: defaults.Options = {name: pickle.loads(sent[name])}  # type: ignore[misc]
             install(**given)
         except Exception as error:
             logger.warning(

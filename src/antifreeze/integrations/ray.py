@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from .._defaults import keeping_options
+from .._engine.defaults import keeping_options
 from ..loader import present_defaults
 from .imports import replace_held
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..._attach_mailbox import ask
+from ..._engine.attach_mailbox import ask
 from ..._linux import procfs
 from ..._linux.bounded_reads import unresponsive_processes
 from ..._linux.clock import monotonic, pause

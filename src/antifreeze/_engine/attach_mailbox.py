@@ -25,9 +25,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ._linux import procfs
-from ._linux.bounded_reads import proc_link, proc_numbers, proc_text
-from ._linux.clock import monotonic, pause
+from .._linux import procfs
+from .._linux.bounded_reads import proc_link, proc_numbers, proc_text
+from .._linux.clock import monotonic, pause
 
 NAME = "antifreeze-attach"
 MOST_BYTES = 1 << 20  # of an answer

@@ -17,25 +17,19 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ._bystander import makes_generator, making_iterator
-from ._inline import PROCESS, InlineDriver
-from ._linux import platform_support
-from ._reporting.log import logger
-from ._reporting.torch_pitfalls import Traps
-from ._torch_internals import BaseIterator, apply_sharding, is_pipe
-from .errors import LoaderClosed
-from .iteration import (
-    UNGUARDED,
-    LoaderIterator,
-    _close_all_at_exit,
-    _drivers,
-    _samples_a_batch,
-)
-from .options import TORCH
-from .stats import enter
+from .._linux import platform_support
+from .._reporting.log import logger
+from .._reporting.torch_pitfalls import Traps
+from .._torch_internals import BaseIterator, apply_sharding, is_pipe
+from ..errors import LoaderClosed
+from ..stats import enter
+from .arguments import TORCH
+from .iterator import UNGUARDED, LoaderIterator, _close_all_at_exit, _drivers, _samples_a_batch
+from .main_process_monitor import makes_generator, making_iterator
+from .single_process import PROCESS, InlineDriver
 
 if TYPE_CHECKING:
-    from .loader import DataLoader
+    from ..loader import DataLoader
 
 KEPT = "_inline_drivers"  # the attribute of a loader
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from .._backends.base import Backend, LocalParcel, Notice, Parcel, Watch
 from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.health.memory_growth import Room
@@ -22,7 +23,6 @@ from .._reporting.wait_accounting import Usage
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker import threads
 from .._worker.spec import EpochBrief
-from .base import Backend, LocalParcel, Notice, Parcel, Watch
 
 JOIN_S = 5.0  # a pinning call is a memory copy; a thread that needs longer is left behind
 

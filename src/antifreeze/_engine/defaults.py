@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from . import options
-from ._reporting.user_warnings import remark
-from .policies import Policy, policy_of
+from .._reporting.user_warnings import remark
+from ..policies import Policy, policy_of
+from . import arguments
 
 
 class Options(TypedDict, total=False):
@@ -80,12 +80,12 @@ def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any
             raise TypeError(f"there is no option {name!r}; there are {', '.join(NAMES)}")
     new = dict(given)
     if "sample_timeout" in new:
-        options.check_sample_timeout(new["sample_timeout"])
+        arguments.check_sample_timeout(new["sample_timeout"])
     if "worker_memory" in new:
-        options.check_worker_memory(new["worker_memory"])
+        arguments.check_worker_memory(new["worker_memory"])
     if "randomness" in new:
-        options.check_randomness(new["randomness"])
-    options.check_fault_log(new.get("fault_log"))
+        arguments.check_randomness(new["randomness"])
+    arguments.check_fault_log(new.get("fault_log"))
     if new.get("fault_log") is not None:
         new["fault_log"] = _absolute(new["fault_log"])
     if "on_error" in new and new["on_error"] != "raise":
@@ -93,7 +93,7 @@ def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any
     if new.get("quarantine") is not None:
         whole = {**present, **new}
         value, policy = new["quarantine"], policy_of(whole["on_error"])
-        indices = options.read_quarantine(value, policy, _Anything())
+        indices = arguments.read_quarantine(value, policy, _Anything())
         if not isinstance(value, Quarantine):
             new["quarantine"] = Quarantine(value, indices)
     return new
@@ -109,7 +109,7 @@ def fit(loader: Any, present: Mapping[str, Any]) -> None:
     """Take back the defaults that do not fit a loader; those that it was given itself stay."""
     if isinstance(loader.on_error, Policy) and loader.on_error is present["on_error"]:
         try:
-            options.check_policy(loader.on_error, loader)
+            arguments.check_policy(loader.on_error, loader)
         except ValueError as error:
             loader.on_error = "raise"
             _say_once(f"a default of install() is not for every loader: {error}. It raises.")

@@ -10,16 +10,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from ._attach_mailbox import Mailbox
-from ._core.commands import ExamineLife, LookAround
-from ._core.events import ClockRang, LifeExamined, LivesSeen
-from ._core.inspection.event_log import KEPT
-from ._linux.clock import monotonic
-from ._version import VERSION
+from .._core.commands import ExamineLife, LookAround
+from .._core.events import ClockRang, LifeExamined, LivesSeen
+from .._core.inspection.event_log import KEPT
+from .._linux.clock import monotonic
+from .._version import VERSION
+from .attach_mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ._core.inspection.event_log import Entry
-    from .iteration import LoaderIterator
+    from .._core.inspection.event_log import Entry
+    from .iterator import LoaderIterator
 
 STORY = 12  # entries
 FAULTS = 5
@@ -46,7 +46,7 @@ class AttachServer:
 
 def told() -> dict[str, Any]:
     """Say how all loaders are that somebody loops over."""
-    from .iteration import at_work, settle
+    from .iterator import at_work, settle
 
     settle()
     return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ._reporting.wait_accounting import Accounts, Split, Turnstile, Usage
+from .._reporting.wait_accounting import Accounts, Split, Turnstile, Usage
 
 OpenWait = tuple[float, Split]  # how long it is; what of it is for what, if not yet counted
 

@@ -1,9 +1,10 @@
 """No workers: batches are loaded in the caller's own thread, when it asks for them.
 
 There is nobody to supervise, no order to keep and nothing that could be killed: a sample that
-hangs, hangs the loop, and all that can be done is to say so (`_bystander`). So there is no core
-here, and a batch costs no more than in torch's loader. Nor does an epoch: its loader keeps the
-driver of the last one, and what it has learnt of the dataset (`_inline_iteration.py`).
+hangs, hangs the loop, and all that can be done is to say so (`main_process_monitor`). So there is
+no core here, and a batch costs no more than in torch's loader. Nor does an epoch: its loader keeps
+the driver of the last one, and what it has learnt of the dataset
+(`_engine/single_process_iterator.py`).
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from operator import truediv
 from threading import get_ident
 from typing import Any
 
-from ._backends import evidence
-from ._bystander import LoadingPost
-from ._core.faults import Fault, FaultKind, FaultLog
-from ._core.health.stall_detection import EXAMINED_S
-from ._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
-from ._core.inspection.state_snapshots import SupervisorSnapshot
-from ._core.states import Loop, Run
-from ._core.tickets import Progress, Ticket
-from ._core.timings import Timings
-from ._linux.clock import Clock
-from ._meter import OpenWait
-from ._reporting.fault_log import FaultBook
-from ._reporting.loader_snapshot import DriverSnapshot
-from ._reporting.open_wait_causes import in_step, usual_share
-from ._reporting.reporter import tell_trends
-from ._reporting.torch_pitfalls import Traps
-from ._reporting.wait_accounting import FOLD_S, Accounts, Turnstile
-from ._torch_internals import is_pipe
-from ._transport.exceptions import add_note
-from ._worker.careful import NothingLeft
-from ._worker.fetch import UNUSUAL_S, Fetcher
-from ._worker.looks import SLOW_S
-from ._worker.randomness import Randomness
-from ._worker.spec import Job
-from ._worker.stream_fetch import StreamOver
-from .errors import LoaderClosed
-from .policies import raising
+from .._backends import evidence
+from .._core.faults import Fault, FaultKind, FaultLog
+from .._core.health.stall_detection import EXAMINED_S
+from .._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
+from .._core.inspection.state_snapshots import SupervisorSnapshot
+from .._core.states import Loop, Run
+from .._core.tickets import Progress, Ticket
+from .._core.timings import Timings
+from .._linux.clock import Clock
+from .._reporting.fault_log import FaultBook
+from .._reporting.loader_snapshot import DriverSnapshot
+from .._reporting.open_wait_causes import in_step, usual_share
+from .._reporting.reporter import tell_trends
+from .._reporting.torch_pitfalls import Traps
+from .._reporting.wait_accounting import FOLD_S, Accounts, Turnstile
+from .._torch_internals import is_pipe
+from .._transport.exceptions import add_note
+from .._worker.careful import NothingLeft
+from .._worker.fetch import UNUSUAL_S, Fetcher
+from .._worker.looks import SLOW_S
+from .._worker.randomness import Randomness
+from .._worker.spec import Job
+from .._worker.stream_fetch import StreamOver
+from ..errors import LoaderClosed
+from ..policies import raising
+from .main_process_monitor import LoadingPost
+from .step_timer import OpenWait
 
 WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel each look at a clock
 # What is kept of a call of `next` until it is summed, as numbers in a list (see `Turnstile`): when

@@ -27,24 +27,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ._backends.base import Backend
-from ._bystander import Asked, making_iterator, stay_for
-from ._core.bundling import LONGEST
-from ._core.fork_or_clean import Descent
-from ._core.inspection.event_log import KEPT
-from ._core.inspection.state_snapshots import TRIES
-from ._core.limits import Limits, Plan, Source, Tenure
-from ._core.reorder import Order
-from ._driver import Driver
-from ._giving import RAISERS
-from ._linux import platform_support
-from ._reporting.loader_snapshot import DriverSnapshot
-from ._reporting.log import logger
-from ._reporting.ranks import who
-from ._reporting.torch_pitfalls import Suspect, Traps
-from ._reporting.user_warnings import remark
-from ._sampler_lead import free_draws
-from ._torch_internals import (
+from .._backends.base import Backend
+from .._core.bundling import LONGEST
+from .._core.fork_or_clean import Descent
+from .._core.inspection.event_log import KEPT
+from .._core.inspection.state_snapshots import TRIES
+from .._core.limits import Limits, Plan, Source, Tenure
+from .._core.reorder import Order
+from .._linux import platform_support
+from .._reporting.loader_snapshot import DriverSnapshot
+from .._reporting.log import logger
+from .._reporting.ranks import who
+from .._reporting.torch_pitfalls import Suspect, Traps
+from .._reporting.user_warnings import remark
+from .._torch_internals import (
     BaseIterator,
     IterDataPipe,
     MapDataPipe,
@@ -53,21 +49,25 @@ from ._torch_internals import (
     sharding_worker_init_fn,
     share_dist_seed,
 )
-from ._transport.frames import leave_out_ours
-from ._worker.observing import Attributes
-from ._worker.resuming import is_stateful
-from ._worker.spec import Job
-from .errors import LoaderClosed
-from .options import TORCH
-from .policies import policy_of
-from .stats import enter, entries
+from .._transport.frames import leave_out_ours
+from .._worker.observing import Attributes
+from .._worker.resuming import is_stateful
+from .._worker.spec import Job
+from ..errors import LoaderClosed
+from ..policies import policy_of
+from ..stats import enter, entries
+from .arguments import TORCH
+from .delivery import RAISERS
+from .driver import Driver
+from .main_process_monitor import Asked, making_iterator, stay_for
+from .sampler_lookahead import free_draws
 
 if TYPE_CHECKING:
-    from ._backends.pinned import Pinner
-    from ._core.inspection.event_log import Entry
-    from ._inline import InlineDriver
-    from ._meter import OpenWait
-    from .loader import DataLoader
+    from .._core.inspection.event_log import Entry
+    from ..loader import DataLoader
+    from .pin_memory import Pinner
+    from .single_process import InlineDriver
+    from .step_timer import OpenWait
 
 
 # For a forked worker to listen. It does in milliseconds; on a machine that swaps, or if its
@@ -107,7 +107,7 @@ _drivers: weakref.WeakSet[Driver | InlineDriver] = (
 
 class LoaderIterator(BaseIterator):
     """One loop over a loader that has workers. Looks like torch's iterators where others look at
-    them. (Without workers: `_inline_iteration.py`.)"""
+    them. (Without workers: `_engine/single_process_iterator.py`.)"""
 
     __slots__ = ("_restarts_seen",)  # of this handle; everything else is shared by all handles
 
@@ -324,14 +324,14 @@ class LoaderIterator(BaseIterator):
         pinner = self._pinner()
         if pinner is None:
             return backend
-        from ._backends.pinned import PinnedBackend
+        from .pin_memory import PinnedBackend
 
         return PinnedBackend(backend, pinner)
 
     def _pinner(self) -> Pinner | None:
         if not self._pin_memory:
             return None
-        from ._pinning import AcceleratorPinner
+        from .accelerator_pinning import AcceleratorPinner
 
         return AcceleratorPinner(self._pin_memory_device)
 
@@ -479,7 +479,7 @@ def _limits(
 
 def _grown(dataset: Any, collate_fn: Any, found: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     """Leave of what a worker holds what it has not held from the beginning."""
-    from ._worker.suspects import grown
+    from .._worker.suspects import grown
 
     return grown(found, ("dataset", dataset), ("collate_fn", collate_fn))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ._torch_internals import pin_memory
+from .._torch_internals import pin_memory
 
 
 class AcceleratorPinner:

@@ -18,33 +18,33 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from ._absence import Absence
-from ._backends.base import Backend, Notice, Parcel
-from ._core import commands as do
-from ._core import events as ev
-from ._core.faults import Ending
-from ._core.inspection.event_log import KEPT
-from ._core.inspection.state_snapshots import snapshot_in_passing
-from ._core.limits import Plan, Source
-from ._core.states import Run, State
-from ._core.supervisor import Supervisor
-from ._core.tickets import Errand
-from ._drawing import Drawer
-from ._giving import Answer, Giver
-from ._linux.clock import Clock
-from ._meter import Meter, OpenWait
-from ._reporting.fault_log import FaultBook
-from ._reporting.loader_snapshot import DriverSnapshot
-from ._reporting.open_wait_causes import so_far
-from ._reporting.reporter import Herald, Sift
-from ._reporting.torch_pitfalls import Observation, StreamCarry, StreamPrint, StreamState, Traps
-from ._reporting.wait_accounting import Accounts
-from ._reporting.wait_causes import Waits
-from ._stream_places import StreamPlaces
-from ._watchdog import Watchdog
-from ._worker.spec import EpochBrief
-from .errors import InternalError, LoaderClosed
-from .policies import raising
+from .._backends.base import Backend, Notice, Parcel
+from .._core import commands as do
+from .._core import events as ev
+from .._core.faults import Ending
+from .._core.inspection.event_log import KEPT
+from .._core.inspection.state_snapshots import snapshot_in_passing
+from .._core.limits import Plan, Source
+from .._core.states import Run, State
+from .._core.supervisor import Supervisor
+from .._core.tickets import Errand
+from .._linux.clock import Clock
+from .._reporting.fault_log import FaultBook
+from .._reporting.loader_snapshot import DriverSnapshot
+from .._reporting.open_wait_causes import so_far
+from .._reporting.reporter import Herald, Sift
+from .._reporting.torch_pitfalls import Observation, StreamCarry, StreamPrint, StreamState, Traps
+from .._reporting.wait_accounting import Accounts
+from .._reporting.wait_causes import Waits
+from .._worker.spec import EpochBrief
+from ..errors import InternalError, LoaderClosed
+from ..policies import raising
+from .delivery import Answer, Giver
+from .loop_abandonment import Absence
+from .sampler_draws import Drawer
+from .step_timer import Meter, OpenWait
+from .stream_positions import StreamPlaces
+from .watch_while_away import Watchdog
 
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
 MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned

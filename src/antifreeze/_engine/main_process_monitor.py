@@ -7,8 +7,8 @@
 3. It needs the interpreter's lock: while code of C keeps that, nobody can look.
 4. It looks once a second. Where samples are loaded here that are worth it, twenty times: which
    sample it is, and at which line of the program (`_worker/looks.py`).
-5. It answers those who ask from outside how the loaders are (`_attach_server.py`), as long as there
-   are workers, too.
+5. It answers those who ask from outside how the loaders are (`_engine/attach_server.py`), as long
+   as there are workers, too.
 6. Under `antifreeze run` it writes now and then how the loaders are of a process that the script
    has started (`_reporting/process_summaries.py`).
 """
@@ -27,20 +27,20 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from ._attach_server import AttachServer
-from ._backends import evidence
-from ._core.health.main_process_stalls import OwnCall, OwnCalls
-from ._core.health.stall_detection import Activity, StackLine
-from ._core.health.worker_phases import OURS, SAMPLER
-from ._core.tickets import Ticket
-from ._linux import platform_support
-from ._linux.clock import monotonic
-from ._reporting import process_summaries, stall_messages
-from ._reporting.log import logger
-from ._reporting.wait_accounting import Accounts
-from ._transport import own_frames
-from ._worker import guard, looks, threads
-from ._worker.looks import Looks
+from .._backends import evidence
+from .._core.health.main_process_stalls import OwnCall, OwnCalls
+from .._core.health.stall_detection import Activity, StackLine
+from .._core.health.worker_phases import OURS, SAMPLER
+from .._core.tickets import Ticket
+from .._linux import platform_support
+from .._linux.clock import monotonic
+from .._reporting import process_summaries, stall_messages
+from .._reporting.log import logger
+from .._reporting.wait_accounting import Accounts
+from .._transport import own_frames
+from .._worker import guard, looks, threads
+from .._worker.looks import Looks
+from .attach_server import AttachServer
 
 LOOK_S = 1.0  # between two looks
 JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one look

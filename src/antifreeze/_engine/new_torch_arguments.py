@@ -5,7 +5,7 @@
 2. A loader that was given torch's default runs on our engine. One that was given another value has
    torch's own iterator, and a notice names the argument: we do not know how to honour it.
 3. The signature is that of a real function, which shares its defaults with our constructor: they
-   change with `install()` (see `_defaults.py`), and trainers read them.
+   change with `install()` (see `_engine/defaults.py`), and trainers read them.
 """
 
 from __future__ import annotations

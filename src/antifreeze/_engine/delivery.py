@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NoReturn
 
-from ._backends.base import Backend, Parcel
-from ._core import commands as do
-from ._core import events as ev
-from ._core.faults import Fault, FaultKind
-from ._core.health.stall_detection import Stall
-from ._core.supervisor import Supervisor
-from ._core.tickets import Errand, Ticket
-from ._reporting.fault_log import FaultBook
-from ._reporting.reporter import Herald
-from ._reporting.user_warnings import remark
-from .errors import TransportFailed, error_for, timed_out
+from .._backends.base import Backend, Parcel
+from .._core import commands as do
+from .._core import events as ev
+from .._core.faults import Fault, FaultKind
+from .._core.health.stall_detection import Stall
+from .._core.supervisor import Supervisor
+from .._core.tickets import Errand, Ticket
+from .._reporting.fault_log import FaultBook
+from .._reporting.reporter import Herald
+from .._reporting.user_warnings import remark
+from ..errors import TransportFailed, error_for, timed_out
 
 # What the loop gets instead of a batch.
 Answer = do.RaiseFault | do.FinishEpoch

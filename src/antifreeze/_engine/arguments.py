@@ -12,9 +12,9 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from ._core.messages import frozen
-from ._reporting.ranks import ranks
-from .policies import Policy
+from .._core.messages import frozen
+from .._reporting.ranks import ranks
+from ..policies import Policy
 
 SHOWN = 80  # characters of a value in a message
 SAMPLE, TORCH = "sample", "torch"  # what random draws belong to: the sample, or as in torch
@@ -139,7 +139,7 @@ def check_fault_log(value: Any) -> None:
 
 
 def _wrong_file(name: str, path: str, wrong: str) -> Exception:
-    from .errors import ConfigurationError  # it brings much
+    from ..errors import ConfigurationError  # it brings much
 
     return ConfigurationError(f"{name}={path!r}: {wrong}")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._reporting.redaction import shareable_line
-from ._torch_internals import is_stream
+from .._reporting.redaction import shareable_line
+from .._torch_internals import is_stream
 
 if TYPE_CHECKING:
-    from .loader import DataLoader
+    from ..loader import DataLoader
 
 
 def state_of(loader: DataLoader[Any]) -> str:
@@ -46,7 +46,7 @@ def _batches(loader: DataLoader[Any]) -> str:
 
 
 def _how_far(loader: DataLoader[Any], epochs: int) -> str:
-    from .iteration import snapshots_of
+    from .iterator import snapshots_of
 
     snapshots = snapshots_of(loader)
     if not snapshots:
