@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from antifreeze._backends import nursery
 from antifreeze._engine import main_process_monitor
+from antifreeze._processes.starting import clean_process
 from antifreeze._worker import errands
 
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
@@ -76,12 +76,12 @@ def _is_service(child: psutil.Process) -> bool:
 
 
 def nursery_pid() -> int | None:
-    return nursery._present[1].pid if nursery.is_there() else None  # type: ignore[index]
+    return clean_process._present[1].pid if clean_process.is_there() else None  # type: ignore[index]
 
 
 def _descriptors() -> dict[int, str]:
     found = {}
-    of_nursery = nursery._present[1]._pidfd.number if nursery.is_there() else None  # type: ignore[index]
+    of_nursery = clean_process._present[1]._pidfd.number if clean_process.is_there() else None  # type: ignore[index]
     for name in os.listdir("/proc/self/fd"):
         if int(name) == of_nursery:
             continue

@@ -34,8 +34,8 @@ from .policies import Fault, Policy, policy_of
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from ._backends.base import Backend
-    from ._backends.lineage import Lineage
+    from ._processes.backend import Backend
+    from ._processes.starting.start_method import Lineage
     from ._reporting.explain import Profile
     from ._reporting.fault_log import FaultBook
     from ._reporting.loader_snapshot import LoaderSnapshot
@@ -144,7 +144,7 @@ class DataLoader(TorchLoader[T]):
                 self.quarantine, policy_of(self.on_error), self
             )
             if self.num_workers > 0 and can_run():
-                from ._backends.lineage import foresee
+                from ._processes.starting.start_method import foresee
 
                 foresee(self.multiprocessing_context, as_torch=randomness == arguments.TORCH)
 
@@ -333,13 +333,13 @@ class DataLoader(TorchLoader[T]):
 
     def _backend(self, job: Job) -> Backend:
         """Choose who the workers are. A seam: simulations put their own backend here."""
-        from ._backends.processes import ProcessBackend
+        from ._processes.process_backend import ProcessBackend
 
         return ProcessBackend(job, self.multiprocessing_context, self._lineage())
 
     def _lineage(self) -> Lineage:
         """Say where its workers come from."""
-        from ._backends.lineage import Lineage, wish_of
+        from ._processes.starting.start_method import Lineage, wish_of
 
         wish = wish_of(self.multiprocessing_context, as_torch=self.randomness == arguments.TORCH)
         kept: Lineage | None = self.__dict__.get("_descends")
@@ -357,7 +357,7 @@ class DataLoader(TorchLoader[T]):
         kept: Lineage | None = self.__dict__.get("_descends")
         if kept is None:
             return ""
-        from ._backends.lineage import source_of
+        from ._processes.starting.start_method import source_of
 
         as_torch = self.randomness == arguments.TORCH
         return source_of(self.multiprocessing_context, kept, as_torch=as_torch)
@@ -421,5 +421,5 @@ def _inline_iterator() -> type[BaseIterator]:
 
 # The engine, where it can run; elsewhere some of it cannot even be imported.
 if not platform_support.switched_off() and can_run():
-    from ._backends import processes  # noqa: F401
     from ._engine import iterator, single_process_iterator  # noqa: F401
+    from ._processes import process_backend  # noqa: F401

@@ -25,7 +25,7 @@ import psutil
 import torch
 from torch.utils.data import default_collate
 
-from antifreeze._backends import nursery
+from antifreeze._processes.starting import clean_process
 
 from .contents import as_they_are, sample
 from .recipes import Recipe
@@ -243,14 +243,14 @@ def descriptors() -> dict[int, str]:
 
 def _of_nursery() -> set[int]:
     """Give the descriptors of the nursery: it stays for the program."""
-    if nursery._present is None:
+    if clean_process._present is None:
         return set()
-    present = nursery._present[1]
+    present = clean_process._present[1]
     return {present._pidfd.number, present._sock.fileno()}
 
 
 def _is_service(child: psutil.Process) -> bool:
-    if nursery._present is not None and child.pid == nursery._present[1].pid:
+    if clean_process._present is not None and child.pid == clean_process._present[1].pid:
         return True
     try:
         if child.status() == psutil.STATUS_ZOMBIE:

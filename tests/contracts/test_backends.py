@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from antifreeze._backends.base import Backend, Notice
-from antifreeze._backends.processes import ProcessBackend
 from antifreeze._core.commands import Force
 from antifreeze._core.events import LifeEnded, LifeReady, Outcome, ParcelsArrived
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.tickets import Errand, Ticket
 from antifreeze._engine.pin_memory import PinnedBackend
+from antifreeze._processes.backend import Backend, Notice
+from antifreeze._processes.process_backend import ProcessBackend
 from antifreeze._worker.spec import EpochBrief, Job
 from antifreeze.testing.sim import SimulatedBackend, World
 

@@ -16,11 +16,11 @@ import torch
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._backends import processes
 from antifreeze._core import commands as do
 from antifreeze._core.inspection.event_log import Entry
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._engine.iterator import LoaderIterator
+from antifreeze._processes import process_backend
 
 
 class Numbers:
@@ -58,7 +58,7 @@ class Recorder:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, int, int]] = []
         self.drivers: list[Any] = []
-        real = processes.ProcessBackend
+        real = process_backend.ProcessBackend
         recorder = self
 
         class Watched(real):  # type: ignore[misc, valid-type]
@@ -74,7 +74,7 @@ class Recorder:
                 recorder.done.append(("StopLife", seat, life))
                 super().stop(seat, life)
 
-        monkeypatch.setattr(processes, "ProcessBackend", Watched)
+        monkeypatch.setattr(process_backend, "ProcessBackend", Watched)
         monkeypatch.setattr("antifreeze._engine.iterator.STORY_LIMIT", None)
 
     def watch(self, iterator: LoaderIterator) -> LoaderIterator:

@@ -92,7 +92,7 @@ def _of(*packages: str) -> list[Module]:
 def test_there_is_something_to_read() -> None:
     assert len(_of("_core")) > 10
     assert "_core.events" in _reached(MODULES["_engine.driver"])
-    assert "_backends.base" in _reached(MODULES["loader"])
+    assert "_processes.backend" in _reached(MODULES["loader"])
     assert "antifreeze._core.faults" in set(MODULES["errors"].imports)
 
 
@@ -111,28 +111,28 @@ def test_the_core_imports_itself_and_pure_parts_of_the_standard_library(module: 
 WALLS = {
     "_core": [
         "_engine.driver",
-        "_backends",
+        "_processes",
         "_worker",
         "_transport",
         "_linux.clock",
         "loader",
         "errors",
     ],
-    "_transport": ["_core.supervisor", "_engine.driver", "_backends", "_worker", "loader"],
+    "_transport": ["_core.supervisor", "_engine.driver", "_processes", "_worker", "loader"],
     "_worker": [
         "_core.supervisor",
         "_engine.driver",
-        "_backends",
+        "_processes",
         "loader",
         "doctor",
         "view",
         "testing",
     ],
-    "_backends": ["_core.supervisor", "_engine.driver", "loader", "doctor", "view", "testing"],
+    "_processes": ["_core.supervisor", "_engine.driver", "loader", "doctor", "view", "testing"],
     "_engine.driver": ["loader", "doctor", "view", "testing"],
     "loader": ["doctor", "view", "testing", "cli", "_gpu_check"],
-    "doctor": ["_core.supervisor", "_engine.driver", "_backends", "loader", "_gpu_check"],
-    "view": ["_core.supervisor", "_engine.driver", "_backends", "loader"],
+    "doctor": ["_core.supervisor", "_engine.driver", "_processes", "loader", "_gpu_check"],
+    "view": ["_core.supervisor", "_engine.driver", "_processes", "loader"],
 }
 
 
@@ -144,12 +144,13 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
-    backends = {name for name in _reached(MODULES["_engine.driver"]) if _in(name, "_backends")}
-    assert backends <= {"_backends", "_backends.base"}
+    backends = {name for name in _reached(MODULES["_engine.driver"]) if _in(name, "_processes")}
+    assert backends <= {"_processes", "_processes.backend"}
 
 
 MAKES_PROCESSES = (
-    "_backends",
+    "integrations.multiprocessing_children",  # makes none: it travels with those of the program
+    "_processes",
     "_transport.arena",
     "doctor.attach.bounded_run",  # py-spy, and who may be left behind
     "doctor.check.processes",  # to read many files

@@ -25,7 +25,7 @@ OWN_PATH = re.compile(rf"antifreeze/|(?:{'|'.join(map(re.escape, ROOMS))})")
 
 def _constants() -> Iterator[str | NAMED]:
     for name, value in vars(own_frames).items():
-        if name.startswith("__") or name == "_ABOVE_PACKAGE":
+        if name.startswith("__") or name in ("ABOVE_PACKAGE", "HERE"):  # of this machine
             continue
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, str | NAMED):

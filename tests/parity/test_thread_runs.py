@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._backends import evidence
+from antifreeze._processes import process_activity
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ def test_a_thread_that_is_about_to_wake_does_not_run(
     states: str, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = iter(states)
-    monkeypatch.setattr(evidence, "_state", lambda _: next(seen))
-    monkeypatch.setattr(evidence, "pause", lambda _: None)
-    assert evidence.thread_runs(1) is runs
+    monkeypatch.setattr(process_activity, "_state", lambda _: next(seen))
+    monkeypatch.setattr(process_activity, "pause", lambda _: None)
+    assert process_activity.thread_runs(1) is runs
     assert not list(seen)

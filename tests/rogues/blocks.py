@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from antifreeze._backends.open_blocks import may_hold
+from antifreeze._processes.fork_safety.open_blocks import may_hold
 
 LOCK = threading.Lock()
 SHADOWED = threading.Lock()  # which a local variable of this name is not

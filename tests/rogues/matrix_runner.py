@@ -24,7 +24,7 @@ import psutil
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import nursery
+from antifreeze._processes.starting import clean_process
 from antifreeze._worker import guard
 
 from .misdeeds import AT, BATCH, Deed, Healthy, prepared
@@ -130,8 +130,8 @@ def _say_to(path: Path) -> None:
 def _strangers(place: Path) -> list[str]:
     """Say which processes of this program are there and should not be, after a moment."""
     allowed = {os.getpid(), _grandchild(place)}
-    if nursery.is_there():
-        allowed.add(nursery._present[1].pid)  # type: ignore[index]
+    if clean_process.is_there():
+        allowed.add(clean_process._present[1].pid)  # type: ignore[index]
     return _settled(os.getpid(), allowed)
 
 

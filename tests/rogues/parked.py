@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from antifreeze._backends.parked_threads import running
+from antifreeze._processes.fork_safety.parked_threads import running
 
 from ..patience import PATIENCE_S
 

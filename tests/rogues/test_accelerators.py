@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import lineage
 from antifreeze._core.fork_or_clean import Descent
+from antifreeze._processes.starting import start_method
 from antifreeze._worker import accelerators
 from antifreeze._worker.reasons import needed_no_fork, needs_no_fork
 
@@ -26,12 +26,12 @@ SAMPLES = 16
 @pytest.fixture(autouse=True)
 def no_earlier_loaders() -> None:
     """Forget what loaders of the same datasets have met."""
-    lineage._unfit.clear()
+    start_method._unfit.clear()
 
 
 @pytest.fixture(autouse=True)
 def no_earlier_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "_stuck", [])
+    monkeypatch.setattr(start_method, "_stuck", [])
 
 
 @pytest.fixture

@@ -16,8 +16,12 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._backends import modules
-from antifreeze._backends.addresses import LEFT_OUT, LOWEST_ADDRESS, with_addresses
+from antifreeze._processes.replication import module_state
+from antifreeze._processes.replication.pointer_values import (
+    LEFT_OUT,
+    LOWEST_ADDRESS,
+    with_addresses,
+)
 
 TEXT = ctypes.create_string_buffer(100)
 # Where the CUDA driver reserves memory; and what programs set.
@@ -31,13 +35,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = ModuleType("library_of_this_test")
     made.__file__ = ctypes.__file__  # as one that is installed
     monkeypatch.setitem(sys.modules, made.__name__, made)
-    modules._log_left_out.cache_clear()
+    module_state._log_left_out.cache_clear()
     return made
 
 
 def carried(library: ModuleType) -> dict[str, Any]:
     """Return what would be sent of a library, as it is there."""
-    return pickle.loads(pickle.dumps(modules.collect({}).get(library.__name__, {})))  # type: ignore[no-any-return]
+    return pickle.loads(pickle.dumps(module_state.collect({}).get(library.__name__, {})))  # type: ignore[no-any-return]
 
 
 @pytest.fixture
@@ -160,7 +164,7 @@ def test_a_dict_with_an_address_takes_what_the_program_has_set_beside_it(
     assert sent == {"settings": {"on": True, "function": LEFT_OUT}}
     library.settings = settings = {"on": False, "function": THERE}  # type: ignore[attr-defined]
     library.handle = THERE  # type: ignore[attr-defined]
-    modules._set(sent, library)
+    module_state._set(sent, library)
     assert library.settings is settings == {"on": True, "function": THERE}
     assert library.handle == THERE
 
@@ -169,10 +173,10 @@ def test_a_library_that_holds_addresses_need_not_be_sent_where_it_is_the_same(
     library: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library.settings = {"on": True, "function": ctypes.addressof(TEXT)}  # type: ignore[attr-defined]
-    known = modules.digests()
-    assert library.__name__ not in modules.collect(known)
+    known = module_state.digests()
+    assert library.__name__ not in module_state.collect(known)
     monkeypatch.setitem(library.settings, "on", False)
-    assert library.__name__ in modules.collect(known)
+    assert library.__name__ in module_state.collect(known)
 
 
 class Limits:

@@ -22,7 +22,8 @@ from PIL import Image, ImageFile
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from antifreeze import DataLoader
-from antifreeze._backends import modules, nursery
+from antifreeze._processes.replication import module_state
+from antifreeze._processes.starting import clean_process
 
 from ..parity.observe import wait_until
 from ..patience import PATIENCE_S
@@ -35,7 +36,7 @@ Undo = Callable[[], object]
 @pytest.fixture(autouse=True)
 def a_nursery_from_before() -> Iterator[None]:
     """Have it started before anything is changed: what it sees it was told."""
-    nursery.present()
+    clean_process.present()
     yield
 
 
@@ -404,12 +405,12 @@ def test_only_libraries_that_differ_are_sent_and_those_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert ask(None, _debug) is False
-    assert wait_until(lambda: nursery.present().known(), within_s=PATIENCE_S)
-    known = nursery.present().known()
-    assert "torch.version" in modules.collect({})
-    assert "torch.version" not in modules.collect(known)
+    assert wait_until(lambda: clean_process.present().known(), within_s=PATIENCE_S)
+    known = clean_process.present().known()
+    assert "torch.version" in module_state.collect({})
+    assert "torch.version" not in module_state.collect(known)
     with monkeypatch.context() as changed:
         changed.setattr(torch.version, "debug", True)
-        assert modules.collect(known)["torch.version"]["debug"] is True
+        assert module_state.collect(known)["torch.version"]["debug"] is True
         assert ask(None, _debug) is True
     assert ask(None, _debug) is False

@@ -23,14 +23,14 @@ import torch
 from torch.utils.data import ConcatDataset, Dataset
 
 from antifreeze import DataLoader
-from antifreeze._backends import inheritance
+from antifreeze._processes.starting import inherited_handles
 
 from .clean import another_thread
 
 
 @pytest.fixture(autouse=True)
 def nothing_told_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inheritance, "_told", set())
+    monkeypatch.setattr(inherited_handles, "_told", set())
 
 
 class Holds(Dataset[int]):

@@ -58,20 +58,20 @@ def test_it_is_released_and_said(
 
 
 def test_a_lock_that_this_process_holds_is_left_alone(tmp_path: Path) -> None:
-    from antifreeze._backends import locks
+    from antifreeze._processes import orphaned_locks
     from antifreeze._worker.spec import Job
 
     lock = multiprocessing.Lock()
     dataset = Locked(lock, tmp_path / "died")
     job = Job(dataset, False, True, list, False, 2, 0, None)
     address = lock._semlock.handle  # type: ignore[attr-defined]
-    assert locks.release(job, address, forked=True) == ""  # it is free
+    assert orphaned_locks.release(job, address, forked=True) == ""  # it is free
     with lock:
-        assert locks.release(job, address, forked=True) == ""
-        assert locks.release(job, address + 64, forked=False) == ""
+        assert orphaned_locks.release(job, address, forked=True) == ""
+        assert orphaned_locks.release(job, address + 64, forked=False) == ""
     with multiprocessing.Lock() as another:  # somebody else's, at another address
         assert another
-        assert locks.release(job, address + 64, forked=True) == ""
+        assert orphaned_locks.release(job, address + 64, forked=True) == ""
     assert lock.acquire(timeout=1)
     lock.release()
 

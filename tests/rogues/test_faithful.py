@@ -26,7 +26,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import nursery
+from antifreeze._processes.starting import clean_process
 from antifreeze.errors import TransportFailed
 
 from .clean import Asked, another_thread, ask
@@ -399,7 +399,7 @@ def test_libraries_are_imported_as_the_program_would_now_in_every_epoch(tmp_path
 
 def test_what_is_no_string_in_the_path() -> None:
     sys.path.append(Path("/nowhere"))  # type: ignore[arg-type]
-    nursery.end()
+    clean_process.end()
     try:
         assert ask(1, lambda there: there + 1) == 2
     finally:
@@ -411,7 +411,7 @@ def test_no_interpreter_to_start(
 ) -> None:
     from multiprocessing import spawn
 
-    nursery.end()
+    clean_process.end()
     monkeypatch.setattr(spawn, "get_executable", lambda: None)
     assert forked(1, lambda there: there + 1) == 2
     assert "a clean process ends before it is ready" in caplog.text
@@ -438,22 +438,22 @@ def test_a_collection_that_closes_a_loader_while_a_nursery_is_started(
 ) -> None:
     import gc
 
-    nursery.end()
+    clean_process.end()
     with another_thread():
         abandoned: list[Any] = [iter(DataLoader(range(10), num_workers=1))]  # type: ignore[arg-type]
         abandoned.append(abandoned)
-        first = nursery._present
+        first = clean_process._present
         assert first is not None
         os.kill(first[1].pid, signal.SIGSTOP)  # its template is not there, and never will be
         del abandoned
-        rights = nursery.rights
+        rights = clean_process.rights
 
         def collects() -> Any:
             gc.collect()
             return rights()
 
-        monkeypatch.setattr(nursery, "rights", collects)
-        assert nursery.present() is not None
+        monkeypatch.setattr(clean_process, "rights", collects)
+        assert clean_process.present() is not None
         os.kill(first[1].pid, signal.SIGKILL)
 
 

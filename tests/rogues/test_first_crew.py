@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import first_crew
+from antifreeze._processes.starting import first_workers
 
 from .programs import all_gone, finish, line, program
 
@@ -37,7 +37,7 @@ class Numbers:
 @pytest.fixture(autouse=True)
 def all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork all first workers here, however long that takes."""
-    monkeypatch.setattr(first_crew, "FORKING_S", 60.0)
+    monkeypatch.setattr(first_workers, "FORKING_S", 60.0)
 
 
 def begun(workers: int = 2, **options: Any) -> Any:
@@ -67,7 +67,7 @@ def test_they_are_children_of_the_main_process_and_the_template_is_their_sibling
 def test_where_forking_takes_long_the_template_bears_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(first_crew, "FORKING_S", 1e-9)  # one, which takes longer
+    monkeypatch.setattr(first_workers, "FORKING_S", 1e-9)  # one, which takes longer
     iterator = begun(4)
     counts = [psutil.Process(worker.pid).ppid() for worker in iterator._workers]
     assert counts == [os.getpid(), *[template_pid(iterator)] * 3]

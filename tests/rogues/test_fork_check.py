@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._backends import fork_check, hazards
 from antifreeze._core.fork_or_clean import Descent
+from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
 
 from ..patience import PATIENCE_S
 from .parked import wait_until_parked
@@ -67,14 +67,14 @@ def test_a_thread_that_takes_a_lock_between_the_look_and_the_fork_is_noticed(
             holds.set()
             done.wait()
 
-    look = fork_check._Check.look
+    look = threads_at_fork._Check.look
 
     def and_more(self: Any) -> None:
         look(self)
         go.set()
         holds.wait()
 
-    monkeypatch.setattr(fork_check._Check, "look", and_more)
+    monkeypatch.setattr(threads_at_fork._Check, "look", and_more)
     thread = threading.Thread(target=work)
     thread.start()
     try:
@@ -100,9 +100,9 @@ def quiesce():  # registered first, so it runs last
     holds.wait()
 
 os.register_at_fork(before=quiesce)
-from antifreeze._backends import fork_check
-from antifreeze._backends.parked_threads import running
-from antifreeze._backends.reachable import NOTHING_REACHED
+from antifreeze._processes.fork_safety import threads_at_fork as fork_check
+from antifreeze._processes.fork_safety.parked_threads import running
+from antifreeze._processes.fork_safety.reachable_objects import NOTHING_REACHED
 lock = threading.Lock()
 
 def work():
@@ -142,8 +142,8 @@ def test_hooks_that_were_registered_before_ours_may_let_threads_run(tmp_path: Pa
 
 ORPHAN = """
 import os, signal, sys, threading, time
-from antifreeze._backends import fork_check
-from antifreeze._backends.reachable import NOTHING_REACHED
+from antifreeze._processes.fork_safety import threads_at_fork as fork_check
+from antifreeze._processes.fork_safety.reachable_objects import NOTHING_REACHED
 read, write = os.pipe()
 if (parent := os.fork()) == 0:
     fork_check._Check.compare = lambda self: os.kill(os.getpid(), signal.SIGKILL)
@@ -208,10 +208,10 @@ def test_what_a_handler_of_a_signal_raises_during_a_look_arrives(
     at: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python swallows what is raised in a hook. No process is left, and the next loop works."""
-    have_changed = hazards.Positions.have_changed
+    have_changed = fork_hazards.Positions.have_changed
     calls: list[str] = []
 
-    def interrupted(self: hazards.Positions) -> bool:
+    def interrupted(self: fork_hazards.Positions) -> bool:
         calls.append(sys._getframe(1).f_code.co_name)
         if at not in calls[:-1] and calls[-1] == at:
             signal.raise_signal(signal.SIGUSR1)
@@ -220,7 +220,7 @@ def test_what_a_handler_of_a_signal_raises_during_a_look_arrives(
     data: Any = list(range(SAMPLES))
     loader: DataLoader[Any] = DataLoader(data, 2, num_workers=2)
     with an_idle_thread(), handled(error):
-        monkeypatch.setattr(hazards.Positions, "have_changed", interrupted)
+        monkeypatch.setattr(fork_hazards.Positions, "have_changed", interrupted)
         with pytest.raises(error, match="too late"):
             list(loader)
         assert at in calls

@@ -19,9 +19,10 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import hazards, lineage, pools
-from antifreeze._backends.lineage import Lineage
 from antifreeze._core.fork_or_clean import Descent, Wish
+from antifreeze._processes.fork_safety import fork_hazards, native_thread_pools
+from antifreeze._processes.starting import start_method
+from antifreeze._processes.starting.start_method import Lineage
 
 from ..patience import PATIENCE_S
 from .clean import another_thread, is_clean
@@ -146,7 +147,7 @@ class Locked:
 def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage, "_stuck", [])  # one of two is taken: workers turn
+    monkeypatch.setattr(start_method, "_stuck", [])  # one of two is taken: workers turn
     dataset = Locked()
     lock = getattr(dataset, name)
     with held(lock.acquire, lock.release):
@@ -238,7 +239,7 @@ def test_a_program_with_one_thread_forks() -> None:
 
 QUIET = """
     import numpy as np
-    from antifreeze._backends.lineage import Lineage
+    from antifreeze._processes.starting.start_method import Lineage
     from antifreeze._core.fork_or_clean import Wish
     torch.set_num_threads(4)
     torch.rand(2_000_000).exp()
@@ -267,7 +268,7 @@ def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:
     try:
         other = iter(DataLoader(Locked(), 2, num_workers=1, pin_memory=False))  # type: ignore[arg-type]
         next(other)
-        assert any(thread.name.startswith(hazards.OURS) for thread in threading.enumerate())
+        assert any(thread.name.startswith(fork_hazards.OURS) for thread in threading.enumerate())
         assert choice_now().is_plain, choice_now()
         list(other)
     finally:
@@ -302,7 +303,7 @@ def test_a_thread_of_a_native_library_that_sleeps_is_no_hazard() -> None:
 def test_a_thread_of_a_native_library_that_runs_is_named() -> None:
     # It fills memory for seconds.
     started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-    count = 2 + pools.blas_threads()  # one that has no name is taken for one of these
+    count = 2 + native_thread_pools.blas_threads()  # one that has no name is taken for one of these
     numbers = [ctypes.c_ulong() for _ in range(count)]
     rooms = [ctypes.create_string_buffer(b"x" * (1 << 26)) for _ in range(count)]
     busy = ctypes.cast(LIBC.strfry, started)
@@ -360,7 +361,7 @@ def test_a_healthy_run_from_a_clean_process_is_silent_however_dear_the_opening(
 def test_where_workers_come_from_is_logged_once_a_program(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage, "_logged", set())
+    monkeypatch.setattr(start_method, "_logged", set())
     with another_thread(), caplog.at_level(logging.INFO, "antifreeze"):
         for _ in range(2):
             list(DataLoader(Locked(), num_workers=1))  # type: ignore[arg-type]
@@ -372,7 +373,7 @@ def test_looking_takes_no_time() -> None:
     taken = []
     for _ in range(20):
         began = time.perf_counter()
-        hazards.program()
+        fork_hazards.program()
         taken.append(time.perf_counter() - began)
     assert sorted(taken)[10] < 5 * 0.001, taken
 

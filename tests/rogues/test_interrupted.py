@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._backends import fork_check, hazards
+from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
 from antifreeze._transport import descriptors
 
 from .parked import wait_until_parked
@@ -170,8 +170,8 @@ def test_process_objects_are_let_go_of_where_an_interrupt_is_not_lost(
     kind: str, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "given up":  # at the very moment of the fork
-        monkeypatch.setattr(fork_check, "LOOKS", 1)
-        monkeypatch.setattr(hazards, "unsafe_now", lambda reached: "a thread runs")
+        monkeypatch.setattr(threads_at_fork, "LOOKS", 1)
+        monkeypatch.setattr(fork_hazards, "unsafe_now", lambda reached: "a thread runs")
 
     def run() -> None:
         dataset: Any = list(range(16))

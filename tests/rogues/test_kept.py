@@ -19,10 +19,10 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import kept as kept_templates
-from antifreeze._backends import template
 from antifreeze._engine import main_process_monitor
 from antifreeze._linux.available_memory import Available
+from antifreeze._processes.starting import kept_zygote as kept_templates
+from antifreeze._processes.starting import zygote
 from antifreeze._transport.memory import MemoryShort
 from antifreeze._worker import errands
 
@@ -242,7 +242,7 @@ def test_what_is_kept_is_given_back_when_memory_is_short(monkeypatch: pytest.Mon
     first, second = loader_of(Numbers()), loader_of(Numbers())
     assert epoch(first) == wanted
     soon_kept()
-    pack, tries = template.pack, []
+    pack, tries = zygote.pack, []
 
     def short_once(*arguments: Any) -> Any:
         tries.append(len(kept_templates._all))
@@ -250,7 +250,7 @@ def test_what_is_kept_is_given_back_when_memory_is_short(monkeypatch: pytest.Mon
             raise MemoryShort(1, Available(0, "in this test"))
         return pack(*arguments)
 
-    monkeypatch.setattr(template, "pack", short_once)
+    monkeypatch.setattr(zygote, "pack", short_once)
     assert epoch(second) == wanted
     assert tries == [1, 0]
     assert epoch(first) == wanted

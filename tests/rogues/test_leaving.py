@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._backends import origins
-from antifreeze._backends.origins import patiently
+from antifreeze._processes.starting import worker_source
+from antifreeze._processes.starting.worker_source import patiently
 
 from ..patience import PATIENCE_S
 from .programs import finish, program
@@ -126,7 +126,7 @@ def test_a_worker_with_a_thread_of_the_users_is_waited_for() -> None:
 def test_where_there_is_no_process_for_the_moment_it_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(origins, "BETWEEN_STARTS_S", 0.0)
+    monkeypatch.setattr(worker_source, "BETWEEN_STARTS_S", 0.0)
     left = [3]
 
     def make() -> str:
@@ -139,7 +139,7 @@ def test_where_there_is_no_process_for_the_moment_it_is_tried_again(
     left[0] = 1000
     with pytest.raises(BlockingIOError):
         patiently(make)
-    assert left[0] == 1000 - origins.STARTS - 1
+    assert left[0] == 1000 - worker_source.STARTS - 1
 
 
 def test_a_loop_in_a_thread_of_a_pool_ends_without_a_word(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ MARK = "ANTIFREEZE_TEST_PROGRAM"
 
 LARGE = """
     import gc, subprocess
-    from antifreeze import _bystander
+    from antifreeze._engine import main_process_monitor
     from antifreeze._worker import errands
     torch.set_num_threads(1)
 
@@ -50,7 +50,7 @@ LARGE = """
     def descriptors():
         # A process that was told to leave is seen off by a thread; another answers who asks from
         # outside, while there are loops.
-        _bystander.rest()
+        main_process_monitor.rest()
         errands.rest()
         for thread in threading.enumerate():
             if thread.name in ("antifreeze-errands", "antifreeze-bystander"):

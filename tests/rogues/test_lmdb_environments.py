@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import inheritance
+from antifreeze._processes.starting import inherited_handles
 from antifreeze._worker.environments import reopen, to_reopen
 
 lmdb = pytest.importorskip("lmdb")
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def nothing_told_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inheritance, "_told", set())
+    monkeypatch.setattr(inherited_handles, "_told", set())
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import nursery
 from antifreeze._engine import iterator as engine_iterator
+from antifreeze._processes.starting import clean_process
 
 from ..conftest import nursery_pid
 from .clean import another_thread, ask, is_clean
@@ -72,7 +72,7 @@ def test_there_is_one_for_all_loaders_and_a_later_loader_is_quick() -> None:
 
 @pytest.mark.usefixtures("beside")
 def test_a_loader_starts_it_when_it_is_made() -> None:
-    nursery.end()
+    clean_process.end()
     assert nursery_pid() is None
     loader = DataLoader(Numbers(), num_workers=1)  # type: ignore[arg-type, var-annotated]
     assert nursery_pid() is not None
@@ -83,7 +83,7 @@ def test_a_loader_starts_it_when_it_is_made() -> None:
 def test_killed_before_during_and_after_its_templates_are_made() -> None:
     loader = DataLoader(Numbers(nap_s=0.002), 10, num_workers=2)  # type: ignore[arg-type, var-annotated]
     for moment in ("before", "at once", "soon", "later"):
-        nursery.present()
+        clean_process.present()
         pid = nursery_pid()
         assert pid is not None
         if moment == "before":
@@ -119,7 +119,7 @@ def test_one_that_does_not_answer_is_left_for_a_fork(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(engine_iterator, "CLEAN_OR_FORKED_S", 1.0)
-    nursery.present()
+    clean_process.present()
     pid = nursery_pid()
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -135,12 +135,12 @@ def test_one_that_does_not_answer_is_left_for_a_fork(
 def test_one_that_cannot_even_begin_is_left_for_a_fork(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nursery.end()
-    monkeypatch.setattr(nursery, "_command", lambda channel: ["/bin/false"])
+    clean_process.end()
+    monkeypatch.setattr(clean_process, "_command", lambda channel: ["/bin/false"])
     assert numbers(loop(num_workers=1)) == list(range(200))
     said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert any("a clean process ends before it is ready" in text for text in said)
-    nursery.end()
+    clean_process.end()
 
 
 ALL_DIE = """
@@ -442,7 +442,7 @@ def test_a_program_that_gave_up_rights_gets_a_nursery_without_them(tmp_path: Pat
     code = """
         threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(2,)).start()
         os.setgroups([0, 4242])
-        from antifreeze._backends import nursery
+        from antifreeze._processes.starting import clean_process as nursery
         nursery.present()
         os.setgroups([0])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from antifreeze._backends.open_blocks import may_hold
+from antifreeze._processes.fork_safety.open_blocks import may_hold
 
 from .blocks import (
     FAST,

@@ -27,9 +27,9 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._backends import hazards
-from antifreeze._backends.parked_threads import running
-from antifreeze._backends.reachable import lock_at, reached_from
+from antifreeze._processes.fork_safety import fork_hazards
+from antifreeze._processes.fork_safety.parked_threads import running
+from antifreeze._processes.fork_safety.reachable_objects import lock_at, reached_from
 
 from ..patience import PATIENCE_S
 from .parked import wait_until_at_rest, wait_until_parked
@@ -287,7 +287,7 @@ def test_an_idle_executor_and_a_server_are_parked() -> None:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         time.sleep(0.1)
-        look = hazards.program()
+        look = fork_hazards.program()
         server.shutdown()
         serving.join()
     assert look.threads == () and len(look.parked) >= 2, look
@@ -411,12 +411,12 @@ def a_queue_of_processes() -> Iterator[None]:
 def test_idle_parts_of_the_standard_library_and_loops_of_loaders_are_parked(idle: Any) -> None:
     with idle():
         give_up = time.monotonic() + PATIENCE_S
-        while (look := hazards.program()).threads or not look.parked:
+        while (look := fork_hazards.program()).threads or not look.parked:
             assert time.monotonic() < give_up, look
             time.sleep(0.02)
         time.sleep(0.1)
         for _ in range(20):
-            look = hazards.program()
+            look = fork_hazards.program()
             assert look.threads == () and look.parked, look
             time.sleep(0.005)
 
@@ -426,7 +426,7 @@ def test_who_reads_standard_input_runs(how: str) -> None:
     """A worker closes it, and would wait for that."""
     program = """if True:
         import os, sys, threading, time
-        from antifreeze._backends import hazards
+        from antifreeze._processes.fork_safety import fork_hazards as hazards
         def read():
             sys.stdin.READ
         threading.Thread(target=read, daemon=True).start()
@@ -460,9 +460,9 @@ def test_without_a_gil_every_thread_may_run(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
         (said, *_) = verdicts(thread, 0.02)
         assert said.startswith("it may run at any time, without a GIL; now threading.py:")
-        assert hazards.program().threads == (f"{thread.name}",)
+        assert fork_hazards.program().threads == (f"{thread.name}",)
         monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
-        assert hazards.program().threads == ()
+        assert fork_hazards.program().threads == ()
 
 
 # ---- a look keeps nothing ------------------------------------------------------------------------
@@ -485,7 +485,7 @@ def test_what_a_thread_takes_from_a_queue_is_not_kept_by_a_look() -> None:
     thread.start()
     items.put(Item())
     wait_until_at_rest(thread, 0.05)
-    assert hazards.program().threads == ()
+    assert fork_hazards.program().threads == ()
     items.put(Item())
     give_up = time.monotonic() + PATIENCE_S
     while len(seen) < 2 and time.monotonic() < give_up:
@@ -512,7 +512,7 @@ def test_what_a_thread_has_had_is_not_kept_until_the_next_garbage_collection() -
         thread = threading.Thread(target=work)
         thread.start()
         wait_until_parked(thread)
-        assert hazards.program().threads == ()
+        assert fork_hazards.program().threads == ()
         done.set()
         thread.join(PATIENCE_S)
         assert seen[0]() is None

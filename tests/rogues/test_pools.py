@@ -9,7 +9,7 @@ from ..patience import PATIENCE_S
 
 ASKS = """
 import sys, threading, time, torch
-from antifreeze._backends import pools
+from antifreeze._processes.fork_safety import native_thread_pools as pools
 
 sys.setswitchinterval(1e-5)  # threads take turns all the time
 end = time.monotonic() + 3

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from antifreeze._backends import hazards
-from antifreeze._backends.open_blocks import is_held
-from antifreeze._backends.reachable import reached_from
+from antifreeze._processes.fork_safety import fork_hazards
+from antifreeze._processes.fork_safety.open_blocks import is_held
+from antifreeze._processes.fork_safety.reachable_objects import reached_from
 from antifreeze._worker.raw_attributes import attribute, instance_dict, module_of
 
 from ..patience import PATIENCE_S
@@ -129,8 +129,8 @@ def test_threads_of_classes_of_the_programs_are_not_asked() -> None:
     try:
         wait_until_parked(thread)
         with nobody_asked():
-            look = hazards.program(reached_from({"dataset": [thread]}))
-            assert hazards.is_alone() is False
+            look = fork_hazards.program(reached_from({"dataset": [thread]}))
+            assert fork_hazards.is_alone() is False
         assert [name.rpartition(" ")[2] for name in look.parked] == ["(Worker)"]
         assert "has a thread" in look.held
     finally:

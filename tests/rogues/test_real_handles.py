@@ -14,14 +14,14 @@ import torch
 
 import antifreeze
 from antifreeze import DataLoader
-from antifreeze._backends import inheritance
+from antifreeze._processes.starting import inherited_handles
 
 ROWS = 200
 
 
 @pytest.fixture(autouse=True)
 def nothing_told_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inheritance, "_told", set())
+    monkeypatch.setattr(inherited_handles, "_told", set())
 
 
 def load(dataset: Any) -> tuple[list[int], list[str]]:

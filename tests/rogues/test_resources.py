@@ -153,7 +153,7 @@ def test_a_temporary_folder_we_could_not_use(which: str, tmp_path: Path) -> None
 MEASURE = f"""
     {QUIET.strip()}
     import gc, psutil, random, time
-    from antifreeze import _bystander
+    from antifreeze._engine import main_process_monitor
     from antifreeze._worker import errands
 
     def lines(path):
@@ -182,7 +182,7 @@ MEASURE = f"""
     def measure(workers=()):
         # Descriptors, mappings, KiB: what is mapped, and what an open memory file holds.
         gc.collect()
-        _bystander.rest()
+        main_process_monitor.rest()
         errands.rest()
         for thread in threading.enumerate():       # the last template may be about to leave
             if thread.name == "antifreeze-errands":

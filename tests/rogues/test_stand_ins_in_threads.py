@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from antifreeze._backends import stand_in_lock, stand_ins
-from antifreeze._backends.own_code import OwnCode
-from antifreeze._backends.stand_in_lock import BESIDE_S
+from antifreeze._processes.replication import stand_in_lock, stand_in_modules
+from antifreeze._processes.replication.stand_in_lock import BESIDE_S
+from antifreeze._processes.replication.user_code import OwnCode
 
 from ..patience import PATIENCE_S
 
@@ -73,7 +73,7 @@ class Program:
         arounds = [own.around(name) for name in names if name not in gone]
         self.forget()
         for around in arounds:
-            stand_ins.stand_in(around)
+            stand_in_modules.stand_in(around)
         self.points.close()
 
     def forget(self) -> None:
@@ -81,8 +81,8 @@ class Program:
         for name in list(sys.modules):
             if name.partition(".")[0] in tops:
                 del sys.modules[name]
-        stand_ins._told.clear()
-        stand_ins._begun.clear()
+        stand_in_modules._told.clear()
+        stand_in_modules._begun.clear()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
     it = Program(tmp_path)
     monkeypatch.setitem(sys.modules, "points", it.points)
     yield it
-    assert repr(stand_ins._lock) == "<StandInLock free, 0 wait>"
+    assert repr(stand_in_modules._lock) == "<StandInLock free, 0 wait>"
     it.forget()
 
 
@@ -133,7 +133,7 @@ def test_nobody_sees_half_of_what_a_module_makes(program: Program) -> None:
         return len(module.TABLE)
 
     assert together(lambda: len(module.TABLE), later, later) == [20] * 3
-    assert type(module) is stand_ins.StandIn
+    assert type(module) is stand_in_modules.StandIn
 
 
 CIRCLE = """
@@ -289,8 +289,8 @@ def test_a_child_of_a_fork_runs_what_another_thread_was_running(program: Program
             program.points.is_open = True
             try:
                 module = sys.modules["slow"]
-                is_well = module.VALUE is not None and type(module) is stand_ins.StandIn
-                is_well = is_well and repr(stand_ins._lock) == "<StandInLock free, 0 wait>"
+                is_well = module.VALUE is not None and type(module) is stand_in_modules.StandIn
+                is_well = is_well and repr(stand_in_modules._lock) == "<StandInLock free, 0 wait>"
             except BaseException:
                 is_well = False
             os._exit(0 if is_well else 1)

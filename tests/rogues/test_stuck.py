@@ -195,7 +195,7 @@ def test_a_worker_that_closes_every_descriptor_is_replaced(
     tmp_path: Path, index: int, forked: str
 ) -> None:
     code = f"""
-        from antifreeze._backends import first_crew
+        from antifreeze._processes.starting import first_workers as first_crew
         first_crew.FORKING_S = {forked}
         class ClosesAll(Numbers):
             def __getitem__(self, index):

@@ -19,9 +19,9 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._backends import hazards
 from antifreeze._core.health import stall_detection
 from antifreeze._engine import main_process_monitor
+from antifreeze._processes.fork_safety import fork_hazards
 
 from .programs import finish, program
 
@@ -312,10 +312,10 @@ def test_a_loop_that_comes_while_the_thread_ends_is_looked_at() -> None:
 
 
 def test_the_thread_is_no_reason_against_a_fork() -> None:
-    before = hazards.program().threads
+    before = fork_hazards.program().threads
     iterator = iter(DataLoader(range(3)))  # type: ignore[arg-type]
     assert bystanders()
-    assert hazards.program().threads == before
+    assert fork_hazards.program().threads == before
     del iterator
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from antifreeze._backends import template_process
-from antifreeze._backends.origins import Refused, Wanted
-from antifreeze._backends.template_process import _FORK, KEEP, LEAVING_S, QUIT, _Nest
+from antifreeze._processes.starting import zygote_main
+from antifreeze._processes.starting.worker_source import Refused, Wanted
+from antifreeze._processes.starting.zygote_main import _FORK, KEEP, LEAVING_S, QUIT, _Nest
 from antifreeze._transport.descriptors import Descriptor, received
 from antifreeze._worker.spec import EpochBrief
 
@@ -136,7 +136,7 @@ def test_what_only_the_kernel_has_work_with_is_not_waited_for_one_by_one(
     channel: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nest = nest_at(channel[1])
-    monkeypatch.setattr(template_process.signal, "pidfd_send_signal", lambda *_: None)
+    monkeypatch.setattr(zygote_main.signal, "pidfd_send_signal", lambda *_: None)
     until, others = os.pipe()
     processes = []
     try:

@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._backends import first_crew
 from antifreeze._engine import iterator as engine_iterator
+from antifreeze._processes.starting import first_workers
 
 from ..patience import PATIENCE_S
 from .programs import all_gone, finish, is_alive, line, program
@@ -50,7 +50,7 @@ def template_of(iterator: Any) -> int:
 @pytest.fixture
 def borne(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all workers borne by the template, as those are that come later."""
-    monkeypatch.setattr(first_crew, "FORKING_S", 0.0)
+    monkeypatch.setattr(first_workers, "FORKING_S", 0.0)
 
 
 @pytest.mark.usefixtures("borne")

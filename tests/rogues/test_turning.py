@@ -25,8 +25,9 @@ import torch
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._backends import first_crew, fork_check, hazards, lineage
 from antifreeze._core.fork_or_clean import Descent
+from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
+from antifreeze._processes.starting import first_workers, start_method
 from antifreeze.errors import WorkerHung
 
 from ..conftest import nursery_pid
@@ -46,8 +47,8 @@ TORCH_SAYS = (
 
 @pytest.fixture(autouse=True)
 def no_earlier_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "_stuck", [])
-    lineage._unfit.clear()
+    monkeypatch.setattr(start_method, "_stuck", [])
+    start_method._unfit.clear()
 
 
 @contextlib.contextmanager
@@ -231,7 +232,7 @@ def test_what_hangs_in_a_clean_process_too_says_nothing_of_forks() -> None:
     with writer():
         loader = DataLoader(Stuck(5), 4, num_workers=1, on_error="skip")  # type: ignore[arg-type, var-annotated]
         assert took(loader)[0] == [index for index in range(SAMPLES) if index != 5]
-        assert lineage._stuck == []
+        assert start_method._stuck == []
         other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
         assert took(other)[0] == list(range(SAMPLES))
         assert other._lineage().choice.descent is Descent.MAIN
@@ -274,7 +275,7 @@ def test_a_stream_that_has_given_nothing_begins_anew_and_another_says_what_holds
     with writer():
         loader = DataLoader(Streamed(0), 4, num_workers=1)
         assert took(loader)[0] == list(range(SAMPLES))
-    lineage._stuck.clear()
+    start_method._stuck.clear()
     with writer(), pytest.raises(WorkerHung) as caught:
         took(DataLoader(Streamed(40), 4, num_workers=1))
     assert "deadlocked at test_turning.py:" in str(caught.value)
@@ -405,14 +406,14 @@ def test_a_thread_that_begins_to_run_just_before_the_fork_is_noticed(
 
     thread = threading.Thread(target=work, name="late")
     thread.start()
-    look = fork_check._Check.look
+    look = threads_at_fork._Check.look
 
     def later(self: Any) -> None:
         go.set()
         holds.wait()
         look(self)
 
-    monkeypatch.setattr(fork_check._Check, "look", later)
+    monkeypatch.setattr(threads_at_fork._Check, "look", later)
     try:
         loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
         assert took(loader)[0] == list(range(SAMPLES))
@@ -448,9 +449,11 @@ def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_nu
         answers.append("" if len(answers) < safe else "a thread runs")
         return answers[-1]
 
-    monkeypatch.setattr(fork_check, "LOOKS", 1)
-    monkeypatch.setattr(first_crew, "FORKING_S", PATIENCE_S)  # all are forked here, however slowly
-    monkeypatch.setattr(hazards, "unsafe_now", answer)
+    monkeypatch.setattr(threads_at_fork, "LOOKS", 1)
+    monkeypatch.setattr(
+        first_workers, "FORKING_S", PATIENCE_S
+    )  # all are forked here, however slowly
+    monkeypatch.setattr(fork_hazards, "unsafe_now", answer)
     first = multiprocessing.process._process_counter  # type: ignore[attr-defined]
     begin = int(repr(first)[6:-1])
     idle = threading.Event()
@@ -480,7 +483,7 @@ def test_a_look_that_fails_is_a_reason_for_a_clean_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # (An error that comes from code of the program's, a handler of a signal, is its affair.)
-    monkeypatch.setattr(hazards, "unsafe_now", functools.partial(divmod, 1, 0))
+    monkeypatch.setattr(fork_hazards, "unsafe_now", functools.partial(divmod, 1, 0))
     idle = threading.Event()
     thread = threading.Thread(target=idle.wait)
     thread.start()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from antifreeze._backends.reachable import reached_from
+from antifreeze._processes.fork_safety.reachable_objects import reached_from
 
 
 class Row:

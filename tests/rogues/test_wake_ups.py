@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze._backends import evidence
 from antifreeze._linux import network_bytes
 from antifreeze._linux.socket_traffic import sockets_of, tcp_bytes, unix_peers
+from antifreeze._processes import process_activity
 
 from .test_hangs import Rogue, reported
 from .test_hangs import soon as soon
@@ -241,7 +241,7 @@ def test_an_event_loop_is_seen_with_what_it_waits_for() -> None:
     try:
         received, waits_for = network_bytes.NOTHING, ""
         while received == network_bytes.NOTHING and time.monotonic() < give_up:
-            seen = evidence.of_thread(tasks[0], ()) if tasks else None
+            seen = process_activity.of_thread(tasks[0], ()) if tasks else None
             if seen is not None:
                 received, waits_for = seen.received, seen.waits_for
         assert received != network_bytes.NOTHING

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._backends import lineage, worker_source
 from antifreeze._core.fork_or_clean import Choice, Program, Wish, choose
+from antifreeze._processes.starting import source_messages, start_method
 
 from .clean import another_thread
 
@@ -23,7 +23,7 @@ def logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> pytest.LogCaptureFixture:
     """What is logged of it, as in a program that begins."""
-    monkeypatch.setattr(lineage, "_logged", set())
+    monkeypatch.setattr(start_method, "_logged", set())
     caplog.set_level(logging.INFO, logger="antifreeze")
     return caplog
 
@@ -97,7 +97,7 @@ def test_workers_that_torch_starts_by_another_method_are_said_to_be_started_so()
 
 
 def test_a_forked_child_does_not_take_its_parents_source_for_its_own() -> None:
-    kept = lineage.Lineage(Wish.FORK)
+    kept = start_method.Lineage(Wish.FORK)
     assert kept.source == f"{HERE}, because a fork was asked for"
     kept._process += 1
     assert kept.source == ""
@@ -106,20 +106,20 @@ def test_a_forked_child_does_not_take_its_parents_source_for_its_own() -> None:
 def test_every_choice_is_said_in_words() -> None:
     waits = Program(parked=("a", "b", "c"), accelerator="cuda")
     beside = ", beside 3 parked threads (a, b, c) and a context of cuda"
-    assert worker_source.in_words(choose(waits, Wish.NONE)) == f"forked from this process{beside}"
+    assert source_messages.in_words(choose(waits, Wish.NONE)) == f"forked from this process{beside}"
     clean: Choice | None = choose(Program(threads=("reader",), running="reads"), Wish.NONE)
     assert clean is not None
     why = "another thread runs here (reader: reads)"
-    assert worker_source.in_words(clean) == f"from a clean process, because {why}"
+    assert source_messages.in_words(clean) == f"from a clean process, because {why}"
     forked = clean.after_refusal("a lambda")
     assert forked is not None
-    assert worker_source.in_words(forked, 7) == (
+    assert source_messages.in_words(forked, 7) == (
         f"forked from this process (pid 7), although {why}: a lambda"
     )
 
 
 def test_what_a_program_gets_depends_on_how_it_asks() -> None:
-    usual = worker_source.of_programs(Wish.NONE)
+    usual = source_messages.of_programs(Wish.NONE)
     assert usual.startswith("a fork of the program, or of a clean process where another thread")
-    assert worker_source.of_programs(Wish.AS_TORCH) == "a fork of the program, always"
-    assert worker_source.of_programs(Wish.CLEAN) == "a clean process"
+    assert source_messages.of_programs(Wish.AS_TORCH) == "a fork of the program, always"
+    assert source_messages.of_programs(Wish.CLEAN) == "a clean process"

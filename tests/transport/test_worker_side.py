@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from antifreeze._backends.handles import WorkerHandle
-from antifreeze._backends.lines import Line
 from antifreeze._core.timings import Timings
 from antifreeze._linux.clock import monotonic
+from antifreeze._processes.worker_process_view import WorkerHandle
+from antifreeze._processes.worker_socket import Line
 from antifreeze._transport.framing import Kind, prefix
 from antifreeze._transport.packing import pack
 from antifreeze._transport.shelf import Returns, Shelf

@@ -1,7 +1,7 @@
 """What this program tells `antifreeze attach`: how its loaders are, as JSON.
 
 No data of the program is in it. The thread that looks after loops answers, in passing
-(`_bystander`); who may ask, and how, is the mailbox's concern (`_attach_mailbox`).
+(`main_process_monitor`); who may ask, and how, is the mailbox's concern (`attach_mailbox`).
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NoReturn
 
-from .._backends.base import Backend, Parcel
 from .._core import commands as do
 from .._core import events as ev
 from .._core.faults import Fault, FaultKind
 from .._core.health.stall_detection import Stall
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand, Ticket
+from .._processes.backend import Backend, Parcel
 from .._reporting.fault_log import FaultBook
 from .._reporting.reporter import Herald
 from .._reporting.user_warnings import remark

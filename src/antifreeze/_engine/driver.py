@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from .._backends.base import Backend, Notice, Parcel
 from .._core import commands as do
 from .._core import events as ev
 from .._core.faults import Ending
@@ -29,6 +28,7 @@ from .._core.states import Run, State
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand
 from .._linux.clock import Clock
+from .._processes.backend import Backend, Notice, Parcel
 from .._reporting.fault_log import FaultBook
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import so_far

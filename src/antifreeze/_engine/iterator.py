@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._backends.base import Backend
 from .._core.bundling import LONGEST
 from .._core.fork_or_clean import Descent
 from .._core.inspection.event_log import KEPT
@@ -35,6 +34,7 @@ from .._core.inspection.state_snapshots import TRIES
 from .._core.limits import Limits, Plan, Source, Tenure
 from .._core.reorder import Order
 from .._linux import platform_support
+from .._processes.backend import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
 from .._reporting.ranks import who

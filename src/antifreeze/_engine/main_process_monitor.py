@@ -27,13 +27,13 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from .._backends import evidence
 from .._core.health.main_process_stalls import OwnCall, OwnCalls
 from .._core.health.stall_detection import Activity, StackLine
 from .._core.health.worker_phases import OURS, SAMPLER
 from .._core.tickets import Ticket
 from .._linux import platform_support
 from .._linux.clock import monotonic
+from .._processes import process_activity
 from .._reporting import process_summaries, stall_messages
 from .._reporting.log import logger
 from .._reporting.wait_accounting import Accounts
@@ -47,7 +47,6 @@ JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one
 DEEPEST = 200  # frames of a stack
 CHEAP_S = 0.001  # a batch of one sample: it needs no look to be found, nor is it worth one
 AWAY_S = 10.0  # a loop that does not come is looked at rarely until it does
-_HERE = own_frames.installed_path(own_frames.PACKAGE)
 # Whose frames, innermost, mean that workers are waited for: they are told of by others.
 _OF_WORKERS = tuple(map(own_frames.installed_path, own_frames.WAITS_FOR_WORKERS))
 
@@ -318,7 +317,7 @@ def look(calls: OwnCalls, now: float) -> None:
         stack = _stack(sys._current_frames().get(post.thread))
         if stack is None:
             continue
-        activity = evidence.of_thread(post.task, stack)
+        activity = process_activity.of_thread(post.task, stack)
         if activity is None or _waits_for_people(stack, activity):
             continue
         stall = calls.examined(number, activity, now)
@@ -335,7 +334,7 @@ def _stack(frame: FrameType | None) -> tuple[StackLine, ...] | None:
     ours: int | None = None
     while frame is not None and len(found) < DEEPEST:
         code = frame.f_code
-        if ours is None and code.co_filename.startswith(_HERE):
+        if ours is None and code.co_filename.startswith(own_frames.HERE):
             if code.co_filename.startswith(_OF_WORKERS):
                 return None
             ours = len(found)

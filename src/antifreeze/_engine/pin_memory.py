@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from .._backends.base import Backend, LocalParcel, Notice, Parcel, Watch
 from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.tickets import Errand
+from .._processes.backend import Backend, LocalParcel, Notice, Parcel, Watch
 from .._reporting.wait_accounting import Usage
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker import threads

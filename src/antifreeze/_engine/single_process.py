@@ -18,7 +18,6 @@ from operator import truediv
 from threading import get_ident
 from typing import Any
 
-from .._backends import evidence
 from .._core.faults import Fault, FaultKind, FaultLog
 from .._core.health.stall_detection import EXAMINED_S
 from .._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
@@ -27,6 +26,7 @@ from .._core.states import Loop, Run
 from .._core.tickets import Progress, Ticket
 from .._core.timings import Timings
 from .._linux.clock import Clock
+from .._processes import process_activity
 from .._reporting.fault_log import FaultBook
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import in_step, usual_share
@@ -348,7 +348,7 @@ class InlineDriver:
             return None if waited_s is None else min(1.0, waited_s / max(seconds, waited_s, 1e-9))
         if seconds < EXAMINED_S:
             return usual_share(self.accounts.work)
-        return 0.0 if evidence.thread_runs(self._post.task) else 1.0
+        return 0.0 if process_activity.thread_runs(self._post.task) else 1.0
 
     def _note_failed(self) -> None:
         for failed in self._fetcher.failed():

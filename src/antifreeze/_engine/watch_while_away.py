@@ -15,7 +15,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from .._backends.base import Watch
+from .._processes.backend import Watch
 from .._worker import errands, guard, threads
 
 # From the beginning of an iterator: many a short epoch is over by then, and needs no thread.

@@ -17,6 +17,7 @@ from typing import Any
 
 from .._linux.clock import moment
 from .._reporting.untrusted_text import as_log_line, json_text, printable_lines
+from .._transport.own_frames import ABOVE_PACKAGE
 from . import report
 from .bounded_processes import Ending, run_together
 from .ddp_verdict import judge, ranks_for
@@ -127,7 +128,7 @@ def ask(
 
 def _environment() -> dict[str, str]:
     """Return the environment of a check: ours, and where this very package is found."""
-    home = str(Path(__file__).parents[2])
+    home = ABOVE_PACKAGE
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     others = {name: it for name, it in os.environ.items() if name != "ANTIFREEZE_RANDOMNESS"}
     return {**others, "PYTHONPATH": os.pathsep.join(paths)}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 
 from .._core.faults import FaultKind
 from .._core.health.stall_detection import StackLine
 from .._core.messages import frozen
+from .._transport.own_frames import HERE
 from ..policies import Fault
 from ..stats import Entry
 from .formatting import shown
@@ -19,7 +19,6 @@ FAULTS = 5  # of a loader, the last ones; its fault_log has all
 # Told at length when they happen: at the end a word is enough.
 _TOLD_BEFORE = (FaultKind.CRASH.value, FaultKind.HANG.value, "growth")
 _FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @frozen
@@ -63,5 +62,5 @@ def _in_words(fault: Fault) -> str:
 def _stack(traceback: str) -> tuple[StackLine, ...]:
     """Return what we had called when it was raised, innermost first."""
     frames = [StackLine(file, int(line), name) for file, line, name in _FRAME.findall(traceback)]
-    within = itertools.takewhile(lambda frame: not frame.file.startswith(_PACKAGE), frames[::-1])
+    within = itertools.takewhile(lambda frame: not frame.file.startswith(HERE), frames[::-1])
     return tuple(within)

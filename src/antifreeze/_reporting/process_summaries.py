@@ -29,11 +29,11 @@ from enum import Enum
 from typing import Any
 
 from .. import stats
-from .._backends import carried
 from .._core.messages import frozen
 from .._linux import platform_support
 from .._linux.clock import monotonic
 from .._linux.regular_files import read_regular
+from ..integrations import multiprocessing_children
 from .loader_summary import FAULTS, LoaderSummary, summarize
 from .log import logger
 from .ranks import ranks
@@ -114,7 +114,7 @@ class _Writer:
         unique = f"{self._pid}-{os.urandom(4).hex()}{_SUFFIX}"  # a number may come again
         self._path = os.path.join(self.place.folder, unique)
         self._write()
-        carried.call_at_end(self.end)
+        multiprocessing_children.call_at_end(self.end)
 
     def refresh(self, *, due_s: float = REFRESH_S) -> None:
         """Write again if the file is older than that."""
@@ -155,7 +155,7 @@ class _Writer:
             self._rank = here.rank
         found = [each for each in stats.entries() if each.accounts.seconds]
         return {
-            "name": carried.child_name(),
+            "name": multiprocessing_children.child_name(),
             "pid": self._pid,
             "rank": self._rank,
             "state": self._state.value,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .._backends.base import Backend
 from .._core import commands as do
 from .._core.faults import Fault
 from .._core.health.memory_growth import Growth
 from .._core.health.stall_detection import Stall
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand, Ticket
+from .._processes.backend import Backend
 from .._transport.exceptions import add_note
 from . import memory_messages, stall_messages
 from .fault_log import FaultBook

@@ -8,9 +8,9 @@ import warnings
 from types import FrameType
 from typing import Any
 
+from .._transport.own_frames import HERE
 from .redaction import shareable
 
-_HERE = os.path.dirname(__file__) + os.sep
 _TORCH = os.path.join("torch", "utils", "data") + os.sep  # whose `__iter__` calls ours
 
 
@@ -24,7 +24,7 @@ def remark(text: str) -> None:
 
 
 def _is_inside(path: str) -> bool:
-    return path.startswith(_HERE) or _TORCH in path
+    return path.startswith(HERE) or _TORCH in path
 
 
 def user_line(frame: FrameType | None, made: Any = None) -> str:

@@ -9,14 +9,15 @@ import traceback
 from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from .own_frames import HERE
+
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 DEEPEST_CHAIN = 64  # errors, each the cause of another, or part of a group
 
 
 def is_ours(file: str) -> bool:
     """Whether a file of code is part of antifreeze."""
-    return file.startswith(_OURS)
+    return file.startswith(HERE)
 
 
 @functools.cache

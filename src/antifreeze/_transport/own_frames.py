@@ -41,7 +41,7 @@ PACKAGE = "antifreeze/"
 COMMANDS = "antifreeze/cli/"
 WORKER = "antifreeze/_worker/"
 # The code that loads samples in a worker, and around it: outside of a user's stack.
-AROUND_USER_CODE = ("antifreeze/_backends/", "antifreeze/_worker/", "antifreeze/_transport/")
+AROUND_USER_CODE = ("antifreeze/_processes/", "antifreeze/_worker/", "antifreeze/_transport/")
 
 # Files.
 DRIVER = "antifreeze/_engine/driver.py"
@@ -50,12 +50,12 @@ FETCHER = "antifreeze/_worker/fetch.py"
 # Where the stack of a forked worker begins: what is outside of these is that of whoever forked it.
 FORKED = (
     "antifreeze/_worker/main.py",
-    "antifreeze/_backends/template.py",
-    "antifreeze/_backends/template_origin.py",
-    "antifreeze/_backends/template_process.py",
+    "antifreeze/_processes/starting/zygote.py",
+    "antifreeze/_processes/starting/zygote_source.py",
+    "antifreeze/_processes/starting/zygote_main.py",
 )
 # Whose frames, innermost of ours, mean that the main process waits for workers.
-WAITS_FOR_WORKERS = (DRIVER, "antifreeze/_backends/", "antifreeze/_linux/")
+WAITS_FOR_WORKERS = (DRIVER, "antifreeze/_processes/", "antifreeze/_linux/")
 
 # Functions.
 LOOP_WAITS = OwnFrame(DRIVER, "_ask")  # for a batch
@@ -75,10 +75,13 @@ ROUTINE_COMMANDS = tuple(
 PROCESSES = "af_"  # how the names of all of ours begin
 WORKER_PROCESS = OwnProcess("antifreeze/_worker/main.py", "af_worker")
 
-_ABOVE_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+ABOVE_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 def installed_path(path: str) -> str:
     """Return where a file or folder of ours lies on this machine, as this interpreter's own frames
     have it."""
-    return os.path.join(_ABOVE_PACKAGE, *path.split("/"))
+    return os.path.join(ABOVE_PACKAGE, *path.split("/"))
+
+
+HERE = installed_path(PACKAGE)  # how the paths of all our files begin, in this interpreter

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .._backends.carried import carry
 from .._linux.clock import monotonic
 from .._reporting import process_summaries
 from .._reporting.explain import IS_REPORTED
@@ -21,6 +20,7 @@ from .._reporting.process_summaries import REFRESH_S, Place, ProcessSummary, Sta
 from .._reporting.ranks import who as speaks
 from .._reporting.redaction import shareable_line
 from .._reporting.stall_messages import listeners
+from ..integrations.multiprocessing_children import carry
 from ..stats import entries
 
 PROCESSES = 16  # that the script has started: as many as a machine has accelerators, at the most

@@ -6,13 +6,13 @@ import pickle
 from collections.abc import Mapping
 from typing import Unpack
 
-from .._backends.carried import Carried, ReportTo, carry
 from .._engine import defaults
 from .._linux import platform_support
 from .._reporting import process_summaries
 from .._reporting.log import logger
 from ..loader import present_defaults
 from . import accelerate, imports, ray, torch_loaders
+from .multiprocessing_children import Carried, ReportTo, carry
 
 
 def install(**options: Unpack[defaults.Options]) -> None:
@@ -36,7 +36,7 @@ def install(**options: Unpack[defaults.Options]) -> None:
 
 
 def arrive(sent: Mapping[str, bytes], report_to: ReportTo | None = None) -> Carried:
-    """Install in a process that multiprocessing has just started; see `_backends/carried.py`.
+    """Install in a process that multiprocessing has just started (`multiprocessing_children`).
 
     Never raises: the process would be dead before it began.
     """

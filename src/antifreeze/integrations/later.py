@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from .._backends.carried import Carried, ReportTo, carry
 from .._imports import Follower
+from .multiprocessing_children import Carried, ReportTo, carry
 
 LOADER = "antifreeze.loader"
 
@@ -27,7 +27,7 @@ def install_with_torch(options: Mapping[str, Any]) -> None:
 
 
 def arrive(sent: Mapping[str, bytes], report_to: ReportTo | None = None) -> Carried:
-    """Install in a process that multiprocessing has just started; see `_backends/carried.py`."""
+    """Install in a process that multiprocessing has just started (`multiprocessing_children`)."""
 
     def install() -> Carried:
         from .install import arrive

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .._backends.base import Backend, LocalParcel, Notice
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -32,6 +31,7 @@ from .._core.health.worker_phases import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
 from .._core.timings import Timings
 from .._linux.clock import Clock
+from .._processes.backend import Backend, LocalParcel, Notice
 from .._reporting.wait_accounting import Usage
 from .._worker.fetch import Fetcher
 from .._worker.spec import EpochBrief, Job

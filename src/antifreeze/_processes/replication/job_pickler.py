@@ -1,0 +1,361 @@
+"""A job on its way to a process that inherits nothing: faithful, or not at all.
+
+1. Libraries are found there by name. The program's own code is not: it is sent itself (`own_code`),
+   by cloudpickle, as are lambdas, local classes and cells of a notebook.
+2. Large buffers travel beside the stream (`payload`).
+3. What multiprocessing sends in its own way (locks, queues, values, shared memory) it sends so.
+4. `faithful` knows how the rest goes; what would arrive as something else is refused, with the
+   path to it. So is what costs more than it may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import pickle
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+from multiprocessing import context, reduction
+from types import FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import torch
+
+from ..._core.fork_or_clean import UNBOUNDED, Bounds
+from ..._linux.clock import monotonic, thread_time
+from ..._transport.packing import parts
+from ..._worker.insides import has_own
+from ..._worker.spec import Job
+from ...errors import TransportFailed
+from . import module_state, user_code
+from .lru_caches import CachedFunction, reduce_cached
+from .reducers import Unsendable, check, ways
+from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
+from .user_code import OwnCode
+
+SCRIPT_S = 0.05  # for what the script names and the dataset does not
+IMPORTED_S = 1.0  # for trying what functions import while they run
+SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
+SEARCHED_S = 1.0  # for that
+DEEPEST = 3_000  # calls, one in the other, to pickle things in things
+
+
+class SentJob:
+    """Stands for a job; where it is unpickled, it is the job.
+
+    Pickled by multiprocessing with the process that gets it: that is when locks and queues can be
+    sent. Raises TransportFailed with the path to what cannot.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        buffer = io.BytesIO()
+        try:
+            _Pickler(buffer, imports=True).dump(self._job)
+        except Exception as error:
+            raise _refusal_of(self._job, error) from error
+        return pickle.loads, (buffer.getvalue(),)
+
+
+# ---- to the nursery -----------------------------------------------------------------------------
+
+
+def pack_terms(terms: Any) -> Payload:
+    """Pickle what a template is told besides a job."""
+    began = thread_time()
+    stream, carrier = Stream(UNBOUNDED), Carrier()
+    with _carrying(carrier):
+        _Pickler(stream, beside=stream.put_beside).dump(terms)
+    memory, size = stream.lay_out(each_opens=False)
+    return Payload(memory, carrier.riders, size, thread_time() - began, each_opens=False)
+
+
+def is_still(payload: Payload, circumstances: Any, job: Job, bounds: Bounds) -> bool:
+    """Whether what was sent of a job would be sent again, to the byte. Raises what `pack` does."""
+    carrier = Carrier()
+    try:
+        stream, _ = _pickled(circumstances, job, bounds, carrier)
+        return payload.is_as(stream, carrier.riders)
+    finally:
+        for each in carrier.riders:
+            each.close()
+
+
+def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
+    """Pickle a job, for a process that inherits nothing; and before it, where it comes from.
+
+    Raises TransportFailed with the path to what cannot be sent of the job, Unsendable for the
+    circumstances, CostsTooMuch, or MemoryShort.
+    """
+    try:
+        return _pack(circumstances, job, bounds)
+    except TransportFailed:
+        if bounds is not UNBOUNDED:
+            raise  # there is another way, and it is more faithful
+        for imports in (False, True):  # what torch's loader would do with it
+            with contextlib.suppress(TransportFailed):
+                return _pack(circumstances, job, bounds, imports=imports, copies=True)
+        raise
+
+
+def _pack(
+    circumstances: Any,
+    job: Job,
+    bounds: Bounds,
+    *,
+    imports: bool = False,
+    copies: bool = False,
+) -> Payload:
+    began, carrier = thread_time(), Carrier()
+    stream, opens = _pickled(circumstances, job, bounds, carrier, imports=imports, copies=copies)
+    memory, size = stream.lay_out(each_opens=opens)
+    seconds = thread_time() - began
+    return Payload(memory, carrier.riders, size, seconds, opens, not (imports or copies))
+
+
+@contextlib.contextmanager
+def _carrying(carrier: Carrier) -> Iterator[None]:
+    """Have multiprocessing give descriptors to a carrier, and bound the depth of pickling."""
+    context.set_spawning_popen(carrier)  # type: ignore[arg-type]
+    deep = sys.getrecursionlimit()
+    with contextlib.suppress(RecursionError):  # we are deep already
+        sys.setrecursionlimit(min(deep, DEEPEST))  # the C stack would end before it
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(deep)
+        context.set_spawning_popen(None)
+
+
+def _pickled(
+    circumstances: Any,
+    job: Job,
+    bounds: Bounds,
+    carrier: Carrier,
+    *,
+    imports: bool = False,
+    copies: bool = False,
+) -> tuple[Stream, bool]:
+    """Pickle a job; return also whether each life is to open it."""
+    stream = Stream(bounds)
+    with _carrying(carrier):
+        pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
+        if imports:  # modules are what they are when they are imported
+            circumstances = dataclasses.replace(circumstances, program={})
+        try:
+            pickler.dump(circumstances)
+        except CostsTooMuch:
+            raise
+        except Exception as error:
+            path, part, why = _find(circumstances, "", str(error))
+            raise Unsendable(
+                f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
+                f" {why}"
+            ) from error
+        if imports:
+            pickler.go_by_names()
+        try:
+            pickler.dump(_Led(user_code.Script(), job) if imports else job)
+        except CostsTooMuch:
+            raise
+        except Exception as error:
+            raise _refusal_of(job, error) from error
+        pickler.dump_code()
+    return stream, pickler.each_opens
+
+
+class _Led:
+    """Stands for a thing, and for one before it that is unpickled first."""
+
+    def __init__(self, leader: Any, thing: Any) -> None:
+        self._both = leader, thing
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _second, self._both
+
+
+def _second(leader: Any, thing: Any) -> Any:
+    return thing
+
+
+# ---- pickling -----------------------------------------------------------------------------------
+
+
+_OF_TORCH = (torch.Tensor, torch.UntypedStorage, torch.storage.TypedStorage)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(
+        self,
+        file: Any,
+        *,
+        imports: bool = False,
+        copies: bool = False,
+        beside: Callable[[pickle.PickleBuffer], bool] | None = None,
+    ) -> None:
+        """`imports`: the other process imports the program's modules, and runs its script."""
+        self._imports, self._copies = imports, copies
+        self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
+        self.each_opens = False  # there is one that does, perhaps with a connection of its own
+        multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+        # torch's own way with tensors and what is behind them moves the caller's memory.
+        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
+        self.dispatch_table = ChainMap(
+            ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
+        )
+        super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
+        self._code = OwnCode(self.globals_ref)
+        if not imports:
+            self.dispatch_table[ModuleType] = self._code.reduce_module
+
+    def go_by_names(self) -> None:
+        """Have the other process import the program's modules, and run its script, from now on."""
+        self._imports = True
+        del self.dispatch_table[ModuleType]
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType | CachedFunction):
+            own = not self._imports and self._code.takes(obj)
+            if not own and _found_by_name(obj, self._imports):
+                return NotImplemented
+            self._code.note(obj)
+            if type(obj) is CachedFunction:
+                return reduce_cached(obj, with_results=not self._copies)
+            if isinstance(obj, FunctionType):
+                self._code.seed(obj)
+                return self._dynamic_function_reduce(obj)
+            if own:
+                return user_code.reduce_class(obj)
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not self._imports:
+            return self._code.reduce_module(obj)
+        check(obj)
+        self._note_maker(type(obj))
+        return super().reducer_override(obj)
+
+    def _note_maker(self, kind: type) -> None:
+        if kind not in self._makes:
+            self._makes[kind] = _makes_itself_anew(kind)
+            self.each_opens = self.each_opens or self._makes[kind]
+
+    def dump_code(self) -> None:
+        """Send what was noted of the program's code, until there is no more: what is sent may
+        import other things while it runs. If it looks for things by name, those of the script go
+        along. What of them cannot be sent is left out."""
+        more: list[Any] = []
+        if self._code.looks_for_names:
+            more = module_state.plain_of_script()
+            give_up = monotonic() + SCRIPT_S
+            sent = {id(thing) for _, _, thing in self._code.sent}
+            for thing in list(vars(sys.modules["__main__"]).values()):
+                if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
+                    continue
+                if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
+                    self._code.note(thing)
+        done, give_up = 0, monotonic() + IMPORTED_S
+        while True:  # bounded: nothing is noted twice
+            for module, name, value in () if self._imports else self._code.take_imported():
+                if _refusal(value, give_up) is None:
+                    more.append((self._code.around(module), name, value))
+            batch = [*self._code.sent[done:], *more]
+            done, more = len(self._code.sent), []
+            self.dump(batch)
+            if not batch:
+                return
+
+
+def _makes_itself_anew(kind: type) -> bool:
+    """Say whether code of a class runs where its objects arrive: people open what each worker
+    should have of its own there, and so do libraries."""
+    return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
+
+
+def _found_by_name(thing: Any, script: bool) -> bool:
+    """Say whether a new process finds this very thing under its name."""
+    name = getattr(thing, "__module__", None) or ""
+    module = sys.modules.get(name)
+    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
+        return False
+    found: Any = module
+    for step in thing.__qualname__.split("."):
+        found = getattr(found, step, None)
+    return found is thing
+
+
+def _script_is_a_file() -> bool:
+    main: ModuleType = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is not None:
+        return True
+    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
+    return path is not None and os.path.isfile(path)
+
+
+# ---- what cannot be sent ------------------------------------------------------------------------
+
+
+def _refusal_of(job: Job, error: Exception) -> TransportFailed:
+    """Say what in a job could not be sent."""
+    for name in ("dataset", "collate_fn", "init_fn"):
+        thing = getattr(job, name)
+        if (why := _refusal(thing)) is not None:
+            path, part, why = _find(thing, name, why)
+            return TransportFailed.cannot_send(path, type(part).__name__, why)
+    return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
+
+
+def _refusal(thing: Any, give_up: float | None = None) -> str | None:
+    """Return why something cannot be sent, or not until then; None if it can."""
+    try:
+        _Pickler(_Nowhere(give_up), beside=lambda buffer: False).dump(thing)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+class _Nowhere:
+    def __init__(self, give_up: float | None) -> None:
+        self._give_up = give_up
+
+    def write(self, data: Any) -> int:
+        if self._give_up is not None and monotonic() > self._give_up:
+            raise CostsTooMuch("it takes too long to try")
+        return len(data)
+
+
+def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
+    """Find the smallest part that cannot be sent by itself."""
+    left, give_up = SEARCHED, monotonic() + SEARCHED_S
+    around = [thing]  # what it is in, which may be in it again
+    while left > 0:
+        for step, part in _parts_sent(thing):
+            if any(part is each for each in around):
+                continue
+            left -= 1
+            if left <= 0 or monotonic() > give_up:
+                return path, thing, why
+            if (refusal := _refusal(part)) is not None:
+                path, thing, why = path + step, part, refusal
+                around.append(part)
+                break
+        else:
+            break
+    return path, thing, why
+
+
+def _parts_sent(thing: Any) -> list[tuple[str, Any]]:
+    """Give what of an object would be pickled, as far as it leaves that to us."""
+    kind: Any = type(thing)
+    if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
+        return parts(thing) if isinstance(thing, list | tuple | dict | set | frozenset) else []
+    if kind.__getstate__ is not object.__getstate__ and not dataclasses.is_dataclass(kind):
+        try:
+            state = thing.__getstate__()
+        except Exception:
+            return []
+        return [(f".{name}", part) for name, part in state.items()] if type(state) is dict else []
+    return parts(thing)

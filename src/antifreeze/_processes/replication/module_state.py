@@ -1,0 +1,236 @@
+"""What the program changed in libraries it has imported: carried to a process that imports them.
+
+`ImageFile.LOAD_TRUNCATED_IMAGES = True` holds for a forked worker without a word. For one that
+comes from a clean process plain values (numbers, strings, and lists, tuples, dicts and sets of
+them) with a public name are sent and set; so are registries, to which the program may have added,
+and what it has put in place of a library's function or class. A library that is imported later, in
+a worker, gets its values then.
+
+Of the program's own modules nothing is needed here: they are sent, not imported (`own_code`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import marshal
+import pickle
+import sys
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from ..._imports import Follower
+from ..._reporting.log import logger
+from . import user_code
+from .mapped_memory import Areas
+from .pointer_values import LEFT_OUT, with_addresses, without_addresses
+from .stand_in_modules import Around, Told
+from .user_code import MACHINERY, is_own
+
+_SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+_TOLD = _SCALARS | _CONTAINERS
+_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
+Known = dict[str, bytes]  # digests of the plain values of modules, by name
+PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
+# Theirs is the process's own, or ours.
+_LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antifreeze"})
+
+
+def collect(known: Known, *, of_program: bool = True) -> dict[str, dict[str, Any]]:
+    """Read the libraries of this process, in 10 to 30 ms: what the other one does not have."""
+    own = {name for name in list(sys.modules) if is_own(name)}
+    areas = Areas()
+    found: dict[str, dict[str, Any]] = {}
+    for name, module in list(sys.modules.items()):
+        if name in own or name.partition(".")[0] in _LEFT_ALONE:
+            continue
+        if isinstance(module, ModuleType) and (values := _values(module, own, of_program, areas)):
+            found[name] = values
+    return {name: values for name, values in found.items() if not _is_known(known, name, values)}
+
+
+def digests() -> Known:
+    """Read the libraries of this process, which is clean: what need not be sent to it."""
+    found = collect({}, of_program=False)
+    known = {name: _digest(values) for name, values in found.items()}
+    return {name: digest for name, digest in known.items() if digest is not None}
+
+
+def _is_known(known: Known, name: str, values: dict[str, Any]) -> bool:
+    return (digest := known.get(name)) is not None and digest == _digest(values)
+
+
+def _digest(values: dict[str, Any]) -> bytes | None:
+    try:
+        written = marshal.dumps(values, 2)  # equal only if types and order are; later versions
+    except ValueError:  # count references, too. There is something in it that is not plain
+        return None
+    return hashlib.blake2b(written, digest_size=16).digest()
+
+
+def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    attributes = vars(module).copy()  # of all modules, 60,000: every test counts
+    for name, value in attributes.items():
+        kind = type(value)
+        if kind is FunctionType or kind is type:
+            if of_program and value.__module__ in own:
+                values[name] = value
+        elif kind not in _TOLD or name[:1] == "_":
+            continue
+        elif kind in _SCALARS or _plain_items(value, PLAIN_ITEMS) > 0:
+            kept = without_addresses(value, areas)
+            if kept is not LEFT_OUT:
+                values[name] = kept
+            if kept is not value and of_program:
+                _log_left_out(module.__name__, name)
+        elif of_program and (registry := _registry(module, value, own)) is not None:
+            values[name] = registry
+    return values
+
+
+def _registry(module: ModuleType, value: Any, own: set[str]) -> Any:
+    """Give a container of functions and classes as it is to be sent, if it is: the program may have
+    added to it."""
+    leaves = _leaves(value, PLAIN_ITEMS)
+    if leaves is None:
+        return None
+    if any(leaf.__module__ in own for leaf in leaves):
+        return value
+    return None if module.__name__.partition(".")[0] in _steady() else Registry(value)
+
+
+def _leaves(value: Any, left: int) -> list[Any] | None:
+    """Give the functions and classes in a container; None if there is anything else in it."""
+    if len(value) >= left:
+        return None
+    found: list[Any] = []
+    for each in [*value, *value.values()] if type(value) is dict else value:
+        if type(each) in _CONTAINERS:
+            inner = _leaves(each, left - len(value))
+            if inner is None:
+                return None
+            found += inner
+        elif isinstance(each, FunctionType | type):
+            found.append(each)
+        elif type(each) not in _SCALARS:
+            return None
+    return found
+
+
+@functools.cache
+def _steady() -> frozenset[str]:
+    """Name libraries that fill nothing but caches of their own: those everybody has."""
+    return frozenset({"torch", "numpy", *sys.stdlib_module_names})
+
+
+@functools.cache  # once for each
+def _log_left_out(module: str, name: str) -> None:
+    logger.debug(
+        "antifreeze: %s.%s is an address in this process, or holds some: these are not sent to"
+        " workers of a clean process",
+        module,
+        name,
+    )
+
+
+class Registry:
+    """A container of things of libraries, which are found by name; what cannot be is left out."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __reduce__(self) -> Any:
+        try:
+            return pickle.loads, (pickle.dumps(self._value),)
+        except Exception:
+            return Registry, (None,)
+
+
+def plain_of_script() -> list[tuple[Around, str, Any]]:
+    """Return the plain values of the script, by name."""
+    around: Around = (Told("__main__", {}),)
+    return [(around, name, value) for name, value in _plain_of("__main__").items()]
+
+
+def plain_of_program() -> dict[str, dict[str, Any]]:
+    """Return the plain values of the program's own modules, private ones, too: whoever imports one
+    in a worker finds there what the program has set. All of a module, or nothing: a module that
+    keeps anything else (`connection`) must not find half of its state (`is_connected`)."""
+    own = [name for name in list(sys.modules) if is_own(name) and name not in user_code.SCRIPTS]
+    found = {}
+    for name in own:
+        values = _plain_of(name)
+        here = vars(sys.modules[name]).copy()
+        others = [here[each] for each in here if not (each in values or each in MACHINERY)]
+        if values and all(isinstance(value, _CODE) for value in others):
+            found[name] = values
+    return found
+
+
+def _plain_of(name: str) -> dict[str, Any]:
+    here = vars(sys.modules[name]).copy()
+    return {
+        each: value for each, value in here.items() if is_plain(value) and each not in MACHINERY
+    }
+
+
+def is_plain(value: Any) -> bool:
+    kind = type(value)
+    return kind in _SCALARS or (kind in _CONTAINERS and _plain_items(value, PLAIN_ITEMS) > 0)
+
+
+def _plain_items(value: Any, left: int) -> int:
+    """Give how many items may still come, 0 if there are too many, or one that is not plain."""
+    if len(value) >= left:
+        return 0
+    left -= len(value)
+    inner = [*value, *value.values()] if type(value) is dict else value
+    for each in inner:
+        if type(each) in _SCALARS:
+            continue
+        if type(each) not in _CONTAINERS or (left := _plain_items(each, left)) <= 0:
+            return 0
+    return left
+
+
+# ---- in the clean process -----------------------------------------------------------------------
+
+
+def install(carried: dict[str, dict[str, Any]]) -> None:
+    """Set what was carried, now and whenever a library is imported."""
+    for name, values in carried.items():
+        if (module := sys.modules.get(name)) is not None:
+            _set(values, module)
+    Follower({name: functools.partial(_set, values) for name, values in carried.items()}).stand()
+
+
+def _set(values: dict[str, Any], module: ModuleType) -> None:
+    present = vars(module)
+    for name, value in values.items():
+        if isinstance(value, Registry):
+            continue
+        there = present.get(name, module)
+        whole = with_addresses(value, there)
+        if whole is not LEFT_OUT:
+            _put(module, name, there, whole)
+
+
+def _put(place: Any, name: str, present: Any, value: Any) -> None:
+    """Set a value if it is another; a container keeps its identity, which others may have taken."""
+    same = type(present) is type(value) and present == value
+    # In a container 1.0 is not 1, and the order counts.
+    if same and (type(value) in _SCALARS or repr(present) == repr(value)):
+        return
+    match present:
+        case list() if type(value) is list:
+            present[:] = value
+        case dict() if type(value) is dict:
+            present.clear()
+            present.update(value)
+        case set() if type(value) is set:
+            present.clear()
+            present.update(value)
+        case _:
+            setattr(place, name, value)

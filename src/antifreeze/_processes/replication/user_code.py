@@ -1,0 +1,379 @@
+"""The program's own code on its way to a clean process: sent as it is in memory, never imported.
+
+1. A class or a function of the script, or of a module of the program's own, is sent itself, with
+   the globals it uses. So what the program has filled in, patched, or edited on disk since arrives
+   as it is here; and what a module does when it is imported (opens a log, changes the directory,
+   begins a loop) is not done again.
+2. Functions of one module have one dict of globals there, too: that of a stand-in for the module,
+   under its name in `sys.modules`. What a function imports while it runs, of modules that are here,
+   is sent as its globals are. What was not sent is imported when it is asked for (`stand_ins`).
+3. Libraries are imported: they are what they were.
+4. Where the user wants a clean process, and a module holds what cannot be sent, everything is found
+   by name, as torch's workers do: modules are imported, and the script is run once more, not as
+   `__main__` (`Script`).
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import importlib.util
+import os
+import site
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import spawn
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from cloudpickle import cloudpickle  # type: ignore[import-untyped]
+
+from ..._linux import platform_support
+from ..._worker.raw_attributes import attribute, instance_dict
+from .stand_in_modules import Around, Told, stand_in
+
+SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
+_DIFFERS = frozenset({"hash", "id"})  # hashes of words, and addresses, are of one process
+_TOLD = ("__package__", "__name__", "__path__", "__file__", "__doc__")
+MACHINERY = frozenset(
+    {"__annotations__", "__builtins__", "__cached__", "__conditional_annotations__", "__loader__"}
+    | {"__annotate__", "__annotate_func__", "__spec__", "__warningregistry__", *_TOLD}
+)
+
+# Who uses these may look for anything in a module.
+_LOOKING = frozenset(
+    {"globals", "eval", "exec", "modules", "__main__", "import_module", "__import__"}
+)
+
+
+def is_own(name: str) -> bool:
+    """Say whether a module that is here belongs to the program, and is written in Python."""
+    if name in SCRIPTS:
+        return True
+    module = sys.modules.get(name)
+    if module is None or name.partition(".")[0] == "antifreeze":
+        return False
+    # Its own, not that of its class, as `torch.ops` has it; nor asked of a `__getattr__`.
+    path = instance_dict(module).get("__file__")
+    if path is None:  # made by hand, if it was not found by anybody
+        outer = name.rpartition(".")[0]
+        alone = type(module) is ModuleType and attribute(module, "__spec__") is None
+        return alone and (not outer or is_own(outer))
+    return type(path) is str and path.endswith((".py", ".pyc")) and not _is_of_library(path)
+
+
+def is_of_library(name: str) -> bool:
+    path = attribute(sys.modules.get(name), "__file__")
+    return type(path) is str and _is_of_library(path)
+
+
+def _is_of_library(path: str) -> bool:
+    return path.startswith(_places_of_libraries())
+
+
+@functools.cache
+def _places_of_libraries() -> tuple[str, ...]:
+    # Those of this environment; of the one it was made from; and where torch is, wherever that is.
+    standard = os.path.dirname(os.__file__)
+    with_torch = os.path.dirname(os.path.dirname(torch.__file__))
+    places = (standard, with_torch, *site.getsitepackages(), site.getusersitepackages())
+    return (*(place + os.sep for place in places), "<frozen")
+
+
+class OwnCode:
+    """What one pickler has sent of it."""
+
+    def __init__(self, globals_ref: dict[int, Any]) -> None:
+        """`globals_ref`: where cloudpickle keeps, for each dict of globals, what stands for it."""
+        self._globals_ref = globals_ref
+        self._own: dict[str, bool] = {}
+        self._told: dict[str, Around] = {}  # one for each module: pickle sends it once
+        self.sent: list[tuple[Around, str, Any]] = []  # classes and functions, with their names
+        # What functions import while they run: names in modules.
+        self._imported: dict[tuple[str, str], bool] = {}  # and whether they were taken
+        self.looks_for_names = False  # a function that was sent may look for others by name
+        # Of closures: how many functions have a variable, and whether one of them changes it.
+        self._cells: dict[int, tuple[int, bool]] = {}
+
+    def takes(self, thing: Any) -> bool:
+        """Say whether a class or function is the program's own."""
+        name = getattr(thing, "__module__", None)
+        if type(name) is not str:
+            return False
+        if name not in self._own:
+            self._own[name] = is_own(name)
+        return self._own[name]
+
+    def note(self, thing: Any) -> None:
+        """Take note that a class or a function is sent itself."""
+        qualified: str = thing.__qualname__
+        steps = qualified.split(".")
+        outer = vars(sys.modules.get(thing.__module__, _NOTHING)).get(steps[0])
+        found = outer
+        for step in steps[1:]:
+            found = getattr(found, step, None)
+        if found is thing:  # else it is not found by name here either
+            self.sent.append((self.around(thing.__module__), qualified, thing))
+            if outer is not thing:
+                self.sent.append((self.around(thing.__module__), steps[0], outer))
+
+    def seed(self, function: FunctionType) -> None:
+        """Have a function's globals be those of its module there, too. Raises TypeError if it would
+        find something else there than here."""
+        self._refuse_what_would_differ(function)
+        if any(not _LOOKING.isdisjoint(each.co_names) for each in _inner(function.__code__)):
+            self.looks_for_names = True
+        self._note_imports(function)
+        given = function.__globals__
+        name = given.get("__name__")
+        if id(given) in self._globals_ref or type(name) is not str:
+            return
+        if vars(sys.modules.get(name, _NOTHING)) is given:
+            self._globals_ref[id(given)] = _Globals(self.around(name), is_own(name))
+
+    def around(self, name: str) -> Around:
+        """Tell of a module, and of the packages around it, the outermost first."""
+        if name not in self._told:
+            outer = name.rpartition(".")[0]
+            self._told[name] = (*(self.around(outer) if outer else ()), _told_of(name))
+        return self._told[name]
+
+    def _note_imports(self, function: FunctionType) -> None:
+        names, imported = set(function.__code__.co_names), list(_imports_in(function.__code__))
+        if not imported:
+            return
+        package = str(function.__globals__.get("__package__") or "")
+        left = [name for each in imported for name in _resolved(each, package)]
+        for code in _inner(function.__code__):
+            names.update(code.co_names)
+        seen: set[str] = set()
+        while left:
+            name = left.pop()
+            if name in seen or not is_own(name):
+                continue
+            seen.add(name)
+            here = vars(sys.modules[name])
+            for each in sorted(names.intersection(here)):
+                value = here[each]
+                if type(value) is ModuleType:
+                    left.append(value.__name__)
+                else:
+                    self._imported.setdefault((name, each), False)
+
+    def take_imported(self) -> list[tuple[str, str, Any]]:
+        """Return what functions that were sent import while they run: module, name, and value. Each
+        is returned once."""
+        new = [each for each, taken in self._imported.items() if not taken]
+        found = []
+        for module, name in new:
+            self._imported[module, name] = True
+            if name in (here := vars(sys.modules.get(module, _NOTHING))):
+                found.append((module, name, here[name]))
+        return found
+
+    def _refuse_what_would_differ(self, function: FunctionType) -> None:
+        code, name = function.__code__, function.__qualname__
+        if _is_of_library(code.co_filename):  # what a decorator has made: `repr` of dataclasses
+            return
+        for each in _inner(code):
+            if "__subclasses__" in each.co_names:
+                raise TypeError(
+                    f"{name} asks for subclasses; those that nothing refers to are not sent"
+                )
+            for builtin in sorted(_DIFFERS.intersection(each.co_names)):
+                if each.co_name != "__hash__" and _calls(each, builtin, function.__globals__):
+                    raise TypeError(f"{name} uses {builtin}(), which gives something else there")
+        changed = _changed_variables(function)
+        for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            others, changes = self._cells.get(id(cell), (0, False))
+            changes = changes or variable in changed
+            self._cells[id(cell)] = others + 1, changes
+            if others and changes:
+                raise TypeError(
+                    f"{name} shares the variable {variable!r} with another function, and one of"
+                    " them changes it: each would have its own"
+                )
+
+    def reduce_module(self, module: ModuleType) -> Any:
+        """Send a module: the program's own as all that is in it, others by name."""
+        name = module.__name__
+        if sys.modules.get(name) is not module:
+            return _reduce_inner_module(module) or cloudpickle._module_reduce(module)
+        if not is_own(name):
+            return cloudpickle._module_reduce(module)
+        content = {} if name in SCRIPTS else _content(module)
+        kind = type(module) if type(module) is not ModuleType else None
+        return stand_in, (self.around(name),), (content, kind), None, None, _fill
+
+
+_NOTHING = ModuleType("nothing")
+
+
+def reduce_class(kind: type) -> Any:
+    """Send a class as cloudpickle does, but with its slots: made without them, its objects would
+    have a dict there, and could not come back."""
+    reduced = cloudpickle._dynamic_class_reduce(kind)
+    slots = vars(kind).get("__slots__")
+    if not slots or reduced[0] is not cloudpickle._make_skeleton_class:
+        return reduced  # of none there is nothing to keep, and a NamedTuple makes them itself
+    make, (constructor, name, bases, given, *rest), (attributes, more), *others = reduced
+    slots = (slots,) if isinstance(slots, str) else tuple(slots)
+    made = {"__slots__", *slots, *(f"_{name.lstrip('_')}{slot}" for slot in slots)}
+    attributes = {each: value for each, value in attributes.items() if each not in made}
+    given = {**given, "__slots__": slots}
+    return make, (constructor, name, bases, given, *rest), (attributes, more), *others
+
+
+def _calls(code: CodeType, builtin: str, given: dict[str, Any]) -> bool:
+    """Whether code uses a builtin, not an attribute or a global of that name."""
+    if builtin in given:
+        return False
+    return any(
+        each.opname in ("LOAD_GLOBAL", "LOAD_NAME") and each.argval == builtin
+        for each in dis.get_instructions(code)
+    )
+
+
+def _changed_variables(function: FunctionType) -> set[str]:
+    """Return the variables of enclosing functions that a function sets (`nonlocal`)."""
+    if not function.__closure__:
+        return set()
+    sets = ("STORE_DEREF", "DELETE_DEREF")
+    return {each.argval for each in dis.get_instructions(function) if each.opname in sets}
+
+
+def _reduce_inner_module(module: ModuleType) -> Any:
+    """Return how a module is found that is none by itself, but an attribute of one, as `torch.ops`;
+    None if it is not."""
+    outer, _, name = module.__name__.rpartition(".")
+    if outer not in sys.modules or is_own(outer):
+        return None
+    found = getattr(sys.modules[outer], name, None) is module
+    return (_attribute_of, (outer, name)) if found else None
+
+
+def _content(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def _told_of(name: str) -> Told:
+    here = vars(sys.modules[name]).copy() if name in sys.modules else {}
+    attributes = {each: here[each] for each in _TOLD if here.get(each) is not None}
+    if "__path__" in attributes:
+        attributes["__path__"] = list(attributes["__path__"])
+    if name in SCRIPTS:  # it is never imported there
+        return Told(name, attributes)
+    modules, others = {}, []
+    for each, value in here.items():
+        if type(value) is ModuleType:
+            modules[each] = value.__name__
+        elif each not in MACHINERY:
+            others.append(each)
+    top = name.partition(".")[0]
+    family = tuple(each for each in list(sys.modules) if each.partition(".")[0] == top)
+    return Told(name, attributes, modules, tuple(others), family)
+
+
+def _inner(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of functions and classes inside of a function, and its own."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _inner(each)
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports_in(code: CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return what a function imports while it runs: the module, with a dot for each level, and the
+    names that are taken from it."""
+    found = []
+    for each in _inner(code):
+        if not each.co_names:
+            continue
+        before: list[Any] = [None, None]
+        for step in dis.get_instructions(each):
+            if step.opname == "IMPORT_NAME":
+                level, names = before
+                found.append(("." * int(level or 0) + step.argval, tuple(names or ())))
+            before = [before[1], step.argval]
+    return tuple(found)
+
+
+def _resolved(imported: tuple[str, tuple[str, ...]], package: str) -> list[str]:
+    """Return the modules that an import statement may name, in full."""
+    name, names = imported
+    try:
+        full = importlib.util.resolve_name(name, package) if name.startswith(".") else name
+    except ImportError:  # it goes beyond the top: it will raise there, too
+        return []
+    steps = full.split(".")
+    inner = [f"{full}.{each}" for each in names]
+    return [*(".".join(steps[: place + 1]) for place in range(len(steps))), *inner]
+
+
+class _Globals(dict[str, Any]):
+    """Stands for a module's globals; where it is unpickled, it is those of the module there."""
+
+    def __init__(self, around: Around, own: bool) -> None:
+        super().__init__(around=around)  # not empty: cloudpickle leaves it alone
+        self._around, self._own = around, own
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self._own:
+            return _own_globals, (self._around,)
+        return _globals, (self._around[-1].name,)
+
+
+class Script:
+    """The program's script; where it is unpickled, it has been run, but for what it guards."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        return run_script, (None if spec is None else spec.name, path and os.path.abspath(path))
+
+
+# ---- in the clean process ------------------------------------------------------------------------
+
+
+def run_script(name: str | None, path: str | None) -> None:
+    """Run the program's script as multiprocessing does for a process it has spawned."""
+    platform_support.runs_script_again = True
+    sys.modules["__main__"] = ModuleType("__main__")  # else it would seem to have been run
+    try:
+        if name is not None:
+            spawn._fixup_main_from_name(name)  # type: ignore[attr-defined]
+        elif path is not None:
+            spawn._fixup_main_from_path(path)  # type: ignore[attr-defined]
+    finally:
+        platform_support.runs_script_again = False
+
+
+def install(sent: list[tuple[Around, str, Any]]) -> None:
+    """Have what was sent be found under its name: in batches it is pickled by that."""
+    for around, qualified, thing in sent:
+        if isinstance(thing, type):
+            thing.__qualname__ = qualified
+        if "." not in qualified:
+            vars(stand_in(around))[qualified] = thing
+
+
+def _fill(module: ModuleType, state: tuple[dict[str, Any], type[ModuleType] | None]) -> None:
+    content, kind = state
+    vars(module).update(content)
+    if kind is not None:
+        module.__class__ = kind
+
+
+def _attribute_of(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
+def _own_globals(around: Around) -> dict[str, Any]:
+    return vars(stand_in(around))
+
+
+def _globals(name: str) -> dict[str, Any]:
+    return vars(importlib.import_module(name))

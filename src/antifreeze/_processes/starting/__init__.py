@@ -1,0 +1,1 @@
+"""Where worker processes come from: forks, zygotes and clean processes."""

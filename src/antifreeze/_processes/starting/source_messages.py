@@ -1,0 +1,44 @@
+"""Say where workers come from, and why: of one loader, and of a program that asks for nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+from ..._core.fork_or_clean import HUGE_BYTES, Choice, Descent, Program, Wish, choose
+
+
+def in_words(choice: Choice, pid: int | None = None) -> str:
+    """Return where the workers of a loader come from. `pid`: of the process that has chosen."""
+    if choice.descent is Descent.NURSERY:
+        return f"from a clean process, because {choice.why}"
+    words = "forked from this process" + ("" if pid is None else f" (pid {pid})")
+    if choice.asked_for:
+        words += f", because {choice.why}"
+    elif choice.why:
+        words += f", although {choice.why}"
+        words += f": {choice.forked_though}" if choice.forked_though else ""
+    return words + (f", beside {choice.beside}" if choice.beside else "")
+
+
+def of_context(context: Any) -> str:
+    """Return where workers come from that the program's own multiprocessing context starts."""
+    return f"started one by one by multiprocessing ({context.get_start_method()})"
+
+
+def default_start_method() -> str:
+    """Return how multiprocessing starts processes where the program does not say."""
+    return multiprocessing.get_all_start_methods()[0]
+
+
+def of_programs(wish: Wish) -> str:
+    """Return where workers come from in a program with this wish, on this machine."""
+    if wish is Wish.CLEAN:
+        return "a clean process"
+    if choose(Program(threads=("another",)), wish).descent is Descent.MAIN:
+        return "a fork of the program, always"
+    size = f"{HUGE_BYTES / 1024**3:.0f} GiB"
+    return (
+        "a fork of the program, or of a clean process where another thread runs, a lock is held or"
+        f" the program holds {size}"
+    )

@@ -1,0 +1,371 @@
+"""Where the lives of a loader come from: the main process itself, then a template, made anew when
+it is gone.
+
+1. The first lives are forked by the main process (`first_crew`), as long as that takes no time, and
+   then the template (`template`): at the same moment, so that it is what they are. (When they have
+   got their first tickets, if no code of the user's runs until then.)
+2. All others are borne by the template.
+3. Where the first lives are to come from a clean process, so does the template, which bears all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import select
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..._core.fork_or_clean import Choice, Descent
+from ..._core.health.stall_detection import Inherited
+from ..._transport.descriptors import keep_from_children
+from ..._transport.memory import MemoryShort
+from ..._transport.status import StatusBoard
+from ..._transport.trace import Trace
+from ..._worker import guard
+from ..._worker.files import positions
+from ..._worker.generators import global_generators
+from ..._worker.spec import Job
+from ...errors import TransportFailed
+from .. import process_numbers
+from ..fork_safety import native_thread_pools
+from ..fork_safety.threads_at_fork import ForkHazard
+from ..replication.reducers import Unsendable
+from ..replication.shared_payload import CostsTooMuch
+from .fd_passing import OriginGone
+from .first_workers import FirstCrew
+from .inherited_handles import held_by, warn_of_connections
+from .slow_unpickling import Opening
+from .start_method import Lineage
+from .worker_source import News, Orphaned, Refused, Wanted
+from .zygote import Template
+from .zygote_main import Mother, Unfit
+
+ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
+STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
+
+# What multiprocessing says, and what to do about it.
+DAEMONIC = (
+    "daemonic processes are not allowed to have children: this one is a worker of a DataLoader, or"
+    " was started with daemon=True. A loader in it, as one inside a dataset, needs num_workers=0"
+)
+
+
+class _Waiting:
+    """One descriptor to wait for, whichever template is the present one."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self.descriptor = self._poll.fileno()
+        keep_from_children(self)
+
+    def add(self, descriptor: int) -> None:
+        """Wait for this one, too, for as long as it is open."""
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def begin(self, template: Template) -> None:
+        self._poll.register(template.sock.fileno(), select.EPOLLIN)
+        self._pidfd: int | None = None
+        self.look_at_end(template)
+
+    def look_at_end(self, template: Template) -> None:
+        """Wait for its end, too, as soon as it is there."""
+        if self._pidfd is None and template.pidfd is not None:
+            self._pidfd = template.pidfd.number
+            self._poll.register(self._pidfd, select.EPOLLIN)
+
+    def end(self, template: Template) -> None:
+        self._poll.unregister(template.sock.fileno())
+        if self._pidfd is not None:
+            self._poll.unregister(self._pidfd)
+
+    def close(self) -> None:
+        self._poll.close()
+
+
+class Templates:
+    """The present template of a loader, made anew when it is gone."""
+
+    def __init__(self, job: Job, status: StatusBoard, lineage: Lineage) -> None:
+        self._job, self._status, self._lineage = job, status, lineage
+        # By which the present lives were born; another loop over the loader may have changed it.
+        self._choice: Choice | None = None
+        self._present: Template | None = None
+        self._news: list[News] = []
+        self._mother: Mother | None = None  # of the first lives, for the template that follows
+        self._waiting = _Waiting()
+        self._stillborn = 0
+        self._crew = FirstCrew()
+        self._waiting.add(self._crew.descriptor)
+        self._no_process = ""  # why the machine gives none, to the first lives
+        self._deferred = False  # the template is not made yet, though it could be
+        self._first = job.num_workers  # lives that are still to be asked for the first time
+        # By seat: multiprocessing's numbers of lives that did nothing, for those in their place.
+        self._returned: dict[int, int] = {}
+
+    @property
+    def descriptor(self) -> int:
+        return self._waiting.descriptor
+
+    @property
+    def _born_by(self) -> Choice:
+        return self._choice or self._lineage.choice
+
+    @property
+    def _may_fork(self) -> bool:
+        return self._lineage.choice.descent is Descent.MAIN
+
+    @property
+    def forks(self) -> bool:
+        return self._born_by.descent is Descent.MAIN
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._present is None else self._present.pid or self._present.home_pid
+
+    def go_on(self) -> None:
+        if self._present is not None:
+            self._present.go_on()
+
+    @property
+    def opening(self) -> Opening | None:
+        return None if self._present is None else self._present.opening
+
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+        first, self._first = self._first > 0, self._first - 1
+        here = first and self._present is None and self._may_fork and self._crew.takes_another()
+        asked, number = frozenset({(wanted.seat, wanted.life)}), None
+        try:
+            if here and self._fork_here(wanted, channel, trace):
+                return
+        except ForkHazard as hazard:
+            number = hazard.number
+            self._beware(hazard, asked)
+        if not first:
+            self._no_process = ""
+        keep_from_children(channel)  # a template that is forked now is sent its own
+        try:
+            if not self._no_process:
+                template = self._template(asked)
+                number = number or self._returned.pop(wanted.seat, None) or process_numbers.take()
+                template.send(replace(wanted, number=number), channel, trace)
+        except OriginGone:
+            self._bury()
+            raise
+        except BlockingIOError as error:  # it could not be made; others, if there are some, go on
+            self._no_process = f"{error.strerror} (errno {error.errno})"
+        if self._no_process:
+            self._news.append(Refused(wanted.seat, wanted.life, self._no_process))
+
+    def _fork_here(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> bool:
+        """Fork one of the first lives. Return False if the machine gives no process."""
+        if self._mother is None:
+            self._mother = _before_fork(self._job, self._status)
+            self._choice = self._lineage.choice
+        try:
+            born = self._crew.fork(
+                wanted, channel, trace, self._mother, self._status, self._lineage.looked_for
+            )
+        except BlockingIOError:
+            return False
+        self._news.append(born)
+        self._lineage.forked()
+        return True
+
+    def _beware(self, hazard: ForkHazard, spared: frozenset[tuple[int, int]] = frozenset()) -> None:
+        """Have all lives come from a clean process, since a fork was not safe. `spared`: the one
+        that is being asked for."""
+        self._mother = self._choice = None
+        self._lineage.beware(str(hazard))
+        self._replace_crew(spared)
+
+    def _replace_crew(self, spared: frozenset[tuple[int, int]]) -> None:
+        """Have the first lives made anew: all are to be what the others are."""
+        if self._crew.numbers:
+            self._returned.update(self._crew.process_numbers())  # they keep the numbers they have
+            self._news.append(Orphaned("workers come from a clean process", True, spared))
+
+    def hear(self) -> Sequence[News]:
+        self._news.extend(self._crew.reap())
+        if self._mother is not None and not (self._first or self._deferred):
+            # After the last of the first lives, since it must be what they are; and not before
+            # their ends of the channels are closed here, which it would hold open.
+            with contextlib.suppress(BlockingIOError):  # it is made when it is needed, if it can be
+                self._template()
+        template = self._present
+        if template is not None:
+            gone = template.is_gone()  # first: what it said before is read below
+            self._news.extend(template.read())
+            self._waiting.look_at_end(template)
+            if gone or template.is_gone():
+                self._bury()
+        news, self._news = self._news, []
+        return news
+
+    def defer(self) -> None:
+        self._deferred = True
+
+    def settle(self) -> None:
+        self._deferred = False
+
+    def forsake(self) -> None:
+        template = self._present
+        if template is not None:
+            template.forsaken = True
+            template.kill()
+            if template.is_gone(ENDS_S):  # else it is buried when it is
+                self._bury()
+
+    def unfit(self, words: str, details: str) -> None:
+        template = self._present
+        if template is not None and template.sealed and template.unfit is None:
+            template.unfit = Unfit(words, details)
+            template.kill()
+
+    def opened(self, modules: Sequence[str], seconds: float) -> None:
+        self._stillborn = 0
+        if self._present is not None:
+            self._present.opened(modules, seconds)
+
+    def stillborn(self, how: str) -> None:
+        if self._present is None or not self._present.sealed:
+            return  # it was another's
+        self._stillborn += 1
+        if self._stillborn >= STILLBORN and self._lineage.refuse(ChildProcessError(how)):
+            if self._present is not None:
+                self._present.given_up = True
+            self.forsake()
+
+    def doubt(self) -> None:
+        if not self._lineage.turn():
+            return
+        self._choice = None
+        if self._present is None:  # those that were forked here are to be made anew as well
+            self._news.append(Orphaned("no worker got going", True))
+        else:
+            self._present.given_up = True
+            self.forsake()
+
+    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
+        return self._lineage.inherited(self._born_by, deadlock, lacks, at)
+
+    @property
+    def can_turn(self) -> bool:
+        return self._lineage.may_turn(self._born_by)
+
+    def expect_turn(self) -> None:
+        self._lineage.expect_turn()
+
+    def turn(self, words: str) -> None:
+        if not self._lineage.leave_fork(words):
+            return
+        self._choice = None
+        if self._present is None:
+            self._news.append(Orphaned("workers are made anew", True))
+        else:
+            self._present.given_up = True
+            self.forsake()
+
+    def ended(self, seat: int, life: int) -> None:
+        """Nothing to do: its parent sees it as well, and `hear` tells how it ended."""
+
+    def close(self) -> None:
+        template, self._present = self._present, None
+        if template is not None and not self._job.stays and self._lineage.keep(template):
+            self._crew.see_off()
+        elif template is not None:
+            template.quit(self._crew)
+        else:
+            self._crew.see_off()
+        self._waiting.close()
+
+    def __repr__(self) -> str:
+        return f"<Templates, present: {self._present!r}>"
+
+    def _template(self, asked: frozenset[tuple[int, int]] = frozenset()) -> Template:
+        """Return the present template; make one if there is none. `asked`: the life it is for."""
+        if self._present is None:
+            self._present = self._make(asked)
+            self._choice = self._lineage.choice
+            if self.forks:
+                self._lineage.forked()
+            self._waiting.begin(self._present)
+        return self._present
+
+    def _make(self, asked: frozenset[tuple[int, int]]) -> Template:
+        mother, self._mother = self._mother, None
+        if mother is None and self._choice is not None and self._may_fork:
+            self._lineage.look_again(self._job)
+        if self.forks and not self._may_fork:
+            self._replace_crew(asked)
+        if self._may_fork:
+            try:
+                mother = mother or _before_fork(self._job, self._status)
+                return Template.fork(mother, self._lineage.looked_for)
+            except ForkHazard as hazard:  # a clean process is better
+                self._beware(hazard, asked)
+        if not self._may_fork:
+            warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
+        while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
+            try:
+                return Template.bring(self._job, self._status, self._lineage)
+            except OriginGone:
+                self._lineage.forget_kept()
+                self._count_stillborn()
+            except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
+                self._refuse(error)
+        return Template.fork(_before_fork(self._job, self._status))
+
+    def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
+        self._stillborn += 1
+        if self._stillborn >= STILLBORN:
+            self._refuse(ChildProcessError(how))
+
+    def _refuse(self, error: Exception) -> None:
+        """Go another way, or raise."""
+        if not self._lineage.refuse(error):
+            if isinstance(error, TransportFailed):
+                raise error
+            raise TransportFailed.cannot_start(str(error)) from error
+
+    def _bury(self) -> None:
+        """Take note of the end of the present template."""
+        template, self._present = self._present, None
+        assert template is not None
+        self._news.extend(template.read())
+        told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
+        how, opened = template.how_it_ended(), template.opening is None
+        told = told or template.given_up
+        # Where all are to be made in another way, those that were forked here are, too.
+        spared = frozenset() if told else self._crew.numbers
+        self._news.append(Orphaned(how, told, spared))
+        self._waiting.end(template)
+        template.close()
+        if not opened:
+            self._lineage.forget_kept()  # perhaps it comes from there
+        if not (opened or template.forsaken) and template.unfit is None:
+            self._count_stillborn(how)
+
+
+def _before_fork(job: Job, status: StatusBoard) -> Mother:
+    """Prepare this process for forking lives, or a template, at once; return what they must
+    know."""
+    assert not multiprocessing.current_process().daemon, DAEMONIC
+    held = held_by(job)
+    warn_of_connections(job.dataset, held)
+    global_generators()  # what is learnt of them here need not be learnt by every worker
+    native_thread_pools.lay_down()
+    return Mother(
+        job=job,
+        status=status,
+        main_pid=os.getpid(),
+        main=None,
+        forked=True,
+        by_kernel=threading.current_thread() is threading.main_thread(),
+        positions=positions(held),
+        held=held,
+        handled=guard.handled(),
+    )

@@ -1,0 +1,95 @@
+"""Looking at lives from outside: what they say they do, what the kernel says, what they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .._core.health.memory_growth import Room
+from .._core.health.stall_detection import Activity, Sight
+from .._core.health.worker_phases import CLEAN
+from .._linux import network_bytes
+from .._linux.available_memory import available
+from .._reporting.stall_messages import where
+from .._reporting.wait_accounting import Usage
+from . import process_activity
+from .fork_safety import fork_hazards
+from .resource_usage import usage_of
+from .starting.worker_source import Origin
+from .worker_socket import Line
+
+_OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
+
+
+class Onlooker:
+    """Look at the lives of one backend; never wait for them, and leave them alone."""
+
+    def __init__(
+        self, lines: Mapping[tuple[int, int], Line], origin: Origin, look_s: float
+    ) -> None:
+        """`look_s`: how often a life looks at itself."""
+        self._lines, self._origin, self._look_s = lines, origin, look_s
+
+    def look(self) -> Sequence[Sight]:
+        return [self._sight(line) for line in self._lines.values()]
+
+    def _sight(self, line: Line) -> Sight:
+        pid = line.worker.pid
+        if pid is None and not self._origin.forks:
+            return Sight(line.seat, line.life, 0, CLEAN)
+        return Sight(line.seat, line.life, *line.status.call, 0 if pid is None else own_bytes(pid))
+
+    def usage(self) -> Sequence[Usage]:
+        living = [(line.seat, line.worker.pid) for line in self._lines.values()]
+        return [usage_of(seat, pid) for seat, pid in living if pid is not None]
+
+    def room(self) -> Room | None:
+        left = available()
+        return Room(left.bytes, left.of, left.source) if left.of else None
+
+    def examine(self, seat: int, life: int) -> Activity | None:
+        line = self._lines.get((seat, life))
+        if line is None:
+            return None
+        pid = self._who_acts(line)
+        if pid is None:
+            return None
+        runs = process_activity.runs(
+            pid
+        )  # before it is asked for its stack, for which it has to run
+        witness = line if line.worker.pid is not None else self._origin.opening or line
+        before = witness.trace.bytes
+        seen = process_activity.activity(pid, witness.stack(self._look_s))
+        after = witness.trace.bytes
+        own = after if after == before else -after  # it wrote meanwhile: like no other look
+        if seen is None:
+            return None
+        lacks, inherited = "", None
+        if self._origin.forks and seen.received == network_bytes.NOTHING:  # no server's answer
+            lacks = fork_hazards.left_behind(pid, seen.stack)
+        if seen.deadlock or lacks or seen.own_lock:
+            inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))
+        if seen.wakeable and (inherited is None or inherited.no_way):
+            seen = replace(seen, deadlock="")  # a handler might release the lock
+        return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)
+
+    def resume(self, seat: int, life: int) -> None:
+        if (line := self._lines.get((seat, life))) is not None:
+            line.go_on()
+        # Its parent, too: who stopped one has perhaps stopped all, and the next is asked of it.
+        self._origin.go_on()
+
+    def _who_acts(self, line: Line) -> int | None:
+        """Give the process of a life; if it is not born, the one that is to bear it."""
+        return line.worker.pid or self._origin.pid
+
+
+def own_bytes(pid: int) -> int:
+    """Say how much memory a process has that is no file's and not shared, swapped out or not; 0 if
+    nobody knows."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return 1024 * sum(int(each) for each in _OWN.findall(file.read()))
+    except OSError:
+        return 0
