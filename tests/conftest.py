@@ -15,7 +15,7 @@ import pytest
 
 from antifreeze._engine import main_process_monitor
 from antifreeze._processes.starting import clean_process
-from antifreeze._worker import errands
+from antifreeze._worker import deferred_work
 
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
 QUICK_START = str(Path(__file__).parent / "quick_start")  # for every Python that a test starts
@@ -52,7 +52,7 @@ def nothing_left_behind() -> Iterator[None]:
 def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) -> list[str]:
     multiprocessing.active_children()  # reaps what has ended
     main_process_monitor.rest()  # it would see within a second that there is no loop left
-    errands.rest()  # likewise
+    deferred_work.rest()  # likewise
     left = []
     for child in me.children(recursive=True):
         if child.pid in before or _is_service(child):

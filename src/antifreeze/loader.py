@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ._reporting.loader_snapshot import LoaderSnapshot
     from ._reporting.progress.loop import Progress
     from ._torch_internals import BaseIterator
-    from ._worker.spec import Job
+    from ._worker.worker_spec import Job
     from .stats import Entry, Explanation
 
 T = TypeVar("T", covariant=True)
@@ -230,9 +230,9 @@ class DataLoader(TorchLoader[T]):
     def _book(self) -> FaultBook:
         book: FaultBook | None = self.__dict__.get("_fault_book")
         if book is None:
+            from ._loading.sample_file_names import file_in_dataset
+            from ._loading.subset_indices import underlying
             from ._reporting.fault_log import FaultBook
-            from ._worker.sample_files import file_in_dataset
-            from ._worker.subsets import underlying
 
             new = FaultBook(
                 policy_of(self.on_error),

@@ -16,7 +16,7 @@ from antifreeze._core.tickets import Errand, Ticket
 from antifreeze._engine.pin_memory import PinnedBackend
 from antifreeze._processes.backend import Backend, Notice
 from antifreeze._processes.process_backend import ProcessBackend
-from antifreeze._worker.spec import EpochBrief, Job
+from antifreeze._worker.worker_spec import EpochBrief, Job
 from antifreeze.testing.sim import SimulatedBackend, World
 
 from ..patience import PATIENCE_S

@@ -151,7 +151,7 @@ def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
 MAKES_PROCESSES = (
     "integrations.multiprocessing_children",  # makes none: it travels with those of the program
     "_processes",
-    "_transport.arena",
+    "_transport.worker_slabs",
     "doctor.attach.bounded_run",  # py-spy, and who may be left behind
     "doctor.check.processes",  # to read many files
     "_gpu_check.bounded_processes",  # a check that hangs must not be the end of the command

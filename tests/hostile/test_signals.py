@@ -44,7 +44,7 @@ import os, signal, subprocess, sys, time
 from collections.abc import Callable
 from pathlib import Path
 from antifreeze._transport.descriptors import Descriptor
-from antifreeze._worker import guard
+from antifreeze._worker import parent_watch as guard
 
 PRINTS = "import signal; print(signal.sigwait({signal.SIGUSR1}), flush=True)"
 

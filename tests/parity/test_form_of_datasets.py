@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from antifreeze._worker.generator_search import generators_in
-from antifreeze._worker.generator_shape import Form, Formless
+from antifreeze._loading.rng_search import generators_in
+from antifreeze._loading.rng_search_cache import Form, Formless
 
 from .test_kept_between_epochs import Thing, around, graphs
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._worker.generators import own_generators
+from antifreeze._loading.rng_adapters import own_generators
 
 
 class Draws:

@@ -18,9 +18,9 @@ from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
 from antifreeze._engine.single_process_iterator import KEPT
-from antifreeze._worker.generator_search import generators_in
-from antifreeze._worker.generators import own_generators
-from antifreeze._worker.randomness import Randomness
+from antifreeze._loading.rng_adapters import own_generators
+from antifreeze._loading.rng_search import generators_in
+from antifreeze._loading.sample_rng import Randomness
 
 LENGTH = 7
 BATCH = 3

@@ -17,8 +17,8 @@ from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.health.worker_phases import SAMPLE
 from antifreeze._core.tickets import Ticket
 from antifreeze._linux.available_memory import Available
-from antifreeze._worker.next_steps import Phase, next_step
-from antifreeze._worker.spec import Job
+from antifreeze._loading.error_advice import Phase, next_step
+from antifreeze._worker.worker_spec import Job
 from antifreeze.errors import TransportFailed, error_for
 from antifreeze.policies import raising, skipping
 

@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import IterableDataset, Subset
 
 from antifreeze import DataLoader
-from antifreeze._worker.generators import _offset_in_python, _offset_in_torch, own_generators
-from antifreeze._worker.randomness import QUIET_AFTER, Randomness
+from antifreeze._loading.rng_adapters import _offset_in_python, _offset_in_torch, own_generators
+from antifreeze._loading.sample_rng import QUIET_AFTER, Randomness
 
 GLOBAL: dict[str, Callable[[], float]] = {
     "random": random.random,

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
 from antifreeze import DataLoader
-from antifreeze._worker.sample_files import file_in_dataset, file_of
+from antifreeze._loading.sample_file_names import file_in_dataset, file_of
 from antifreeze.errors import WorkerCrashed
 
 from .observe import error_of, notes, whole_text

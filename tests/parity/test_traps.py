@@ -562,7 +562,7 @@ def test_integers_with_few_values_are_compared_in_their_order(
 
 def test_prints_of_numbers_and_words_are_the_same_in_every_interpreter() -> None:
     code = (
-        "from antifreeze._worker.observing import _print_of;"
+        "from antifreeze._loading.dataset_mutations import _print_of;"
         "print([_print_of(each, 2) for each in (1, 1.5, True, 'a', b'a', (1, 'a'), {'k': 'a'})])"
     )
     texts = set()

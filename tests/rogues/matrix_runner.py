@@ -25,7 +25,7 @@ import torch
 
 from antifreeze import DataLoader
 from antifreeze._processes.starting import clean_process
-from antifreeze._worker import guard
+from antifreeze._worker import parent_watch
 
 from .misdeeds import AT, BATCH, Deed, Healthy, prepared
 
@@ -196,7 +196,7 @@ class Program:
         if self.pid:
             return
         try:
-            guard.end_with_parent(parent)  # should somebody end the runner
+            parent_watch.end_with_parent(parent)  # should somebody end the runner
             if self.group is not None:
                 (self.group / "cgroup.procs").write_text(str(os.getpid()))
             live(self.cells, self.folder)

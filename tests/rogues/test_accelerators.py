@@ -15,8 +15,8 @@ import torch
 from antifreeze import DataLoader
 from antifreeze._core.fork_or_clean import Descent
 from antifreeze._processes.starting import start_method
-from antifreeze._worker import accelerators
-from antifreeze._worker.reasons import needed_no_fork, needs_no_fork
+from antifreeze._worker import accelerator_errors
+from antifreeze._worker.error_notes import needed_no_fork, needs_no_fork
 
 from .parked import wait_until_parked
 
@@ -38,7 +38,7 @@ def no_earlier_forks(monkeypatch: pytest.MonkeyPatch) -> None:
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have this process seem to have a context, of a library that torch knows nothing of."""
     device = tmp_path / "nvidia-uvm"
-    monkeypatch.setattr(accelerators, "_FILES", (str(device),))
+    monkeypatch.setattr(accelerator_errors, "_FILES", (str(device),))
     with device.open("w"):
         yield
 
@@ -160,7 +160,7 @@ def test_other_errors_are_not_taken_for_them(kind: type[Exception], text: str) -
 
 @pytest.mark.parametrize(("kind", "text"), RAISED, ids=id_of)
 def test_without_a_context_they_are_errors_like_any_other(kind: type[Exception], text: str) -> None:
-    assert not accelerators.is_beside_context()
+    assert not accelerator_errors.is_beside_context()
     assert not needs_no_fork(kind(text))
 
 
@@ -181,13 +181,17 @@ def test_an_error_that_cannot_be_shown_is_none() -> None:
 
 
 def test_what_torch_knows_of_a_context_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert accelerators.context_of_torch() == "" and not accelerators.is_beside_context()
+    assert (
+        accelerator_errors.context_of_torch() == "" and not accelerator_errors.is_beside_context()
+    )
     # As after `torch.cuda.device_count()`, which leaves no context that torch speaks of.
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
-    assert accelerators.context_of_torch() == "" and accelerators.is_beside_context()
+    assert accelerator_errors.context_of_torch() == "" and accelerator_errors.is_beside_context()
     monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "_initialized", True)
-    assert accelerators.context_of_torch() == "cuda" and accelerators.is_beside_context()
+    assert (
+        accelerator_errors.context_of_torch() == "cuda" and accelerator_errors.is_beside_context()
+    )
 
 
 # ---- real workers --------------------------------------------------------------------------------

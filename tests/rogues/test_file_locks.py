@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze._worker import files
-from antifreeze._worker.files import may_hold_locks
+from antifreeze._worker import private_file_offsets
+from antifreeze._worker.private_file_offsets import may_hold_locks
 
 F_OFD_SETLK = 37  # Python names it from 3.13 on
 WHOLE_FILE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -80,7 +80,7 @@ def test_locks_of_other_programs_do_not_count_and_inherited_ones_do(tmp_path: Pa
 
 
 def test_with_very_many_files_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(private_file_offsets, "_MOST_LOOKED_AT", 2)
     assert may_hold_locks()
 
 
@@ -94,7 +94,7 @@ def test_the_kernel_is_not_asked_for_the_locks_of_the_whole_machine(
         opened.append(path)
         return real(path, *args)
 
-    monkeypatch.setattr(files.os, "open", watched)
+    monkeypatch.setattr(private_file_offsets.os, "open", watched)
     may_hold_locks()
     assert opened
     assert "/proc/locks" not in opened

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._worker.suspects import grown, suspects
+from antifreeze._worker.growth_suspects import grown, suspects
 
 from .groups import group_of, run_in
 

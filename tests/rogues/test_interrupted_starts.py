@@ -16,7 +16,7 @@ import pytest
 
 from antifreeze import DataLoader
 from antifreeze._engine import main_process_monitor, watch_while_away
-from antifreeze._worker import errands, threads
+from antifreeze._worker import deferred_work, thread_start
 
 from ..patience import PATIENCE_S
 
@@ -71,7 +71,7 @@ def numbers(**named: Any) -> DataLoader[Any]:
 def threads_left() -> list[str]:
     gc.collect()
     main_process_monitor.rest()
-    errands.rest()
+    deferred_work.rest()
     ours = [each for each in threading.enumerate() if each.name in OURS]
     for each in ours:
         each.join(10.0)
@@ -86,7 +86,7 @@ def test_the_exception_of_a_handler_comes_out_as_itself(
     signal_at_start: Callable[[str], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threads, "START_S", 10 * PATIENCE_S)  # nobody waits for what is over
+    monkeypatch.setattr(thread_start, "START_S", 10 * PATIENCE_S)  # nobody waits for what is over
     assert threads_left() == []
     due = signal_at_start(name)
     loader = numbers(num_workers=workers)
@@ -122,11 +122,11 @@ class Trace:
 def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_loop_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threads, "START_S", 0.2)
+    monkeypatch.setattr(thread_start, "START_S", 0.2)
     hits = []
     for at in range(1000):
         assert threads_left() == [], hits[-1:]
-        trace = Trace(at, threads, errands, watch_while_away)
+        trace = Trace(at, thread_start, deferred_work, watch_while_away)
         loader = numbers(num_workers=2)
         sys.settrace(trace)
         iterator = None
@@ -166,7 +166,7 @@ def test_signals_that_come_again_and_again_end_in_one_of_them(handled: None) -> 
         pelt = threading.Thread(target=_pelt, args=(5,))
         try:
             pelt.start()
-            threads.start(thread)
+            thread_start.start(thread)
         except TooLate:
             pass
         while pelt.is_alive():

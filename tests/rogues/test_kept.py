@@ -24,7 +24,7 @@ from antifreeze._linux.available_memory import Available
 from antifreeze._processes.starting import kept_zygote as kept_templates
 from antifreeze._processes.starting import zygote
 from antifreeze._transport.memory import MemoryShort
-from antifreeze._worker import errands
+from antifreeze._worker import deferred_work
 
 from ..conftest import nursery_pid
 from ..patience import PATIENCE_S
@@ -68,7 +68,7 @@ def libraries_are_imported() -> None:
     while any(each.name.startswith("antifreeze") for each in threading.enumerate()):
         assert time.monotonic() < give_up
         main_process_monitor.rest()
-        errands.rest()  # who is there before a test is not waited for after it
+        deferred_work.rest()  # who is there before a test is not waited for after it
         time.sleep(0.02)
 
 

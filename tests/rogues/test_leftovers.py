@@ -27,7 +27,7 @@ MARK = "ANTIFREEZE_TEST_PROGRAM"
 LARGE = """
     import gc, subprocess
     from antifreeze._engine import main_process_monitor
-    from antifreeze._worker import errands
+    from antifreeze._worker import deferred_work as errands
     torch.set_num_threads(1)
 
     class Large(Numbers):

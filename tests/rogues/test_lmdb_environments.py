@@ -19,7 +19,7 @@ import torch
 
 from antifreeze import DataLoader
 from antifreeze._processes.starting import inherited_handles
-from antifreeze._worker.environments import reopen, to_reopen
+from antifreeze._worker.private_lmdb_environments import reopen, to_reopen
 
 lmdb = pytest.importorskip("lmdb")
 ROWS = 400  # for one worker, too, more than the table of readers has slots

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from antifreeze._loading.raw_attributes import attribute, instance_dict, module_of
 from antifreeze._processes.fork_safety import fork_hazards
 from antifreeze._processes.fork_safety.open_blocks import is_held
 from antifreeze._processes.fork_safety.reachable_objects import reached_from
-from antifreeze._worker.raw_attributes import attribute, instance_dict, module_of
 
 from ..patience import PATIENCE_S
 from .parked import wait_until_parked

@@ -154,7 +154,7 @@ MEASURE = f"""
     {QUIET.strip()}
     import gc, psutil, random, time
     from antifreeze._engine import main_process_monitor
-    from antifreeze._worker import errands
+    from antifreeze._worker import deferred_work as errands
 
     def lines(path):
         with open(path) as file:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset, get_worker_info
 
 from antifreeze import DataLoader
-from antifreeze._worker.observing import print_of_batch
+from antifreeze._loading.dataset_mutations import print_of_batch
 
 from ..patience import PATIENCE_S
 

@@ -18,7 +18,7 @@ from antifreeze._processes.starting import zygote_main
 from antifreeze._processes.starting.worker_source import Refused, Wanted
 from antifreeze._processes.starting.zygote_main import _FORK, KEEP, LEAVING_S, QUIT, _Nest
 from antifreeze._transport.descriptors import Descriptor, received
-from antifreeze._worker.spec import EpochBrief
+from antifreeze._worker.worker_spec import EpochBrief
 
 from ..patience import PATIENCE_S
 

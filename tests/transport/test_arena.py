@@ -15,10 +15,10 @@ import torch
 from antifreeze._core.events import LeasesReturned, ProgramForked
 from antifreeze._linux.available_memory import Available, available, in_words
 from antifreeze._transport import memory
-from antifreeze._transport.arena import Arena, Slab, slab_size
+from antifreeze._transport.mapped_slabs import Returns, Shelf
 from antifreeze._transport.memory import MemoryShort, reserve
 from antifreeze._transport.packing import pack
-from antifreeze._transport.shelf import Returns, Shelf
+from antifreeze._transport.worker_slabs import Arena, Slab, slab_size
 
 KIB = 1024
 

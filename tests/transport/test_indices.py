@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader as TorchLoader
 
 from antifreeze import DataLoader
-from antifreeze._transport.indices import own_copy
+from antifreeze._transport.sampled_indices import own_copy
 
 Pair = namedtuple("Pair", "rows name")
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from antifreeze import DataLoader
 from antifreeze._core.events import Outcome, Timings
 from antifreeze._transport import tensors
-from antifreeze._transport.arena import Arena
+from antifreeze._transport.batch_messages import Bundle, ReceivedParcel, SlabMark
+from antifreeze._transport.mapped_slabs import Returns, Shelf
 from antifreeze._transport.packing import (
     SMALL_BYTES,
     SMALL_TOTAL_BYTES,
@@ -30,8 +31,7 @@ from antifreeze._transport.packing import (
     find_unpackable,
     pack,
 )
-from antifreeze._transport.parcels import Bundle, ReceivedParcel, SlabMark
-from antifreeze._transport.shelf import Returns, Shelf
+from antifreeze._transport.worker_slabs import Arena
 
 Point = namedtuple("Point", "x y")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from antifreeze._core.health.stall_detection import StackLine
-from antifreeze._transport.trace import Trace
+from antifreeze._transport.stack_file import Trace
 
 CRASH = """\
 Fatal Python error: Segmentation fault

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from antifreeze._transport.arena import Arena
 from antifreeze._transport.packing import Unpackable, pack
+from antifreeze._transport.tensor_views import MOST_HOLES_BYTES, keeps_holes, overlap
 from antifreeze._transport.unpacking import unpack
-from antifreeze._transport.views import MOST_HOLES_BYTES, keeps_holes, overlap
+from antifreeze._transport.worker_slabs import Arena
 
 
 def sent(batch: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 
 from antifreeze._core.health.worker_phases import SAMPLE
-from antifreeze._transport.status import StatusLine
-from antifreeze._worker.progress import Witness
+from antifreeze._transport.status_board import StatusLine
+from antifreeze._worker.stack_sampler import Witness
 
 
 def test_a_witness_says_what_it_looks_at() -> None:

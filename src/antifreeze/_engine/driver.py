@@ -36,7 +36,7 @@ from .._reporting.reporter import Herald, Sift
 from .._reporting.torch_pitfalls import Observation, StreamCarry, StreamPrint, StreamState, Traps
 from .._reporting.wait_accounting import Accounts
 from .._reporting.wait_causes import Waits
-from .._worker.spec import EpochBrief
+from .._worker.worker_spec import EpochBrief
 from ..errors import InternalError, LoaderClosed
 from ..policies import raising
 from .delivery import Answer, Giver

@@ -34,6 +34,7 @@ from .._core.inspection.state_snapshots import TRIES
 from .._core.limits import Limits, Plan, Source, Tenure
 from .._core.reorder import Order
 from .._linux import platform_support
+from .._loading.dataset_mutations import Attributes
 from .._processes.backend import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
@@ -49,10 +50,9 @@ from .._torch_internals import (
     sharding_worker_init_fn,
     share_dist_seed,
 )
-from .._transport.frames import leave_out_ours
-from .._worker.observing import Attributes
-from .._worker.resuming import is_stateful
-from .._worker.spec import Job
+from .._transport.traceback_frames import leave_out_ours
+from .._worker.resumable_streams import is_stateful
+from .._worker.worker_spec import Job
 from ..errors import LoaderClosed
 from ..policies import policy_of
 from ..stats import enter, entries
@@ -479,7 +479,7 @@ def _limits(
 
 def _grown(dataset: Any, collate_fn: Any, found: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     """Leave of what a worker holds what it has not held from the beginning."""
-    from .._worker.suspects import grown
+    from .._worker.growth_suspects import grown
 
     return grown(found, ("dataset", dataset), ("collate_fn", collate_fn))
 

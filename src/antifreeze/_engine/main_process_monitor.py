@@ -6,7 +6,7 @@
 2. A loop says where it is in plain stores: nothing that could wait, and next to nothing a batch.
 3. It needs the interpreter's lock: while code of C keeps that, nobody can look.
 4. It looks once a second. Where samples are loaded here that are worth it, twenty times: which
-   sample it is, and at which line of the program (`_worker/looks.py`).
+   sample it is, and at which line of the program (`_loading/sampling_profiler.py`).
 5. It answers those who ask from outside how the loaders are (`_engine/attach_server.py`), as long
    as there are workers, too.
 6. Under `antifreeze run` it writes now and then how the loaders are of a process that the script
@@ -33,13 +33,14 @@ from .._core.health.worker_phases import OURS, SAMPLER
 from .._core.tickets import Ticket
 from .._linux import platform_support
 from .._linux.clock import monotonic
+from .._loading import sampling_profiler
+from .._loading.sampling_profiler import Looks
 from .._processes import process_activity
 from .._reporting import process_summaries, stall_messages
 from .._reporting.log import logger
 from .._reporting.wait_accounting import Accounts
 from .._transport import own_frames
-from .._worker import guard, looks, threads
-from .._worker.looks import Looks
+from .._worker import parent_watch, thread_start
 from .attach_server import AttachServer
 
 LOOK_S = 1.0  # between two looks
@@ -227,7 +228,7 @@ class _Thread:
             thread = threading.Thread(target=self._run, name="antifreeze-bystander", daemon=True)
             self._runs = thread
             try:
-                threads.start(thread)
+                thread_start.start(thread)
             finally:
                 if thread.ident is None:  # the machine gives none, or a signal handler raised
                     self._runs = None
@@ -249,7 +250,7 @@ class _Thread:
             thread.join(JOIN_S)
 
     def _run(self) -> None:
-        guard.name_thread()
+        parent_watch.name_thread()
         self.server = server = AttachServer()
         try:
             self._look_after_all(server)
@@ -263,9 +264,9 @@ class _Thread:
         turn, look_at = 0, monotonic() + LOOK_S
         while True:  # bounded by the loops there are
             self._rests = True  # first: a loop that comes now is seen, or sees that
-            turn = (turn + 1) % looks.LINE_EVERY
+            turn = (turn + 1) % sampling_profiler.LINE_EVERY
             self._rests = not look_closely(now := monotonic(), lines=turn == 0)
-            self._wake.wait(max(0.0, look_at - now) if self._rests else looks.LOOK_S)
+            self._wake.wait(max(0.0, look_at - now) if self._rests else sampling_profiler.LOOK_S)
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
                 if self._ending or not (_posts or _any_workers()):
@@ -302,7 +303,7 @@ def look_closely(now: float, *, lines: bool = False) -> bool:
     posts = [post for ref in list(_posts.values()) if isinstance(post := ref(), LoadingPost)]
     worth = [post for post in posts if post.look(now)]
     if lines and any(post.steps[0] != OURS for post in worth):
-        looks.at_any_moment()
+        sampling_profiler.at_any_moment()
         for post in worth:
             post.looks.note_line(post.steps[0], sys._current_frames().get(post.thread))
     return bool(worth)

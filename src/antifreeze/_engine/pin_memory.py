@@ -21,8 +21,8 @@ from .._core.tickets import Errand
 from .._processes.backend import Backend, LocalParcel, Notice, Parcel, Watch
 from .._reporting.wait_accounting import Usage
 from .._transport.exceptions import pack_exception, rebuild_exception
-from .._worker import threads
-from .._worker.spec import EpochBrief
+from .._worker import thread_start
+from .._worker.worker_spec import EpochBrief
 
 JOIN_S = 5.0  # a pinning call is a memory copy; a thread that needs longer is left behind
 
@@ -63,7 +63,7 @@ class PinnedBackend:
                 self._work.put(notice)
             else:  # nothing before it is being pinned: it need not queue
                 notices.append(notice)
-        if self._under_way and self.thread.ident is None and not threads.start(self.thread):
+        if self._under_way and self.thread.ident is None and not thread_start.start(self.thread):
             raise RuntimeError("can't start new thread")
         if threading.current_thread() is self.thread:  # a finalizer, in the middle of our own work
             while not self._work.empty():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._core import events as ev
-from .._transport.indices import own_copy
+from .._transport.sampled_indices import own_copy
 
 Drawn = ev.TicketsDrawn | ev.SamplerEnded | ev.SamplerFailed
 

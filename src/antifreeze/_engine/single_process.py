@@ -26,6 +26,11 @@ from .._core.states import Loop, Run
 from .._core.tickets import Progress, Ticket
 from .._core.timings import Timings
 from .._linux.clock import Clock
+from .._loading.fetch import UNUSUAL_S, Fetcher
+from .._loading.on_error import NothingLeft
+from .._loading.sample_rng import Randomness
+from .._loading.sampling_profiler import SLOW_S
+from .._loading.stream_fetch import StreamOver
 from .._processes import process_activity
 from .._reporting.fault_log import FaultBook
 from .._reporting.loader_snapshot import DriverSnapshot
@@ -35,12 +40,7 @@ from .._reporting.torch_pitfalls import Traps
 from .._reporting.wait_accounting import FOLD_S, Accounts, Turnstile
 from .._torch_internals import is_pipe
 from .._transport.exceptions import add_note
-from .._worker.careful import NothingLeft
-from .._worker.fetch import UNUSUAL_S, Fetcher
-from .._worker.looks import SLOW_S
-from .._worker.randomness import Randomness
-from .._worker.spec import Job
-from .._worker.stream_fetch import StreamOver
+from .._worker.worker_spec import Job
 from ..errors import LoaderClosed
 from ..policies import raising
 from .main_process_monitor import LoadingPost

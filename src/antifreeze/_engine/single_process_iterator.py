@@ -6,7 +6,7 @@ here that an earlier loop of the same loader has left:
 1. A loader keeps up to two drivers. One is used again if nobody holds its iterator any more, and
    if all it was made for is the same: dataset, collate function, policy, and so on.
 2. What a kept driver knows of the dataset's random generators decides how much it costs to seed
-   them, never what is drawn: see `_worker/randomness.py`. Which generators there are is looked up
+   them, never what is drawn: see `_loading/sample_rng.py`. Which generators there are is looked up
    before every epoch.
 3. What was counted is summed when somebody asks, or four times a second (`iteration.settle`).
 """

@@ -16,7 +16,7 @@ from dataclasses import replace
 from .._core.commands import StartLife
 from .._core.messages import record
 from .._reporting.torch_pitfalls import StreamCarry, StreamPrint, StreamState
-from .._worker.spec import EpochBrief, Resume
+from .._worker.worker_spec import EpochBrief, Resume
 
 STATES = 3  # the last one may be the end, and nothing may be known after the one before it
 MOST_PRINTS = 1024  # of one epoch: of streams without a state nobody knows which are needed

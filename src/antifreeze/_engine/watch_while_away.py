@@ -16,7 +16,7 @@ import weakref
 from typing import Protocol
 
 from .._processes.backend import Watch
-from .._worker import errands, guard, threads
+from .._worker import deferred_work, parent_watch, thread_start
 
 # From the beginning of an iterator: many a short epoch is over by then, and needs no thread.
 AFTER_S = 0.1
@@ -50,13 +50,13 @@ class Watchdog:
     def start(self) -> None:
         """Have the thread start in a moment, unless that is over by then. Without one, where the
         machine gives none, a death is seen when the loop comes back: later, no worse."""
-        errands.later(self._start, AFTER_S)
+        deferred_work.later(self._start, AFTER_S)
 
     def _start(self) -> None:
         # No lock: one that a signal handler left behind would hold up all errands. A thread that
         # starts after all sees that there is nothing to watch.
         while self._due:
-            threads.start(self._due.pop())
+            thread_start.start(self._due.pop())
 
     def close(self) -> None:
         """End the thread, if it has started; bounded. May be called in it."""
@@ -67,7 +67,7 @@ class Watchdog:
 
 
 def _run(watched: weakref.ref[Watched], watch: Watch) -> None:
-    guard.name_thread()
+    parent_watch.name_thread()
     while True:  # bounded: `close`, or the end of what is watched
         watch.wait(TICK_S)
         driver = watched()

@@ -23,7 +23,7 @@ from .._core.messages import message, record
 from .._core.tickets import Errand
 from .._reporting.torch_pitfalls import Observation
 from .._reporting.wait_accounting import Usage
-from .._worker.spec import EpochBrief
+from .._worker.worker_spec import EpochBrief
 
 
 class Parcel(Protocol):

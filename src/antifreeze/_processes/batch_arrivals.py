@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .._core.events import ParcelsArrived
+from .._transport.batch_messages import Bundle, ReceivedParcel
 from .._transport.framing import Frame
-from .._transport.parcels import Bundle, ReceivedParcel
-from .._transport.shelf import SlabView
+from .._transport.mapped_slabs import SlabView
 from .backend import Notice
 from .worker_socket import Line
 

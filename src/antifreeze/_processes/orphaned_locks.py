@@ -11,8 +11,8 @@ import sys
 from multiprocessing import synchronize
 from typing import Any
 
-from .._worker.insides import things_in
-from .._worker.spec import Job
+from .._loading.dataset_walk import things_in
+from .._worker.worker_spec import Job
 
 
 def release(job: Job, address: int, *, forked: bool) -> str:

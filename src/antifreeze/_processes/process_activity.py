@@ -23,7 +23,7 @@ from .._core.health.stall_detection import Activity, StackLine
 from .._core.messages import frozen
 from .._linux import network_bytes
 from .._linux.clock import pause, process_cpu_s
-from .._worker.guard import THREAD_NAME
+from .._worker.parent_watch import THREAD_NAME
 from .child_processes import children, family, tasks
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")

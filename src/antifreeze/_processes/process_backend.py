@@ -47,12 +47,12 @@ from .._reporting.stall_messages import where
 from .._reporting.wait_accounting import Usage
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
+from .._transport.mapped_slabs import Returns, Shelf
 from .._transport.memory import MemoryShort
-from .._transport.shelf import Returns, Shelf
-from .._transport.status import StatusBoard
-from .._transport.tickets import encode_tickets
-from .._transport.trace import Trace
-from .._worker.spec import EpochBrief, Job
+from .._transport.stack_file import Trace
+from .._transport.status_board import StatusBoard
+from .._transport.ticket_codec import encode_tickets
+from .._worker.worker_spec import EpochBrief, Job
 from ..errors import TransportFailed
 from . import orphaned_locks
 from .backend import LocalParcel, Notice

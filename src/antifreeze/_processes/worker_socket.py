@@ -17,9 +17,9 @@ from .._core.tickets import Errand
 from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
-from .._transport.shelf import Shelf
-from .._transport.status import StatusLine
-from .._transport.trace import ASKED_BY, Trace
+from .._transport.mapped_slabs import Shelf
+from .._transport.stack_file import ASKED_BY, Trace
+from .._transport.status_board import StatusLine
 from .worker_process_view import WorkerHandle
 
 _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carry

@@ -14,7 +14,7 @@ from .._core.health.memory_growth import Growth
 from .._core.health.worker_phases import WHOLE, index_at
 from .._core.tickets import Ticket
 from .._linux.clock import moment
-from .._transport.frames import formatted
+from .._transport.traceback_frames import formatted
 from ..errors import BudgetSpent, error_for, report
 from ..policies import Fault, Policy
 from .fault_log_file import FaultFile

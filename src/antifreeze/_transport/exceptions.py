@@ -16,7 +16,7 @@ from typing import Any
 
 from .._core.messages import frozen
 from .._reporting.formatting import said
-from .frames import formatted
+from .traceback_frames import formatted
 
 
 @frozen

@@ -41,12 +41,14 @@ PACKAGE = "antifreeze/"
 COMMANDS = "antifreeze/cli/"
 WORKER = "antifreeze/_worker/"
 # The code that loads samples in a worker, and around it: outside of a user's stack.
-AROUND_USER_CODE = ("antifreeze/_processes/", "antifreeze/_worker/", "antifreeze/_transport/")
+AROUND_USER_CODE = tuple(
+    f"antifreeze/{room}/" for room in ("_processes", "_worker", "_loading", "_transport")
+)
 
 # Files.
 DRIVER = "antifreeze/_engine/driver.py"
 WORKER_LOOP = "antifreeze/_worker/loop.py"
-FETCHER = "antifreeze/_worker/fetch.py"
+FETCHER = "antifreeze/_loading/fetch.py"
 # Where the stack of a forked worker begins: what is outside of these is that of whoever forked it.
 FORKED = (
     "antifreeze/_worker/main.py",

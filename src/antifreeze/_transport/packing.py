@@ -21,8 +21,8 @@ import torch
 from .._core.messages import record
 from .._linux.available_memory import available
 from .._reporting.formatting import said, shown
-from .arena import Arena
 from .memory import MemoryShort, aligned, memmove, read_bytes
+from .tensor_views import View, is_whole, keeps_holes, overlap, rebuild_view, shared_views
 from .tensors import (
     Description,
     byte_size,
@@ -32,7 +32,7 @@ from .tensors import (
     reduce_storage,
     reduce_tensor,
 )
-from .views import View, is_whole, keeps_holes, overlap, rebuild_view, shared_views
+from .worker_slabs import Arena
 
 SMALL_BYTES = 8 * 1024  # a buffer below this travels in the message (break-even: 4 to 16 KiB)
 SMALL_TOTAL_BYTES = 32 * 1024  # all of them together, or they go to the slab after all

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from .arena import Anchor
 from .packing import Packed, unflatten
 from .tensors import byte_size, rebuild
+from .worker_slabs import Anchor
 
 Copies = dict[int, bytearray]  # by place in the table
 

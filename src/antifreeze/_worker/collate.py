@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from .._torch_internals import default_collate_fn_map, set_worker_info, worker_info
-from .._transport.arena import Arena
 from .._transport.memory import MemoryShort
+from .._transport.worker_slabs import Arena
 
 _PLAIN = {torch.Tensor}
 # A smaller stack is copied to the slab in less time than it takes to see that it may be made there

@@ -13,9 +13,16 @@ from .._core.events import Outcome
 from .._core.health.worker_phases import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
 from .._core.timings import Timings
 from .._linux.clock import monotonic
+from .._loading.dataset_mutations import Attributes, States, drawn_since, states_of
+from .._loading.error_advice import is_next_step
+from .._loading.fetch import Fetcher
+from .._loading.on_error import NothingLeft
+from .._loading.rng_adapters import own_generators
+from .._loading.sample_rng import Randomness, salts_in
+from .._loading.sampling_profiler import SLOW_S
+from .._loading.stream_fetch import Seen, StreamOver
 from .._reporting.torch_pitfalls import StreamState, Suspects
 from .._torch_internals import IterDataPipe, apply_random_seed
-from .._transport.arena import Arena
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind
 from .._transport.memory import MemoryShort
@@ -26,23 +33,16 @@ from .._transport.packing import (
     pack,
     says_cannot,
 )
-from .._transport.tickets import Task, decode_tickets
+from .._transport.ticket_codec import Task, decode_tickets
+from .._transport.worker_slabs import Arena
 from ..errors import TransportFailed, WorkerFailed
-from . import guard
-from .careful import NothingLeft
+from . import parent_watch
 from .channel import Channel, NothingSent
-from .fetch import Fetcher
-from .generators import own_generators
-from .looks import SLOW_S
-from .next_steps import is_next_step
-from .observing import Attributes, States, drawn_since, states_of
+from .error_notes import name_taken, needed_no_fork, needs_no_fork, reasons
 from .outbox import Outbox
-from .progress import Witness
-from .randomness import Randomness, salts_in
-from .reasons import name_taken, needed_no_fork, needs_no_fork, reasons
-from .resuming import Bookmark, carry_on
-from .spec import EpochBrief, WorkerSpec
-from .stream_fetch import Seen, StreamOver
+from .resumable_streams import Bookmark, carry_on
+from .stack_sampler import Witness
+from .worker_spec import EpochBrief, WorkerSpec
 
 NOT_KNOWN = (
     "a worker was replaced between two epochs, and nobody knows what its dataset would have begun"
@@ -148,7 +148,7 @@ class Desk:
                     spec.job.init_fn(spec.seat)
                 finally:
                     if spec.by_kernel:  # setuid() in there would have made the kernel forget
-                        guard.end_with(spec.ends_with, by_kernel=True)
+                        parent_watch.end_with(spec.ends_with, by_kernel=True)
             if first and sows:
                 doing = "looking for generators in the dataset"
                 self._randomness = Randomness(*roots, salts=salts)
@@ -341,7 +341,7 @@ class Desk:
 
     def explain_growth(self) -> None:
         """Tell what has grown in this process, as far as it can be seen."""
-        from .suspects import suspects  # few workers ever need it
+        from .growth_suspects import suspects  # few workers ever need it
 
         job = self._spec.job
         self._outbox.tell(

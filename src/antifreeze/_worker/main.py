@@ -14,20 +14,20 @@ import torch
 
 from .._core.health.worker_phases import CLEAN, OURS
 from .._linux import platform_support
+from .._loading.dataset_mutations import Info
 from .._torch_internals import set_worker_info
-from .._transport.arena import Arena
 from .._transport.framing import Kind
-from . import guard
+from .._transport.worker_slabs import Arena
+from . import parent_watch
 from .channel import Channel, MainGone
 from .collate import collate_into
-from .environments import reopen
-from .files import own_offsets, positions, take_away
 from .loop import serve
-from .observing import Info
-from .pools import cap_pools
-from .progress import Witness
+from .private_file_offsets import own_offsets, positions, take_away
+from .private_lmdb_environments import reopen
 from .seeding import seed_worker
-from .spec import Job, Sealed, WorkerSpec
+from .stack_sampler import Witness
+from .thread_pool_limits import cap_pools
+from .worker_spec import Job, Sealed, WorkerSpec
 
 TOLD = 4000  # characters of an error, and of its traceback
 
@@ -35,15 +35,15 @@ TOLD = 4000  # characters of an error, and of its traceback
 def run(spec: WorkerSpec, sock: socket.socket) -> bool:
     """Live one life: announce it, serve tickets until told to stop or the main process ends.
     Return whether it was told to stop. The descriptor of its channel stays open."""
-    guard.name_process(f"af_worker_{spec.seat}")
+    parent_watch.name_process(f"af_worker_{spec.seat}")
     if not spec.prepared:
         prepare(forked=False, as_torch=is_as_torch(spec.sealed or spec.job))
         # It ends as Python does: libraries would take what is frozen for a leak, and say so.
         atexit.register(gc.unfreeze)
-    guard.forget(spec.forgets)
-    guard.unblock_interrupts()
-    guard.end_with(spec.ends_with, by_kernel=spec.by_kernel)
-    guard.go_first()
+    parent_watch.forget(spec.forgets)
+    parent_watch.unblock_interrupts()
+    parent_watch.end_with(spec.ends_with, by_kernel=spec.by_kernel)
+    parent_watch.go_first()
     # Else its parent has its own, and moves none of them.
     own_offsets(positions(spec.held) if spec.positions is None else spec.positions)
     channel = Channel(sock)
@@ -84,7 +84,7 @@ def prepare(*, forked: bool, as_torch: bool = False) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
     main process itself. `as_torch`: see `is_as_torch`."""
     platform_support.serves_a_loader = True
-    guard.leave_signals_to_main()
+    parent_watch.leave_signals_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()

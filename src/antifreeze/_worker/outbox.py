@@ -16,13 +16,13 @@ from .._core.events import Outcome
 from .._core.timings import Timings
 from .._linux.clock import monotonic
 from .._reporting.torch_pitfalls import Observation
-from .._transport.arena import Slab
+from .._transport.batch_messages import Bundle
 from .._transport.framing import Kind
 from .._transport.packing import Packed
-from .._transport.parcels import Bundle
-from .._transport.status import StatusLine
-from .._transport.tickets import Task
-from . import guard, threads
+from .._transport.status_board import StatusLine
+from .._transport.ticket_codec import Task
+from .._transport.worker_slabs import Slab
+from . import parent_watch, thread_start
 from .channel import Channel, MainGone
 
 FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
@@ -57,7 +57,7 @@ class Outbox:
             self._thread = threading.Thread(
                 target=self._look, name="antifreeze-outbox", daemon=True
             )
-            if not threads.start(self._thread):  # the machine gives none
+            if not thread_start.start(self._thread):  # the machine gives none
                 self._flush_s = 0.0
 
     def need_clean(self, words: str) -> None:
@@ -129,7 +129,7 @@ class Outbox:
 
     def _look(self) -> None:
         """Send what has waited too long, whatever the worker is busy with. In the thread."""
-        guard.name_thread()
+        parent_watch.name_thread()
         looks = 0
         while True:  # bounded by the life of the worker
             if looks >= IDLE_LOOKS:

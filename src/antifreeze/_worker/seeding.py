@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from .generators import LOW_32, numpy_if_there
+from .._loading.rng_adapters import LOW_32, numpy_if_there
 
 # Where torch uses numpy, every worker seeds it; its generators are imported on first use, which
 # takes 8 ms. Better here, once, than in each worker.

@@ -29,7 +29,7 @@ from .._linux.cores import granted_cores
 from .._reporting.formatting import said
 from .._reporting.log import logger
 from .._reporting.redaction import shareable, shareable_line
-from .._transport.frames import is_library, is_ours
+from .._transport.traceback_frames import is_library, is_ours
 from ..policies import Budget, skipping
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from .._core.health.worker_phases import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
 from .._core.timings import Timings
 from .._linux.clock import Clock
+from .._loading.fetch import Fetcher
+from .._loading.stream_fetch import StreamOver
 from .._processes.backend import Backend, LocalParcel, Notice
 from .._reporting.wait_accounting import Usage
-from .._worker.fetch import Fetcher
-from .._worker.spec import EpochBrief, Job
-from .._worker.stream_fetch import StreamOver
+from .._worker.worker_spec import EpochBrief, Job
 from ..loader import DataLoader
 from .clock import VirtualClock
 

@@ -20,9 +20,9 @@ from ..._core.health.stall_detection import StackLine
 from ..._core.messages import frozen
 from ..._core.native_pool_names import is_of_pool, pool_needed, pool_used, pools_among
 from ..._linux.clock import pause
-from ..._worker.accelerators import context_of_torch
-from ..._worker.guard import THREAD_NAME
-from ..._worker.raw_attributes import class_name, instance_dict
+from ..._loading.raw_attributes import class_name, instance_dict
+from ..._worker.accelerator_errors import context_of_torch
+from ..._worker.parent_watch import THREAD_NAME
 from .. import process_activity
 from . import native_thread_pools, parked_threads
 from .reachable_objects import NOTHING_REACHED, Reached

@@ -16,7 +16,7 @@ from types import (
 )
 from typing import Any
 
-from ..._worker.raw_attributes import attribute, module_of, name_of_module, qualified_name
+from ..._loading.raw_attributes import attribute, module_of, name_of_module, qualified_name
 from .bytecode import Expression, reading_of
 
 _STANDARD = os.path.dirname(os.__file__) + os.sep

@@ -20,7 +20,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from ..._worker.raw_attributes import instance_dict, on_class
+from ..._loading.raw_attributes import instance_dict, on_class
 from .bytecode import Block, Context, Expression, reading_of
 from .frame_names import name_of, value_in
 

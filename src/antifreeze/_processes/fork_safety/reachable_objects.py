@@ -21,8 +21,8 @@ from typing import Any
 
 from ..._core.messages import frozen
 from ..._linux.clock import thread_time
-from ..._worker.insides import ATOMS, inside, is_users
-from ..._worker.raw_attributes import (
+from ..._loading.dataset_walk import ATOMS, inside, is_users
+from ..._loading.raw_attributes import (
     class_name,
     declared_module,
     instance_dict,

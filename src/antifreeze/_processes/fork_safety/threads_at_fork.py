@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 from ..._linux.clock import pause
-from ..._worker.raw_attributes import module_of
+from ..._loading.raw_attributes import module_of
 from . import fork_hazards
 from .reachable_objects import Reached
 

@@ -18,8 +18,8 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..._linux.clock import thread_time
-from ..._worker.insides import ATOMS, inside, is_users
-from ..._worker.raw_attributes import (
+from ..._loading.dataset_walk import ATOMS, inside, is_users
+from ..._loading.raw_attributes import (
     declared_module,
     instance_dict,
     is_one_of,

@@ -27,9 +27,9 @@ import torch
 
 from ..._core.fork_or_clean import UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
+from ..._loading.dataset_walk import has_own
 from ..._transport.packing import parts
-from ..._worker.insides import has_own
-from ..._worker.spec import Job
+from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from . import module_state, user_code
 from .lru_caches import CachedFunction, reduce_cached

@@ -22,7 +22,7 @@ import torch
 
 from ..._core.messages import frozen
 from ..._linux.clock import follow_zone
-from ..._worker.generators import numpy_if_there
+from ..._loading.rng_adapters import numpy_if_there
 from . import library_settings, logging_settings, module_state, stand_in_modules
 from .module_state import Known
 from .stand_in_modules import StandIn

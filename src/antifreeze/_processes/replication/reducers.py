@@ -31,10 +31,10 @@ from typing import Any
 
 import torch
 
+from ..._loading.rng_adapters import numpy_if_there
 from ..._torch_internals import share_storage, share_tensor, untyped
 from ..._transport.sparse_tensors import reduce_sparse
 from ..._transport.tensors import is_named, take_names
-from ..._worker.generators import numpy_if_there
 from .mapped_memory import Areas, InFile
 
 _STANDARD = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")

@@ -30,7 +30,7 @@ import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from ..._linux import platform_support
-from ..._worker.raw_attributes import attribute, instance_dict
+from ..._loading.raw_attributes import attribute, instance_dict
 from .stand_in_modules import Around, Told, stand_in
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making

@@ -23,8 +23,8 @@ from multiprocessing import spawn, util
 
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor, keep_from_children
-from ..._transport.trace import Trace
-from ..._worker.pools import VARIABLES
+from ..._transport.stack_file import Trace
+from ..._worker.thread_pool_limits import VARIABLES
 from ..replication import module_state
 from .clean_process_main import Ended, Warm
 from .fd_passing import LARGEST, OriginGone

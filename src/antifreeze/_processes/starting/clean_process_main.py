@@ -26,11 +26,11 @@ from typing import NoReturn
 from ..._core.messages import frozen
 from ..._linux.clock import process_time
 from ..._transport.descriptors import Descriptor
-from ..._worker import guard
-from ..._worker.files import NOTHING, Held
+from ..._worker import parent_watch
 from ..._worker.main import told_of
-from ..._worker.pools import cap_pools
-from ..._worker.spec import Job
+from ..._worker.private_file_offsets import NOTHING, Held
+from ..._worker.thread_pool_limits import cap_pools
+from ..._worker.worker_spec import Job
 from ..child_processes import tasks
 from ..process_activity import is_ours
 from ..replication import module_state
@@ -79,12 +79,12 @@ class Warm:
 def main(control: int, main_pid: int) -> None:
     """Be the nursery of a program until it ends. Called as the first thing of a new process."""
     try:
-        guard.name_process("af_nursery")
+        parent_watch.name_process("af_nursery")
         os.environ.pop("ANTIFREEZE_NURSERY", None)
         control = _leave_low_numbers(control)
-        guard.leave_signals_to_main()
-        guard.unblock_interrupts()
-        watched = guard.watch_parent(main_pid, by_kernel=False)
+        parent_watch.leave_signals_to_main()
+        parent_watch.unblock_interrupts()
+        watched = parent_watch.watch_parent(main_pid, by_kernel=False)
         with contextlib.suppress(ImportError):
             import numpy  # noqa: F401 - torch's tensors need it, and samples
         cap_pools(forked=False)
@@ -197,7 +197,7 @@ def _become_template(wish: Bring, control: socket.socket, main: Descriptor) -> N
         say(control, Unfit(*told_of(error)))
         os._exit(1)
     say(control, Warmed(_new_libraries(before), process_time() - began))
-    guard.outlive_parent()  # it watches the program itself, from here on
+    parent_watch.outlive_parent()  # it watches the program itself, from here on
     live(mother, control)
 
 

@@ -23,11 +23,11 @@ from multiprocessing.process import BaseProcess
 
 from ..._linux.clock import monotonic, process_time
 from ..._transport.descriptors import Descriptor, keep_from_children
-from ..._transport.status import StatusBoard
-from ..._transport.trace import Trace
-from ..._worker.files import take_away
+from ..._transport.stack_file import Trace
+from ..._transport.status_board import StatusBoard
 from ..._worker.main import is_as_torch, prepare
-from ..._worker.spec import WorkerSpec
+from ..._worker.private_file_offsets import take_away
+from ..._worker.worker_spec import WorkerSpec
 from ..fork_safety import native_thread_pools, threads_at_fork
 from ..fork_safety.reachable_objects import Reached
 from .worker_source import (

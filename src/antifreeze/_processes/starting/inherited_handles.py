@@ -24,11 +24,11 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from ..._core.messages import frozen
+from ..._loading.dataset_walk import has_own, things_in
 from ..._reporting.user_warnings import remark
-from ..._worker.environments import to_reopen
-from ..._worker.files import NOTHING, Held
-from ..._worker.insides import has_own, things_in
-from ..._worker.spec import Job
+from ..._worker.private_file_offsets import NOTHING, Held
+from ..._worker.private_lmdb_environments import to_reopen
+from ..._worker.worker_spec import Job
 
 # Libraries whose open handles must not cross a fork.
 _LIBRARIES = {

@@ -25,8 +25,8 @@ from ..._core.fork_or_clean import Bounds
 from ..._linux.available_memory import available
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.memory import MemoryShort
-from ..._transport.trace import Trace
-from ..._worker.spec import Job
+from ..._transport.stack_file import Trace
+from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from ..replication.job_pickler import is_still
 from ..replication.module_state import Known

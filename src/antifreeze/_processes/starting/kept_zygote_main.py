@@ -13,7 +13,7 @@ import select
 import socket
 
 from ..._transport.descriptors import Descriptor
-from ..._worker import guard
+from ..._worker import parent_watch
 from .fd_passing import receive
 from .zygote_forks import Act, bring
 
@@ -22,7 +22,7 @@ NAME = "af_kept"  # as the kernel shows it
 
 def serve(control: socket.socket, main: Descriptor, act: Act) -> None:
     """Wait, and fork a template when asked, until the main process is gone or needs none."""
-    guard.name_process(NAME)
+    parent_watch.name_process(NAME)
     poller = select.poll()
     poller.register(main.number, select.POLLIN)
     poller.register(control, select.POLLIN)

@@ -13,7 +13,7 @@ import signal
 from ..._core.health.stall_detection import StackLine
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor
-from ..._transport.trace import ASKED_BY, Trace
+from ..._transport.stack_file import ASKED_BY, Trace
 
 ASKED_LOOKS = 1.5  # between two questions, and from the first close look to the first of them
 

@@ -14,7 +14,7 @@ from ..._core.health.stall_detection import Inherited
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
 from ..._reporting.log import logger
-from ..._worker.spec import Job
+from ..._worker.worker_spec import Job
 from ..fork_safety import fork_hazards, native_thread_pools
 from ..fork_safety.reachable_objects import NOTHING_REACHED, Reached, lock_at, reached_from
 from . import clean_process, clean_process_main, source_messages

@@ -23,10 +23,10 @@ from ..._core.health.stall_detection import Inherited
 from ..._core.messages import frozen, message
 from ..._linux.clock import pause
 from ..._transport.descriptors import Descriptor
-from ..._transport.status import StatusBoard
-from ..._transport.trace import Trace
+from ..._transport.stack_file import Trace
+from ..._transport.status_board import StatusBoard
 from ..._worker.main import run
-from ..._worker.spec import EpochBrief, Job, WorkerSpec
+from ..._worker.worker_spec import EpochBrief, Job, WorkerSpec
 from ..replication.job_pickler import SentJob
 from .inherited_handles import warn_of_connections
 from .slow_unpickling import Opening

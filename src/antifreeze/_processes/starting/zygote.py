@@ -33,11 +33,11 @@ from ..._linux.oom_kills import Shortage
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.memory import MemoryShort
-from ..._transport.status import StatusBoard
-from ..._transport.trace import Trace
-from ..._worker import errands
-from ..._worker.files import may_hold_locks
-from ..._worker.spec import Job
+from ..._transport.stack_file import Trace
+from ..._transport.status_board import StatusBoard
+from ..._worker import deferred_work
+from ..._worker.private_file_offsets import may_hold_locks
+from ..._worker.worker_spec import Job
 from .. import process_numbers
 from ..fork_safety import threads_at_fork
 from ..fork_safety.reachable_objects import Reached
@@ -317,7 +317,7 @@ class Template:
             return
         taken = False
         try:
-            taken = errands.later(functools.partial(self._see_off, crew))
+            taken = deferred_work.later(functools.partial(self._see_off, crew))
         finally:
             if not taken:  # the machine gives no thread, or the program is ending
                 self._see_off(crew)

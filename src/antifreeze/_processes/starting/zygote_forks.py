@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 from ..._core.messages import frozen
 from ..._transport.descriptors import Descriptor
-from ..._transport.trace import Trace
-from ..._worker import guard
+from ..._transport.stack_file import Trace
+from ..._worker import parent_watch
 from .fd_passing import send
 from .slow_unpickling import answer
 from .worker_source import patiently
@@ -72,9 +72,9 @@ def bring(
 
 def _begin(wish: Bring, descriptors: list[int], parent: int, act: Act) -> NoReturn:
     try:
-        guard.name_process(TEMPLATE)
-        guard.end_with_parent(parent)  # which ends with the program
-        guard.leave_signals_to_main()
+        parent_watch.name_process(TEMPLATE)
+        parent_watch.end_with_parent(parent)  # which ends with the program
+        parent_watch.leave_signals_to_main()
         main, channel, trace, *outputs = descriptors
         own_trace = Descriptor(trace)  # not its children's
         control = socket.socket(fileno=channel)

@@ -29,11 +29,11 @@ from typing import Any, NoReturn
 from ..._core.messages import frozen
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor, keep_from_children, received
-from ..._transport.status import StatusBoard
-from ..._worker import guard
-from ..._worker.files import Held, own_offsets, take_away
+from ..._transport.status_board import StatusBoard
+from ..._worker import parent_watch
 from ..._worker.main import is_as_torch, prepare, run
-from ..._worker.spec import Job, Sealed, WorkerSpec
+from ..._worker.private_file_offsets import Held, own_offsets, take_away
+from ..._worker.worker_spec import Job, Sealed, WorkerSpec
 from .. import process_numbers
 from ..fork_safety import native_thread_pools, threads_at_fork
 from ..replication.shared_payload import Unpacking
@@ -78,7 +78,7 @@ class Terms:
 
     @classmethod
     def of(cls, job: Job, status: StatusBoard, why: str) -> Terms:
-        return cls(job.base_seed, job.quarantine, status, guard.handled(), job.look_s, why)
+        return cls(job.base_seed, job.quarantine, status, parent_watch.handled(), job.look_s, why)
 
     @staticmethod
     def without(job: Job) -> Job:
@@ -112,16 +112,16 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         os._exit(0)
     code = 1
     try:
-        guard.name_process(TEMPLATE)
+        parent_watch.name_process(TEMPLATE)
         as_torch = is_as_torch(mother.job)
         prepare(forked=mother.forked, as_torch=as_torch)
         if mother.forked and not as_torch:
             native_thread_pools.one_blas_thread()
-        main = mother.main or guard.watch_parent(
+        main = mother.main or parent_watch.watch_parent(
             mother.main_pid, by_kernel=mother.by_kernel, is_parent=True
         )
-        guard.pass_on(mother.handled, to=main)
-        guard.unblock_interrupts()
+        parent_watch.pass_on(mother.handled, to=main)
+        parent_watch.unblock_interrupts()
         # Children are what it is for; those it forks may have none, as torch's workers.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         own_offsets(mother.positions)
@@ -155,9 +155,9 @@ def _again(mother: Mother, wish: Bring, control: socket.socket, main: Descriptor
     else:
         job.terms = terms
     say(control, Warmed((), 0.0))
-    guard.outlive_parent()  # it watches the program itself, from here on
-    guard.pass_on(terms.handled, to=main)
-    guard.unblock_interrupts()
+    parent_watch.outlive_parent()  # it watches the program itself, from here on
+    parent_watch.pass_on(terms.handled, to=main)
+    parent_watch.unblock_interrupts()
     status, handled, why = terms.status, terms.handled, terms.why
     renewed = replace(mother, job=job, status=status, main=main, handled=handled, clean_since=why)
     serve(renewed, control, main)

@@ -21,14 +21,14 @@ from dataclasses import replace
 
 from ..._core.fork_or_clean import Choice, Descent
 from ..._core.health.stall_detection import Inherited
+from ..._loading.rng_adapters import global_generators
 from ..._transport.descriptors import keep_from_children
 from ..._transport.memory import MemoryShort
-from ..._transport.status import StatusBoard
-from ..._transport.trace import Trace
-from ..._worker import guard
-from ..._worker.files import positions
-from ..._worker.generators import global_generators
-from ..._worker.spec import Job
+from ..._transport.stack_file import Trace
+from ..._transport.status_board import StatusBoard
+from ..._worker import parent_watch
+from ..._worker.private_file_offsets import positions
+from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from .. import process_numbers
 from ..fork_safety import native_thread_pools
@@ -367,5 +367,5 @@ def _before_fork(job: Job, status: StatusBoard) -> Mother:
         by_kernel=threading.current_thread() is threading.main_thread(),
         positions=positions(held),
         held=held,
-        handled=guard.handled(),
+        handled=parent_watch.handled(),
     )

@@ -21,9 +21,9 @@ from enum import Enum
 from typing import Any
 
 from .._core.messages import record
-from .generator_search import generators_in
-from .generator_shape import Form
-from .generators import LOW_64, Generator, as_bytes, global_generators, own_generators
+from .rng_adapters import LOW_64, Generator, as_bytes, global_generators, own_generators
+from .rng_search import generators_in
+from .rng_search_cache import Form
 
 QUIET_AFTER = 64  # samples without a draw; a late first one only costs its batch a second load
 FORM_COSTS = 8  # epochs, to note what all is like; in vain if that changes all the time

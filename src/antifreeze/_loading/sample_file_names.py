@@ -23,7 +23,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset
 
 from .._reporting.redaction import disclosed
-from .._transport.frames import is_library, is_ours
+from .._transport.traceback_frames import is_library, is_ours
 
 NAMED = 3  # files of one sample: an image and its mask, say
 DEEPEST_WRAPPED = 32  # datasets around datasets

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ..data.per_worker import per_worker
-from .generators import KINDS, numpy_if_there
-from .insides import ATOMS, DEPTH, DESCRIPTORS, LOOKED_AT, LOOKED_AT_IN_ONE, is_users
+from .dataset_walk import ATOMS, DEPTH, DESCRIPTORS, LOOKED_AT, LOOKED_AT_IN_ONE, is_users
+from .rng_adapters import KINDS, numpy_if_there
 
 # Most of what a dataset holds; `issubclass` takes longer.
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None), torch.Tensor})

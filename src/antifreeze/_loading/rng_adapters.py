@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import torch
 
 from .._torch_internals import address_of
-from .insides import in_function, is_users, things_in
+from .dataset_walk import in_function, is_users, things_in
 
 LOW_32 = 0xFFFFFFFF
 LOW_64 = 0xFFFFFFFFFFFFFFFF

@@ -22,15 +22,7 @@ import torch
 from .._core.messages import record
 from .._linux.available_memory import available
 from .descriptors import Descriptor
-from .memory import (
-    PAGE,
-    Memory,
-    MemoryShort,
-    aligned,
-    memmove,
-    reserve,
-    teach_allocator,
-)
+from .memory import PAGE, Memory, MemoryShort, aligned, memmove, reserve, teach_allocator
 from .tensors import look_at
 
 STEPS = 8  # slab sizes between two powers of two: at most an eighth is wasted

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from .._linux.clock import monotonic
 from .._reporting.log import logger
-from . import guard, threads
+from . import parent_watch, thread_start
 
 NAME = "antifreeze-errands"
 IDLE_S = 1.0  # that the thread waits for the next errand
@@ -42,7 +42,7 @@ class _Errands:
             thread = self._runs
             if thread is None or not thread.is_alive():  # interrupted before its start, or worse
                 thread = self._runs = threading.Thread(target=self._run, name=NAME, daemon=True)
-                threads.start(thread)
+                thread_start.start(thread)
             taken = thread.ident is not None
         finally:
             if not taken:
@@ -54,7 +54,7 @@ class _Errands:
             self._new.put(None)
 
     def _run(self) -> None:
-        guard.name_thread()
+        parent_watch.name_thread()
         waiting: list[Noted] = []
         while True:  # bounded by the errands there are
             first_at = min((at for at, _ in waiting), default=monotonic() + IDLE_S)

@@ -14,7 +14,7 @@ import os
 import stat
 
 from .._core.messages import frozen
-from .environments import Reopening
+from .private_lmdb_environments import Reopening
 
 _ACCESS = os.O_ACCMODE | os.O_PATH
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DIRECT | os.O_SYNC | os.O_NOATIME

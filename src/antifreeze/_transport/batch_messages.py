@@ -9,11 +9,11 @@ from typing import Any
 from .._core.events import Outcome
 from .._core.messages import record
 from .._core.timings import Timings
-from .arena import Anchor
 from .exceptions import PackedException, rebuild_exception
+from .mapped_slabs import SlabView
 from .packing import Packed, find_grad
-from .shelf import SlabView
 from .unpacking import Copies, copy_out, unpack
+from .worker_slabs import Anchor
 
 OUTCOMES = (Outcome.LOADED, Outcome.FAILED, Outcome.ENDED, Outcome.EMPTY)
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._loading.dataset_walk import things_in
 from .._reporting.torch_pitfalls import Suspect
-from .insides import things_in
 
 SAMPLED = 32  # items of a container
 DEEPEST = 4  # containers in containers

@@ -16,17 +16,17 @@ from .._core.timings import Timings
 from .._linux.clock import monotonic
 from .._reporting.formatting import said, shown
 from .._reporting.torch_pitfalls import SampleFailed
-from .._transport.status import Steps
+from .._transport.status_board import Steps
+from .._worker.worker_spec import Job, Resume
 from ..errors import WorkerFailed
-from .careful import Careful
-from .effort import Effort, Stopwatch
-from .next_steps import Phase, next_step
-from .odd import odd_samples
-from .randomness import COLLATING, FIRST, Randomness
-from .sample_files import file_of
-from .spec import Job, Resume
+from .collate_mismatch import odd_samples
+from .cpu_or_waiting import Effort, Stopwatch
+from .error_advice import Phase, next_step
+from .on_error import Careful
+from .sample_file_names import file_of
+from .sample_rng import COLLATING, FIRST, Randomness
 from .stream_fetch import StreamPart
-from .subsets import behind, translated, underneath
+from .subset_indices import behind, translated, underneath
 
 NAMED = 16  # samples listed in a note, at most
 # Samples that take longer, in the mean, are timed one by one: a look at the clock is nothing then.

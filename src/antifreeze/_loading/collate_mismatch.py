@@ -9,7 +9,7 @@ from typing import Any
 
 from .._reporting.formatting import shown
 from .._torch_internals import default_collate_fn_map
-from .subsets import behind
+from .subset_indices import behind
 
 NAMED = 3  # odd samples in one sentence
 DEEPEST = 20  # containers in containers

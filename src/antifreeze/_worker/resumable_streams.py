@@ -23,10 +23,10 @@ from typing import Any
 import torch
 
 from .._linux.clock import monotonic
+from .._loading.dataset_mutations import Attributes, print_of_batch
+from .._loading.rng_adapters import Generator, global_generators, own_generators
 from .._reporting.torch_pitfalls import StreamCarry, StreamPrint, StreamState
-from .generators import Generator, global_generators, own_generators
-from .observing import Attributes, print_of_batch
-from .spec import Job, Resume
+from .worker_spec import Job, Resume
 
 SHARE = 0.05  # of a worker's time that its states may take
 QUICK_S = 0.01  # in a pause of the loop, that are not worth counting

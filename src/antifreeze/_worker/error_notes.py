@@ -6,9 +6,9 @@ import errno
 import sys
 from collections.abc import Iterator
 
-from .accelerators import is_beside_context, says_fork
-from .environments import is_reopened
-from .files import Held
+from .accelerator_errors import is_beside_context, says_fork
+from .private_file_offsets import Held
+from .private_lmdb_environments import is_reopened
 
 # What reading and writing give where a conversation was (see `files.take_away`).
 TAKEN = frozenset({errno.EBADF})

@@ -10,10 +10,10 @@ from typing import Any
 from .._linux.clock import monotonic
 from .._reporting.formatting import said, shown
 from .._reporting.torch_pitfalls import QUARANTINED, SampleFailed
-from .._transport.frames import formatted
+from .._transport.traceback_frames import formatted
 from ..policies import SUBSTITUTES, Policy
-from .sample_files import file_of
-from .subsets import behind
+from .sample_file_names import file_of
+from .subset_indices import behind
 
 _LEFT_OUT = object()
 

@@ -22,9 +22,9 @@ from operator import is_
 from types import FunctionType, GetSetDescriptorType, ModuleType
 from typing import Any
 
-from . import generator_search as search
-from .generators import KINDS
-from .insides import ATOMS, DEPTH, DESCRIPTORS, LOOKED_AT_IN_ONE, is_users
+from . import rng_search as search
+from .dataset_walk import ATOMS, DEPTH, DESCRIPTORS, LOOKED_AT_IN_ONE, is_users
+from .rng_adapters import KINDS
 
 LARGEST = 200  # objects; each would have to be looked at before every epoch
 

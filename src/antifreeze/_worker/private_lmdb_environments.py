@@ -27,8 +27,8 @@ from types import MemberDescriptorType
 from typing import Any
 
 from .._core.messages import frozen
-from .databases import name_of
-from .insides import LOOKED_AT_IN_ONE, inside, things_in
+from .._loading.dataset_walk import LOOKED_AT_IN_ONE, inside, things_in
+from .lmdb_database_names import name_of
 
 # The least room for named databases: how much the inherited one has is not told. So much of it
 # costs a transaction 0.1 us.

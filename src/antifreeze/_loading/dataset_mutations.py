@@ -11,9 +11,9 @@ import torch
 
 from .._reporting.torch_pitfalls import FEW, PLENTY, Change, Changed, Drew, Opening
 from .._torch_internals import IterDataPipe, MapDataPipe, WorkerInfo
-from .contents import Contents, is_array
-from .generators import Generator, as_bytes
-from .insides import has_own, things_in
+from .dataset_walk import has_own, things_in
+from .fingerprints import Contents, is_array
+from .rng_adapters import Generator, as_bytes
 
 TALLIED = 20_000  # samples of a worker; where there are more, they are not compared
 TALLIED_IN_PARTS = 1_000  # the same, where somebody knows which worker it is: most make parts

@@ -11,7 +11,7 @@ from __future__ import annotations
 import _thread
 import threading
 
-from . import guard
+from . import parent_watch
 
 START_S = 5.0  # a thread that the system has given starts in well under a millisecond
 TRIES = 10  # so many signals may interrupt the wait for it
@@ -70,7 +70,7 @@ class _Over:
 def _start(thread: threading.Thread, over: _Over | None = None) -> bool:
     try:
         if over is not None:
-            guard.name_thread()
+            parent_watch.name_thread()
         thread.start()
     except RuntimeError:
         return False

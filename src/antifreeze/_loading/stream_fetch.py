@@ -9,15 +9,15 @@ from typing import Any
 
 from .._core.health.worker_phases import OURS, SAMPLE
 from .._reporting.torch_pitfalls import Opening, SampleFailed, StreamEnded
-from .._transport.frames import formatted
-from .._transport.status import Steps
+from .._transport.status_board import Steps
+from .._transport.traceback_frames import formatted
+from .._worker.resumable_streams import Bookmark, begin_stream
+from .._worker.worker_spec import Job, Resume
 from ..errors import WorkerFailed
 from ..policies import SUBSTITUTES
-from .effort import Stopwatch
-from .observing import Tally, print_of_batch
-from .resuming import Bookmark, begin_stream
-from .sample_files import file_of
-from .spec import Job, Resume
+from .cpu_or_waiting import Stopwatch
+from .dataset_mutations import Tally, print_of_batch
+from .sample_file_names import file_of
 
 NOT_THERE = (
     "a worker was replaced, and the state of its stream did not lead back to where it was: loaded"

@@ -22,11 +22,11 @@ import traceback
 from types import FrameType
 
 from .._linux.clock import monotonic
+from .._loading.sampling_profiler import DEEPEST, LINE_EVERY, LOOK_S, Looks, at_any_moment
 from .._reporting.torch_pitfalls import Places
-from .._transport.status import StatusLine
-from .._transport.trace import ASKED_BY, EXIT, header
-from . import guard
-from .looks import DEEPEST, LINE_EVERY, LOOK_S, Looks, at_any_moment
+from .._transport.stack_file import ASKED_BY, EXIT, header
+from .._transport.status_board import StatusLine
+from . import parent_watch
 
 LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
 TELL_S = 2.0  # between two messages about where samples are
@@ -63,7 +63,7 @@ class Witness:
             self._wake.set()
 
     def _watch(self) -> None:
-        guard.name_thread()
+        parent_watch.name_thread()
         before: tuple[int, int] | None = None
         turn = 0
         look_at = monotonic() + self._look_s

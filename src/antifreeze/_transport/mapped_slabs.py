@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 from .._core.events import LeasesReturned, ProgramForked
 from .._core.slab_leases import LeaseKey
-from .arena import Anchor
 from .descriptors import Descriptor
 from .memory import Memory
+from .worker_slabs import Anchor
 
 LOST = "the memory of this batch could not be received"
 _FORKED = ProgramForked()

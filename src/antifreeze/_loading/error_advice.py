@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from enum import Enum
 
-from .spec import Job
+from .._worker.worker_spec import Job
 
 CHAIN = 8  # errors, each the cause of the one before, that are looked at
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .._core.messages import frozen
-from .._transport.status import StatusLine
+from .._transport.status_board import StatusLine
 from ..policies import Policy, raising
-from .files import NOTHING, Held
+from .private_file_offsets import NOTHING, Held
 
 RAISE = raising()
 
