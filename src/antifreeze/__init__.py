@@ -6,9 +6,9 @@ on machines where torch is slow to come, or hangs.
 
 from __future__ import annotations
 
-from . import _command_path
+from . import _import_path
 
-_command_path.leave_current_folder()  # before all other imports
+_import_path.leave_current_folder()  # before all other imports
 
 import importlib  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402

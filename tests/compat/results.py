@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from antifreeze._gpu_check import report
+from antifreeze.cli.gpu_check import report
 from antifreeze.cli.tested_versions import Run, minor
 
 from .selection import CHOSEN

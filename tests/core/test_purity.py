@@ -130,8 +130,8 @@ WALLS = {
     ],
     "_processes": ["_core.supervisor", "_engine.driver", "loader", "doctor", "view", "testing"],
     "_engine.driver": ["loader", "doctor", "view", "testing"],
-    "loader": ["doctor", "view", "testing", "cli", "_gpu_check"],
-    "doctor": ["_core.supervisor", "_engine.driver", "_processes", "loader", "_gpu_check"],
+    "loader": ["doctor", "view", "testing", "cli", "cli.gpu_check"],
+    "doctor": ["_core.supervisor", "_engine.driver", "_processes", "loader", "cli.gpu_check"],
     "view": ["_core.supervisor", "_engine.driver", "_processes", "loader"],
 }
 
@@ -154,7 +154,7 @@ MAKES_PROCESSES = (
     "_transport.worker_slabs",
     "doctor.attach.bounded_run",  # py-spy, and who may be left behind
     "doctor.check.processes",  # to read many files
-    "_gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
+    "cli.gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )
 
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._gpu_check import checks, ddp_verdict
-from antifreeze._gpu_check.checks import CHECKS, CopyLoad, Setting
-from antifreeze._gpu_check.known_data import Numbered, fault
-from antifreeze._gpu_check.outcomes import Outcome, Verdict
-from antifreeze._gpu_check.throughput import ThroughputLoad
+from antifreeze.cli.gpu_check import checks, ddp_verdict
+from antifreeze.cli.gpu_check.checks import CHECKS, CopyLoad, Setting
+from antifreeze.cli.gpu_check.known_data import Numbered, fault
+from antifreeze.cli.gpu_check.outcomes import Outcome, Verdict
+from antifreeze.cli.gpu_check.throughput import ThroughputLoad
 
 COPIES = CopyLoad(batches=40, batch_size=4, values=4096)
 THROUGHPUT = ThroughputLoad(images=32, pixels=16, batch_size=4, rounds=3)

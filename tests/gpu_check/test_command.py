@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from antifreeze._gpu_check import command, report
-from antifreeze._gpu_check.machine import Machine
-from antifreeze._gpu_check.one_check import DDP
-from antifreeze._gpu_check.outcomes import Outcome, Verdict, failed, ok, skipped
+from antifreeze.cli.gpu_check import command, report
+from antifreeze.cli.gpu_check.machine import Machine
+from antifreeze.cli.gpu_check.one_check import DDP
+from antifreeze.cli.gpu_check.outcomes import Outcome, Verdict, failed, ok, skipped
 
 from ..members import new_mark, settled
 from ..patience import PATIENCE_S
@@ -158,7 +158,7 @@ def test_a_machine_that_cannot_be_looked_at_is_told() -> None:
 
 
 def test_the_command_itself_does_not_import_torch() -> None:
-    program = "import sys, antifreeze._gpu_check.command; print('torch' in sys.modules)"
+    program = "import sys, antifreeze.cli.gpu_check.command; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
 
@@ -166,7 +166,7 @@ def test_the_command_itself_does_not_import_torch() -> None:
 def test_ctrl_c_ends_the_processes_of_a_check() -> None:
     mark = new_mark()
     running = subprocess.Popen(
-        [sys.executable, "-m", "antifreeze._gpu_check", "--device", "cpu"],
+        [sys.executable, "-m", "antifreeze.cli.gpu_check", "--device", "cpu"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -183,7 +183,7 @@ def test_ctrl_c_ends_the_processes_of_a_check() -> None:
 @pytest.mark.thorough
 def test_on_a_cpu_the_whole_command_ends_well_and_prints_its_row() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "antifreeze._gpu_check", "--device", "cpu", "--json"],
+        [sys.executable, "-m", "antifreeze.cli.gpu_check", "--device", "cpu", "--json"],
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE_S,

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from antifreeze._gpu_check import checks
-from antifreeze._gpu_check.machine import describe
 from antifreeze._version import VERSION
+from antifreeze.cli.gpu_check import checks
+from antifreeze.cli.gpu_check.machine import describe
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ SOURCE = Path(antifreeze.__file__).parent
 # To this process itself, of which the number cannot be another's.
 TO_THEMSELVES = {"_engine/iterator.py", "cli/run_report.py"}
 # To the group of a child that is not reaped yet: until then nobody else gets its number.
-TO_GROUPS_OF_CHILDREN = {"_gpu_check/bounded_processes.py"}
+TO_GROUPS_OF_CHILDREN = {"cli/gpu_check/bounded_processes.py"}
 
 
 def test_only_signals_to_the_process_itself_go_by_number() -> None:

@@ -32,7 +32,7 @@ def add_to(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
-        from .._gpu_check import command
+        from .gpu_check import command
 
         return command.run(as_json=arguments.json)
     facts = gather()

@@ -24,12 +24,12 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from .. import _imports
 from .._core.messages import frozen
 from .._engine.arguments import check_randomness, read_size, said_of_randomness
 from .._reporting.ranks import ranks
 from .._reporting.redaction import shareable
-from . import _config
+from ..integrations import import_hooks
+from . import config
 
 OPTIONS = {
     "on_error": ("raise|replace|skip", "what to do about samples that fail"),
@@ -66,7 +66,7 @@ def add_to(verbs: Any) -> None:
     )
     for name, (values, what) in (OPTIONS | _OF_RUN).items():
         # Wherever the script goes to, and starts other ranks, a path is of the folder of now.
-        kind = os.path.abspath if name in _config.PATHS else str
+        kind = os.path.abspath if name in config.PATHS else str
         verb.add_argument(
             _flag(name), metavar=values, help=what, type=kind, default=argparse.SUPPRESS
         )
@@ -148,12 +148,12 @@ def _say(words: str) -> None:
         print(f"antifreeze run: {words}", file=sys.stderr)
 
 
-def _settings(script: Program | None) -> _config.Configuration:
+def _settings(script: Program | None) -> config.Configuration:
     """Read what counts for a script, or for the folder that modules come from: whoever owns that
     has code run already, unless Python was told not to look there."""
     named = Path(os.getcwd() if script is None else os.path.realpath(script.argv[0]))
     trust = script is not None or not sys.flags.safe_path
-    return _config.read(named, (*OPTIONS, *_OF_RUN), _say, trust_owner=trust)
+    return config.read(named, (*OPTIONS, *_OF_RUN), _say, trust_owner=trust)
 
 
 def _options(
@@ -198,7 +198,7 @@ def _prepare(
     comes from a file."""
     from .._linux import platform_support
     from ..integrations import lightning
-    from ..integrations.later import install_with_torch
+    from ..integrations.deferred_install import install_with_torch
     from . import run_report
 
     if platform_support.switched_off():
@@ -314,8 +314,8 @@ def _without_finders(traceback: TracebackType | None) -> TracebackType | None:
         lines.append(traceback)
         traceback = traceback.tb_next
     files = [each.tb_frame.f_code.co_filename for each in lines]
-    if _imports.__file__ in files:
-        ours = (_imports.__file__, "<frozen importlib")
+    if import_hooks.__file__ in files:
+        ours = (import_hooks.__file__, "<frozen importlib")
         lines = [each for each, file in zip(lines, files, strict=True) if not file.startswith(ours)]
         for line, after in itertools.zip_longest(lines, lines[1:]):
             line.tb_next = after

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from .imports import replace_held, when_there
+from .library_adapters import replace_held, when_there
 
 FUNCTIONS = ("_basic_subprocess_cmd", "_hydra_subprocess_cmd")
 MODULES = tuple(

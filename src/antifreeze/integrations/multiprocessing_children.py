@@ -19,7 +19,8 @@ from .._reporting.user_warnings import remark
 
 _KEY = "antifreeze"
 _ARRIVE = (
-    "__import__('antifreeze.integrations.later', None, None, ['arrive']).arrive(sent, report_to)"
+    "__import__('antifreeze.integrations.deferred_install', None, None, ['arrive'])"
+    ".arrive(sent, report_to)"
 )
 _AFTER_ALL_OTHERS = -1000  # among what multiprocessing calls at the end of a process
 ReportTo = tuple[str, int]  # a folder, and who reads what is left there: see `_reporting`

@@ -22,7 +22,7 @@ from .._linux.platform_support import switched_off
 from .._reporting.log import logger
 from .._torch_internals import MultiProcessingIterator
 from ..loader import DataLoader
-from .names_taken import names_taken
+from .attribute_clashes import names_taken
 
 _TORCHS: Any = torch_engine.DataLoader
 _APART = ("torchdata",)  # libraries whose loaders keep a state of their own in their workers

@@ -19,8 +19,8 @@ import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from ..._imports import Follower
 from ..._reporting.log import logger
+from ...integrations.import_hooks import Follower
 from . import user_code
 from .mapped_memory import Areas
 from .pointer_values import LEFT_OUT, with_addresses, without_addresses

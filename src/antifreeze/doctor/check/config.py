@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..._pyproject import Say, read_upward, shown, shown_path
 from ..._reporting.untrusted_text import as_log_line, printable
 from ..findings import Confidence
+from ..pyproject import Say, read_upward, shown, shown_path
 from .settings import ForPaths, Settings
 
 _LISTS = ("select", "extend-select", "ignore", "exclude")

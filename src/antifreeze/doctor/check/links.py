@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..._pyproject import FILE, MARKERS
+from ..pyproject import FILE, MARKERS
 
 MARKS = (MARKERS, (FILE,))  # the second only where none of the first is found
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._linux.regular_files import NotRegular, open_regular
-from ._reporting.untrusted_text import printable
+from .._linux.regular_files import NotRegular, open_regular
+from .._reporting.untrusted_text import printable
 
 FILE = "pyproject.toml"
 MARKERS = (".git", ".hg")  # of a project's root; a file in worktrees and submodules of git

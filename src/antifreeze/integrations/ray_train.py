@@ -6,7 +6,7 @@ from types import ModuleType
 
 from .._engine.defaults import keeping_options
 from ..loader import present_defaults
-from .imports import replace_held
+from .library_adapters import replace_held
 
 FUNCTION = "prepare_data_loader"
 MODULES = ("ray.train.v2.torch.train_loop_utils", "ray.train.torch.train_loop_utils")

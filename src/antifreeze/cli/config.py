@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .._pyproject import LONGEST_SHOWN, Say, read_upward, shown, shown_path
 from .._reporting.untrusted_text import printable
+from ..doctor.pyproject import LONGEST_SHOWN, Say, read_upward, shown, shown_path
 
 OTHERS = ("check",)  # tables of other verbs
 PATHS = ("fault_log", "quarantine")  # those that are not absolute are of the file's own folder

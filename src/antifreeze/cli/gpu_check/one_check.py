@@ -1,4 +1,4 @@
-"""The process of one check: `python -m antifreeze._gpu_check.one_check copies cuda answer.json`.
+"""The process of one check: `python -m antifreeze.cli.gpu_check.one_check copies cuda answer.json`.
 
 Its answer is a file of JSON: what libraries print on the way must not spoil it.
 """
@@ -18,7 +18,7 @@ DDP = "DDP"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="antifreeze._gpu_check.one_check")
+    parser = argparse.ArgumentParser(prog="antifreeze.cli.gpu_check.one_check")
     parser.add_argument("check")
     parser.add_argument("device", help="a type of torch's; empty: the accelerator there is")
     parser.add_argument("answer", type=Path)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._linux.clock import monotonic, pause
+from ..._linux.clock import monotonic, pause
 
 AFTER_FAILURE_S = 5.0  # for the others; what waits for a rank that is gone waits for minutes
 STACKS_S = 1.0  # to write the stacks of all threads; takes milliseconds

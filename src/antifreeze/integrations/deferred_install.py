@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from .._imports import Follower
+from .import_hooks import Follower
 from .multiprocessing_children import Carried, ReportTo, carry
 
 LOADER = "antifreeze.loader"

@@ -9,8 +9,8 @@ import platform
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .._linux import platform_support
-from .._version import VERSION
+from ..._linux import platform_support
+from ..._version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def platform_problem() -> str:
 
 def _torch_problem() -> str:
     """Return why torch's own loader does the work with this torch, or nothing."""
-    from .. import _torch_internals
-    from .._torch_internals import Purpose
+    from ... import _torch_internals
+    from ..._torch_internals import Purpose
 
     why = _torch_internals.fault() or _torch_internals.fault(Purpose.PINNING)
     return _nothing(why) if why else ""

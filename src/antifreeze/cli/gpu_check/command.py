@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._linux.clock import moment
-from .._reporting.untrusted_text import as_log_line, json_text, printable_lines
-from .._transport.own_frames import ABOVE_PACKAGE
+from ..._linux.clock import moment
+from ..._reporting.untrusted_text import as_log_line, json_text, printable_lines
+from ..._transport.own_frames import ABOVE_PACKAGE
 from . import report
 from .bounded_processes import Ending, run_together
 from .ddp_verdict import judge, ranks_for

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .._linux.clock import monotonic
+from ..._linux.clock import monotonic
 
 
 @dataclass(frozen=True, slots=True)

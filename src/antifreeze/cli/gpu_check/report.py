@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._reporting.untrusted_text import as_log_line, json_text, printable
+from ..._reporting.untrusted_text import as_log_line, json_text, printable
 from .machine import Machine
 from .outcomes import Outcome, Verdict
 

@@ -1,4 +1,4 @@
-"""`python -m antifreeze._gpu_check --device cpu`: the checks as developers without a GPU run them.
+"""`python -m antifreeze.cli.gpu_check --device cpu`: the checks, for developers without a GPU.
 
 Users have `antifreeze platform --gpu`.
 """
@@ -10,7 +10,7 @@ import argparse
 from .command import run
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m antifreeze._gpu_check")
+    parser = argparse.ArgumentParser(prog="python -m antifreeze.cli.gpu_check")
     parser.add_argument("--device", help="a device of torch's, e.g. cpu (default: the accelerator)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     given = parser.parse_args()

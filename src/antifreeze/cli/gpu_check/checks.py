@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..loader import DataLoader
+from ...loader import DataLoader
 from . import known_data
 from .known_data import Images, MadeOnDevice, Numbered
 from .outcomes import Outcome, failed, ok, skipped
@@ -130,7 +130,7 @@ def context(setting: Setting) -> Outcome:
 
 def _origin(loader: Any) -> tuple[str, str]:
     """Return where the workers of a loader come from, and why."""
-    from .._core.fork_or_clean import Descent
+    from ..._core.fork_or_clean import Descent
 
     lineage = vars(loader).get("_descends")
     if lineage is None:

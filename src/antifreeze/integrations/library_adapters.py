@@ -7,8 +7,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from .._imports import Act, Follower
 from .._reporting.user_warnings import remark
+from .import_hooks import Act, Follower
 
 
 def when_there(name: str, adapt: Act) -> None:
