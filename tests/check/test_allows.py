@@ -18,7 +18,7 @@ from antifreeze.doctor.rules.base import Hit
 
 RULE = find_rule("AF601")
 assert RULE is not None
-BAD = RULE.bad.strip() + "\n"
+BAD = RULE.page.bad.strip() + "\n"
 LINE = next(n for n, line in enumerate(BAD.split("\n"), start=1) if "= DistributedSampler" in line)
 DECORATED = """import torch  # so that no comment is for the whole file
 {comment}
@@ -102,7 +102,7 @@ def test_each_of_several_is_reported_at_its_own_place() -> None:
 def test_what_a_possible_finding_needs_is_not_without_effect() -> None:
     rule = find_rule("AF901")
     assert rule is not None
-    text = "# antifreeze: allow[workers-not-chosen]\n" + rule.bad.strip() + "\n"
+    text = "# antifreeze: allow[workers-not-chosen]\n" + rule.page.bad.strip() + "\n"
     for confidence in Confidence:
         given = Settings(extend_select=("AF901",), strict=True, confidence=confidence)
         assert not codes(text, given)

@@ -20,7 +20,7 @@ from antifreeze.doctor.rules import find_rule
 
 RULE = find_rule("AF601")
 assert RULE is not None
-BAD = RULE.bad.strip() + "\n"
+BAD = RULE.page.bad.strip() + "\n"
 LINE = next(n for n, line in enumerate(BAD.split("\n"), start=1) if "= DistributedSampler" in line)
 
 

@@ -26,7 +26,7 @@ from ..patience import PATIENCE_S
 
 RULE = find_rule("AF601")
 assert RULE is not None
-BAD = RULE.bad.strip() + "\n"
+BAD = RULE.page.bad.strip() + "\n"
 FORKS = multiprocessing.get_start_method() == "fork"  # else a patched parent is no patched child
 
 

@@ -124,7 +124,7 @@ def load(dataset):
 
 
 def test_a_listing_is_not_sorted_for_you_as_an_index_would_be_another_sample() -> None:
-    text = (find_rule("AF604") or all_rules()[0]).bad
+    text = (find_rule("AF604") or all_rules()[0]).page.bad
     (hit,) = check_text(text, Settings()).found
     assert hit.code == "AF604" and hit.fix is None
 

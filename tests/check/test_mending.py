@@ -148,7 +148,7 @@ def test_a_broken_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
 FIXABLE = [
     pytest.param(rule, text, id=f"{rule.code}-{place}")
     for rule in all_rules()
-    for place, text in enumerate((rule.bad, *rule.also_bad))
+    for place, text in enumerate((rule.page.bad, *rule.page.also_bad))
     if any(each.fix for each in check_text(text, Settings(extend_select=(rule.code,))).found)
 ]
 
@@ -260,17 +260,17 @@ def test_a_diff_of_nothing_says_that_nothing_can_be_mended(
     rule = find_rule("AF601")
     assert rule is not None
     path = tmp_path / "train.py"
-    path.write_text(rule.bad)
+    path.write_text(rule.page.bad)
     words = "antifreeze check: nothing that --fix can mend (1 found)\n"
     assert run(capsys, str(path), "--fix", "--diff") == (0, "", words)
-    path.write_text(rule.good)
+    path.write_text(rule.page.good)
     assert run(capsys, str(path), "--fix", "--diff") == (0, "", "")
 
 
 def test_the_page_lists_the_rules_that_have_a_fix() -> None:
     able = set()
     for rule in all_rules():
-        for text in (rule.bad, *rule.also_bad):
+        for text in (rule.page.bad, *rule.page.also_bad):
             found = check_text(text, Settings(select=(rule.code,))).found
             able |= {each.code for each in found if each.can_be_fixed}
     page = (Path(__file__).parents[2] / "docs" / "check.md").read_text()

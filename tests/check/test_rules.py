@@ -32,12 +32,12 @@ def looked_at(text: str, rule: Rule) -> Result:
 EXAMPLES = [
     pytest.param(rule, text, id=f"{named(rule)}-{place}")
     for rule in all_rules()
-    for place, text in enumerate((rule.bad, *rule.also_bad))
+    for place, text in enumerate((rule.page.bad, *rule.page.also_bad))
 ]
 GOOD = [
     pytest.param(rule, text, id=f"{named(rule)}-{place}")
     for rule in all_rules()
-    for place, text in enumerate((rule.good, *rule.also_good))
+    for place, text in enumerate((rule.page.good, *rule.page.also_good))
 ]
 
 
@@ -79,7 +79,7 @@ def test_a_rule_has_all_that_belongs_to_it(rule: Rule) -> None:
     file = RULES / f"{rule.code.lower()}_{rule.name.replace('-', '_')}.py"
     assert file.exists(), f"the rule's file is {file.name}"
     assert rule.opinion == rule.code.startswith("AF9")
-    for text in (rule.title, rule.what, rule.why, rule.instead):
+    for text in (rule.title, rule.page.what, rule.page.why, rule.page.instead):
         assert text.strip()
     assert not rule.title.endswith(".")
     changes = (ROOT / "CHANGELOG.md").read_text()

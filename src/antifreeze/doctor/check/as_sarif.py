@@ -48,8 +48,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.title},
-        "fullDescription": {"text": flow(rule.what)},
-        "help": {"text": f"{flow(rule.why)}\n\n{flow(rule.instead)}", "markdown": page(rule)},
+        "fullDescription": {"text": flow(rule.page.what)},
+        "help": {
+            "text": f"{flow(rule.page.why)}\n\n{flow(rule.page.instead)}",
+            "markdown": page(rule),
+        },
         "defaultConfiguration": {
             "level": LEVELS[rule.severity],
             "enabled": not rule.opinion,

@@ -1,4 +1,4 @@
-"""The rules of `antifreeze check`: one file each, with its page inside."""
+"""The rules of `antifreeze check`: one file each, with its page beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is: its page and its examples, as data, and a function that finds."""
+"""What a rule is: a code, a name, a function that finds, and a page with its examples."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from ..findings import Confidence
 from ..source.view import View
+from .page_parser import RulePage, read_page
 
+_FOLDER = Path(__file__).parent
 CERTAIN, LIKELY, POSSIBLE = Confidence
 
 
@@ -82,24 +85,25 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule and its page. Texts are Markdown, in short sentences."""
+    """One rule. Its texts and examples are on its page, a Markdown file beside the rule's own."""
 
     code: str  # AF104; never used again for another rule
     name: str  # missing-main-guard: what `# antifreeze: allow[...]` takes
     severity: Severity
     confidence: Confidence  # of a hit that does not say; POSSIBLE is shown only if asked for
-    title: str  # a few words: the heading of the page
-    what: str  # what is flagged
-    why: str  # what happens then, and how we know: a link or a measurement
-    instead: str  # what to do
-    bad: str  # a program in which exactly this rule finds something
-    good: str  # the same, done right: no rule finds anything
     find: Callable[[View], Iterator[Hit]]
-    not_flagged: str = ""  # what looks like it and is fine
-    also_bad: tuple[str, ...] = ()
-    also_good: tuple[str, ...] = ()
     opinion: bool = False  # off unless selected: AF9xx
     follows: bool = False  # asks only for worker code: it looks at that of other files, too
+
+    @property
+    def page(self) -> RulePage:
+        """Return the page, read when it is asked for first: most runs need few of them."""
+        stem = f"{self.code.lower()}_{self.name.replace('-', '_')}"
+        return read_page(_FOLDER / f"{stem}.md")
+
+    @property
+    def title(self) -> str:
+        return self.page.title
 
     @property
     def group(self) -> str:

@@ -1,4 +1,4 @@
-"""The pages of the rules, from their own texts."""
+"""Render docs/rules, `antifreeze explain` and the advice below a finding from the rules' pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINKS = "[All rules](README.md) · [How to check](../check.md)"
 
 
 def pages() -> dict[str, str]:
-    """Give the text of each page in docs/rules, by its name."""
+    """Return the text of each page in docs/rules, by its name."""
     every = {file_name(each): f"{page(each)}\n{_LINKS}\n" for each in all_rules()}
     return {INDEX: _index(), **every}
 
@@ -25,33 +25,34 @@ def file_name(rule: Rule) -> str:
 
 
 def page(rule: Rule) -> str:
-    """Give the page of a rule, without links to others."""
+    """Return the page of a rule, without links to others."""
+    own = rule.page
     opinion = " An opinion: off unless it is selected." if rule.opinion else ""
-    fine = f"\n## What is not flagged\n\n{flow(rule.not_flagged)}\n" if rule.not_flagged else ""
-    return f"""# {rule.code}: {rule.title}
+    fine = f"\n## What is not flagged\n\n{flow(own.not_flagged)}\n" if own.not_flagged else ""
+    return f"""# {rule.code}: {own.title}
 
 `{rule.name}`: {rule.severity.value}; {rule.confidence.value}. About {rule.group}.{opinion}
 
-{flow(rule.what)}
+{flow(own.what)}
 
 ## Why
 
-{flow(rule.why)}
+{flow(own.why)}
 
 ## Instead
 
-{flow(rule.instead)}
+{flow(own.instead)}
 {fine}
 ## Flagged
 
 ```python
-{rule.bad.strip()}
+{own.bad.strip()}
 ```
 
 ## Not flagged
 
 ```python
-{rule.good.strip()}
+{own.good.strip()}
 ```
 
 To allow it at one place: `# antifreeze: allow[{rule.name}]`.
@@ -60,7 +61,7 @@ To allow it at one place: `# antifreeze: allow[{rule.name}]`.
 
 def advice(rule: Rule) -> str:
     """Return the first sentence of what to do instead: one line below a finding."""
-    return _first_sentence(rule.instead)
+    return _first_sentence(rule.page.instead)
 
 
 @functools.cache  # every finding asks for it
@@ -69,7 +70,7 @@ def _first_sentence(text: str) -> str:
 
 
 def flow(text: str) -> str:
-    """Flow the paragraphs of a text anew; lists keep their lines."""
+    """Return a text with each paragraph on one line; lists keep their lines."""
     paragraphs = textwrap.dedent(text).strip().split("\n\n")
     return "\n\n".join(
         each if each.startswith(("-", "|", "```")) else " ".join(each.split())
