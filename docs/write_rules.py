@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antifreeze.doctor.rules.pages import pages
+from antifreeze.doctor.rules.rule_pages import pages
 
 FOLDER = Path(__file__).parent / "rules"
 

@@ -14,7 +14,7 @@ from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.check.silencing import read_allows, silence
 from antifreeze.doctor.findings import Confidence
 from antifreeze.doctor.rules import find_rule
-from antifreeze.doctor.rules.base import Hit
+from antifreeze.doctor.rules.rule import Hit
 
 RULE = find_rule("AF601")
 assert RULE is not None

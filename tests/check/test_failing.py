@@ -20,7 +20,7 @@ from antifreeze.doctor.check import processes, reading, running, settings
 from antifreeze.doctor.check.running import check, check_text
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.rules import all_rules, find_rule
-from antifreeze.doctor.rules.base import Hit
+from antifreeze.doctor.rules.rule import Hit
 
 from ..patience import PATIENCE_S
 

@@ -12,8 +12,8 @@ from antifreeze.doctor.check.looking import Source, as_found
 from antifreeze.doctor.check.running import check_text
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.rules import all_rules, find_rule
-from antifreeze.doctor.rules.base import DropArgument, Edit, Fix, Hit, Replace, Wrap
-from antifreeze.doctor.rules.base import SetArgument as Set
+from antifreeze.doctor.rules.rule import DropArgument, Edit, Fix, Hit, Replace, Wrap
+from antifreeze.doctor.rules.rule import SetArgument as Set
 
 TEXT = """import torch
 

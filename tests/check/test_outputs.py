@@ -23,8 +23,8 @@ from antifreeze.doctor.check.running import check_text
 from antifreeze.doctor.check.telling import MOST, show
 from antifreeze.doctor.findings import Confidence
 from antifreeze.doctor.rules import all_rules
-from antifreeze.doctor.rules.base import Rule, Severity
-from antifreeze.doctor.rules.pages import advice
+from antifreeze.doctor.rules.rule import Rule, Severity
+from antifreeze.doctor.rules.rule_pages import advice
 
 from ..patience import PATIENCE_S
 

@@ -11,8 +11,8 @@ import pytest
 from antifreeze.doctor.check.found import Result
 from antifreeze.doctor.check.running import check_text
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.rules import Rule, all_rules, find_rule, pages
-from antifreeze.doctor.rules.base import GROUPS
+from antifreeze.doctor.rules import Rule, all_rules, find_rule, rule_pages
+from antifreeze.doctor.rules.rule import GROUPS
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "src" / "antifreeze" / "doctor" / "rules"
@@ -84,7 +84,7 @@ def test_a_rule_has_all_that_belongs_to_it(rule: Rule) -> None:
     assert not rule.title.endswith(".")
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert f"{rule.code} {rule.name}" in changes, "a rule has its entry in CHANGELOG.md"
-    assert pages.file_name(rule) in pages.pages()
+    assert rule_pages.file_name(rule) in rule_pages.pages()
 
 
 def test_codes_and_names_are_each_used_once() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from ..._reporting.untrusted_text import json_text, printable
 from ..._version import VERSION
 from ..rules import all_rules, find_rule
-from ..rules.base import Rule
-from ..rules.pages import file_name, flow, page
+from ..rules.rule import Rule
+from ..rules.rule_pages import file_name, flow, page
 from .found import LEVELS, Found, Result
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..rules import Rule
-from ..rules.base import Hit
+from ..rules.rule import Hit
 from ..source.module import Module
 from ..source.view import View
 from ..source.worker_code import WorkerCode

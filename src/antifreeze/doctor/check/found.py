@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..findings import Confidence
-from ..rules.base import Severity
+from ..rules.rule import Severity
 
 LEVELS = {  # what services that show annotations know
     Severity.FREEZE: "error",

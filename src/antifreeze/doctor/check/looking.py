@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..rules import Rule, find_rule
-from ..rules.base import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
-from ..rules.pages import advice
+from ..rules.rule import CRASH, DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
+from ..rules.rule_pages import advice
 from ..source import known
 from ..source.budget import TooEntangled
 from ..source.evidence import is_expected_to_fail

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ..._reporting.untrusted_text import as_log_line, printable, styled_line
-from ..rules.base import Severity
+from ..rules.rule import Severity
 from .found import Found, Result
 
 if TYPE_CHECKING:

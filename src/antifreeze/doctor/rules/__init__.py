@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 
-from .base import Rule
+from .rule import Rule
 
 __all__ = ["Rule", "all_rules", "find_rule"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..source.view import View
-from .base import CERTAIN, SLOW, Hit, Rule
+from .rule import CERTAIN, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

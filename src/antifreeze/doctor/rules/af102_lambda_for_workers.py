@@ -13,7 +13,7 @@ from ..source.loaders import Loader
 from ..source.summary import Workers
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _DEEPEST = 5  # Compose([Lambda(...)]) in a list in a partial
 _SENT = ("collate_fn", "worker_init_fn")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset
 from ..source.module import Given
 from ..source.view import View
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
-from .handles import HANDLES, MAY_BE_SENT, opened
+from ._helpers.open_handles import HANDLES, MAY_BE_SENT, opened_handle
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 # Tried with Python 3.11: each of these is a TypeError of pickle's, or the like.
 _REFUSED = frozenset(
@@ -69,7 +69,7 @@ def _refused(node: ast.expr, view: View) -> str:
                     return f"the generator `{function.name}`"
             case _:
                 pass
-    handle = opened(node, view)
+    handle = opened_handle(node, view)
     return handle[0] if handle is not None and handle[0] not in MAY_BE_SENT else ""
 
 

@@ -9,8 +9,8 @@ from ..source.definitions import PICKLING
 from ..source.view import View
 from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
-from .devices import puts_on_cuda
+from ._helpers.cuda_placement import puts_on_cuda
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _ROLES = {
     "sample": "while it loads a sample",

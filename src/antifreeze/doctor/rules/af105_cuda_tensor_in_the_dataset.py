@@ -10,8 +10,8 @@ from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CRASH, LIKELY, Hit, Rule
-from .devices import puts_on_cuda
+from ._helpers.cuda_placement import puts_on_cuda
+from .rule import CRASH, LIKELY, Hit, Rule
 
 _TENSORS = "torch.utils.data.TensorDataset"
 _DEEPEST = 6

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _POOLS = frozenset(
     {"concurrent.futures.ThreadPoolExecutor", "concurrent.futures.thread.ThreadPoolExecutor"}

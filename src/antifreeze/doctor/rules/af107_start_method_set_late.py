@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import PICKLING
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _SET = "multiprocessing.set_start_method"
 _STARTS = ("multiprocessing.Process", "multiprocessing.Pool", "multiprocessing.spawn")

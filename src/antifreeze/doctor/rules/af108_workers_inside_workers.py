@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.summary import Workers
 from ..source.view import View
 from ..source.worker_code import WorkerCode
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _STARTS = frozenset(
     {"multiprocessing.Pool", "multiprocessing.Process", "multiprocessing.pool.Pool"}

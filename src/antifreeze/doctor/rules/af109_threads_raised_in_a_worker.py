@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.view import View
 from ..source.wording import text_of
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _SETTERS = frozenset(
     {"torch.set_num_threads", "cv2.setNumThreads", "mkl.set_num_threads"}

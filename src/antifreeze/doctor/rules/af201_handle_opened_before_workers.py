@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .handles import HANDLES, Opened, opened
+from ._helpers.open_handles import HANDLES, OpenedHandle, opened_handle
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -24,7 +24,7 @@ def find(view: View) -> Iterator[Hit]:
         for attribute, value, place in _kept(dataset):
             if not _is_used(attribute, dataset):
                 continue
-            found = opened(value, view) or _archive(attribute, value, dataset, view)
+            found = opened_handle(value, view) or _archive(attribute, value, dataset, view)
             if found is None or found[1] in told:
                 continue
             told.add(found[1])
@@ -68,7 +68,7 @@ def _is_used(attribute: str, dataset: Dataset) -> bool:
     return bool(dataset.uses(attribute)) and not dataset.sets_anew(attribute)
 
 
-def _archive(attribute: str, value: ast.expr, dataset: Dataset, view: View) -> Opened | None:
+def _archive(attribute: str, value: ast.expr, dataset: Dataset, view: View) -> OpenedHandle | None:
     """Give `numpy.load` if what it gives is asked for its `files`, as only an archive is."""
     match value:
         case ast.Call() if view.resolve(value.func) == "numpy.load":
@@ -85,7 +85,7 @@ def _archive(attribute: str, value: ast.expr, dataset: Dataset, view: View) -> O
 
 
 def _hit(
-    view: View, dataset: Dataset, attribute: str, found: Opened, place: ast.stmt | ast.Call
+    view: View, dataset: Dataset, attribute: str, found: OpenedHandle, place: ast.stmt | ast.Call
 ) -> Hit:
     maker = found[0]
     around = view.function_around(place)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset
 from ..source.view import View
 from ..source.worker_code import WorkerCode
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .handles import HANDLES
+from ._helpers.open_handles import HANDLES
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _WRITES = frozenset("wax")
 

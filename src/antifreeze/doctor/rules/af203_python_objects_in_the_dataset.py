@@ -11,9 +11,9 @@ from ..source.module import Given
 from ..source.summary import Workers
 from ..source.view import View
 from ..source.wording import text_of
-from .amounts import Amount, amount_of, amount_of_rows
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
-from .samples import numbers_of_samples
+from ._helpers.python_object_counts import ObjectCount, object_count, object_count_of_rows
+from ._helpers.sample_index import sample_index_parameters
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 # Entries that are plain text, or may be.
 _TEXTS = frozenset({"a file's lines", ".readlines()", ".splitlines()", "json.load", "json.loads"})
@@ -110,7 +110,7 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
         isinstance(each, ast.Attribute) and each.attr == attribute for each in length.nodes()
     ):
         return True
-    numbers = numbers_of_samples(dataset)
+    numbers = sample_index_parameters(dataset)
     for function in dataset.loading:
         for node in function.nodes():
             match node:
@@ -126,7 +126,7 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
 
 def _large(
     dataset: Dataset, attribute: str, places: list[Given], view: View
-) -> Iterator[tuple[ast.AST, Amount]]:
+) -> Iterator[tuple[ast.AST, ObjectCount]]:
     prepared = {function.node for function in dataset.preparing}
     if any(each.value is not None and _is_array(each.value, view) for each in places):
         return  # made into one later
@@ -134,7 +134,7 @@ def _large(
         if place.value is None or place.method not in prepared:
             continue
         for value in view.origins(place.value):
-            amount = amount_of(value, view)
+            amount = object_count(value, view)
             if amount is None and isinstance(value, (ast.List, ast.Dict)):
                 amount = _appended(dataset, attribute, view)
             if amount is not None:
@@ -148,7 +148,7 @@ def _is_array(value: ast.expr, view: View) -> bool:
     )
 
 
-def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
+def _appended(dataset: Dataset, attribute: str, view: View) -> ObjectCount | None:
     """Say the same of a list that `__init__` fills in a loop."""
     for function in dataset.preparing:
         for node in function.nodes():
@@ -165,7 +165,7 @@ def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
                     continue
             loop = view.loop_around(node)
             while loop is not None and not isinstance(loop, ast.While):
-                amount = amount_of_rows(loop.iter, view)
+                amount = object_count_of_rows(loop.iter, view)
                 if amount is not None:
                     return amount
                 loop = view.loop_around(loop)

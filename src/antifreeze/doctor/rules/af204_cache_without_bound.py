@@ -10,8 +10,8 @@ from ..source.definitions import Dataset, Function
 from ..source.summary import Workers
 from ..source.view import View
 from ..source.wording import last_name, text_of
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
-from .handles import HANDLES
+from ._helpers.open_handles import HANDLES
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 _TABLES = frozenset({"dict", "collections.defaultdict", "collections.OrderedDict", "list"})
 _TAKES_OUT = frozenset({"pop", "popitem", "popleft", "clear", "remove", "move_to_end"})

@@ -9,7 +9,7 @@ from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, SLOW, Hit, Rule
+from .rule import LIKELY, SLOW, Hit, Rule
 
 # Who makes a tensor that the dataset holds.
 _TENSORS = frozenset(

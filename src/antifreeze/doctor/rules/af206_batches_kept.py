@@ -11,7 +11,7 @@ from ..source.loaders import Loader
 from ..source.loops import LoaderLoop
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 # Methods that give the same memory again.
 _SAME_MEMORY = frozenset(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.view import View
 from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _OPENS = frozenset({"open", "io.open", "gzip.open", "h5py.File", "zipfile.ZipFile", "tarfile.open"})
 # Who writes a file, and where the path is among the arguments.

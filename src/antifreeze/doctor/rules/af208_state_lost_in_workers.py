@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
-from .changing import changed, has_plain
+from ._helpers.in_place_changes import changed_in_place, has_plain_values
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -50,13 +50,13 @@ def _changed_while_loading(dataset: Dataset, view: View) -> set[str]:
     found: set[str] = set()
     for function in dataset.loading:
         for node in function.nodes():
-            owner = changed(node)
+            owner = changed_in_place(node)
             if (
                 isinstance(owner, ast.Attribute)
                 and function.module.class_of_self(owner.value) is not None
             ):
                 found.add(owner.attr)
-    return {name for name in found if has_plain(name, dataset, view)}
+    return {name for name in found if has_plain_values(name, dataset, view)}
 
 
 def _dataset_behind(node: ast.expr, view: View) -> str | None:

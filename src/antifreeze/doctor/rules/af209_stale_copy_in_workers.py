@@ -11,8 +11,8 @@ from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .changing import changed, has_plain
+from ._helpers.in_place_changes import changed_in_place, has_plain_values
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 # Attributes of datasets of other libraries that loading surely reads.
 _READ_BY_LOADING = frozenset({"transform", "transforms", "target_transform", "epoch", "augment"})
@@ -61,7 +61,7 @@ def _changes(view: View) -> Iterator[Change]:
             case _:
                 pass
     for node in (*(each for each, _ in assigned), *view.module.nodes(ast.Call)):
-        match changed(node):
+        match changed_in_place(node):
             case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr=name):
                 yield Change(node, owner, name, in_place=True)
             case _:
@@ -113,7 +113,9 @@ def _is_read(change: Change, loader: Loader, view: View) -> bool:
     if dataset is None:
         return not change.method and not change.in_place and change.attribute in _READ_BY_LOADING
     if change.in_place:
-        return has_plain(change.attribute, dataset, view) and bool(dataset.uses(change.attribute))
+        return has_plain_values(change.attribute, dataset, view) and bool(
+            dataset.uses(change.attribute)
+        )
     if not change.method:
         return bool(dataset.uses(change.attribute))
     method = dataset.method(change.attribute)
@@ -130,11 +132,11 @@ def _changed_by(method: Function, dataset: Dataset, view: View) -> set[str]:
         if any(place.method is method.node for place in places)
     }
     for node in method.nodes():
-        owner = changed(node)
+        owner = changed_in_place(node)
         if (
             isinstance(owner, ast.Attribute)
             and method.module.class_of_self(owner.value) is not None
-            and has_plain(owner.attr, dataset, view)
+            and has_plain_values(owner.attr, dataset, view)
         ):
             given.add(owner.attr)
     return given
@@ -174,7 +176,8 @@ def _is_for_later(change: Change, loader: Loader) -> bool:
         return change.in_place
     method = loader.dataset.method(change.attribute) if loader.dataset is not None else None
     return method is not None and any(
-        changed(node) is not None and not isinstance(node, ast.AugAssign) for node in method.nodes()
+        changed_in_place(node) is not None and not isinstance(node, ast.AugAssign)
+        for node in method.nodes()
     )
 
 

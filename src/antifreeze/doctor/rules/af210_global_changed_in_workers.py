@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.view import View
-from .base import LIKELY, WRONG_DATA, Hit, Rule
-from .changing import changed, is_plain
+from ._helpers.in_place_changes import changed_in_place, is_plain_value
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -32,7 +32,7 @@ def find(view: View) -> Iterator[Hit]:
 def _changes(function: Function, view: View) -> Iterator[tuple[ast.AST, str]]:
     """Give the places where a function changes a plain value of the module."""
     for node in function.nodes():
-        owner = changed(node)
+        owner = changed_in_place(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             owner = node.targets[0]
         if isinstance(owner, ast.Name) and _is_plain_global(owner, function, view):
@@ -49,7 +49,7 @@ def _is_plain_global(name: ast.Name, function: Function, view: View) -> bool:
     if found is None or found[0] is not view.module.scopes.top:
         return False
     at_top = [each for each in found[1] if view.function_around(each.node) is None]
-    return bool(at_top) and all(is_plain(each.value, view) for each in at_top)
+    return bool(at_top) and all(is_plain_value(each.value, view) for each in at_top)
 
 
 def _reader(name: str, in_workers: set[ast.AST], view: View) -> ast.AST | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.loaders import Loader
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _STATEFUL = "torchdata.stateful_dataloader.StatefulDataLoader"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 GENERATORS = frozenset(
     {

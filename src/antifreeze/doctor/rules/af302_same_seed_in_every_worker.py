@@ -10,8 +10,8 @@ from ..source.definitions import Function
 from ..source.loaders import Loader
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
-from .seeding import Seeding, seedings
+from ._helpers.generator_seeding import SeedingCall, seeding_calls
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 # Calls that give the same in every worker.
 _SAME = frozenset(
@@ -50,7 +50,9 @@ def _takes_one(node: ast.FunctionDef) -> bool:
 def _hits(
     function: Function, worker_id: list[str], view: View, otherwise: ast.AST
 ) -> Iterator[Hit]:
-    every = [s for s in seedings(function, view) if _same_for_all(s, function, worker_id, view)]
+    every = [
+        s for s in seeding_calls(function, view) if _same_for_all(s, function, worker_id, view)
+    ]
     for each in every[:1]:
         yield Hit(
             view.here(each.call, otherwise),
@@ -60,7 +62,9 @@ def _hits(
         )
 
 
-def _same_for_all(seeding: Seeding, function: Function, worker_id: list[str], view: View) -> bool:
+def _same_for_all(
+    seeding: SeedingCall, function: Function, worker_id: list[str], view: View
+) -> bool:
     parts = view.made_of(seeding.seed, seeding.function)
     if not parts.complete or parts.calls - _SAME:
         return False

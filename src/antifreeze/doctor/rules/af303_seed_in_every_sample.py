@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset, DatasetKind, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, Seeding, seedings
+from ._helpers.generator_seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, SeedingCall, seeding_calls
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -17,7 +17,7 @@ def find(view: View) -> Iterator[Hit]:
         if dataset.kind is not DatasetKind.MAP:
             continue  # a stream is seeded once, so that all workers shuffle alike
         for function in dataset.loading:
-            for each in seedings(function, view, GLOBAL_SEEDS | SEEDED_GENERATORS):
+            for each in seeding_calls(function, view, GLOBAL_SEEDS | SEEDED_GENERATORS):
                 if not _same_for_all(each, function, dataset, view):
                     continue
                 yield Hit(
@@ -28,7 +28,7 @@ def find(view: View) -> Iterator[Hit]:
                 )
 
 
-def _same_for_all(seeding: Seeding, function: Function, dataset: Dataset, view: View) -> bool:
+def _same_for_all(seeding: SeedingCall, function: Function, dataset: Dataset, view: View) -> bool:
     parts = view.made_of(seeding.seed, seeding.function)
     if not parts.fixed:
         return False
@@ -44,7 +44,7 @@ def _never_changes(attribute: str, dataset: Dataset) -> bool:
     return bool(places) and all(each.method in prepared and each.value for each in places)
 
 
-def _on_condition(seeding: Seeding, function: Function, view: View) -> bool:
+def _on_condition(seeding: SeedingCall, function: Function, view: View) -> bool:
     """Say whether it is only seeded sometimes: for validation, or if that is asked for."""
     return any(
         isinstance(each, (ast.If, ast.IfExp))

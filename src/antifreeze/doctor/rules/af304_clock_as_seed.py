@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.budget import asked_once
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
-from .seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, Seeding, seedings
+from ._helpers.generator_seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, SeedingCall, seeding_calls
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _CLOCKS = frozenset({"time.time", "datetime.datetime.now", "datetime.datetime.utcnow"})
 _ROUNDING = frozenset({"int", "round", "math.floor"})
@@ -21,7 +21,7 @@ def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         if code.only_ours:
             continue
-        for each in seedings(code.function, view, GLOBAL_SEEDS | SEEDED_GENERATORS):
+        for each in seeding_calls(code.function, view, GLOBAL_SEEDS | SEEDED_GENERATORS):
             if _only_the_second(each, view):
                 when = "start" if code.role == "init" else "load a sample"
                 yield Hit(
@@ -31,7 +31,7 @@ def find(view: View) -> Iterator[Hit]:
                 )
 
 
-def _only_the_second(seeding: Seeding, view: View) -> bool:
+def _only_the_second(seeding: SeedingCall, view: View) -> bool:
     parts = view.made_of(seeding.seed, seeding.function)
     if not parts.complete or parts.parameters or parts.attributes:
         return False

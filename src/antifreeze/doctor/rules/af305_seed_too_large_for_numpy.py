@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.budget import asked_once
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, Fix, Hit, Rule, Wrap
-from .seeding import Seeding, seedings
+from ._helpers.generator_seeding import SeedingCall, seeding_calls
+from .rule import CERTAIN, CRASH, LIKELY, Fix, Hit, Rule, Wrap
 
 _TAKES_32_BITS = frozenset(
     {
@@ -25,7 +25,7 @@ _WORKER_INFO = "torch.utils.data.get_worker_info"
 
 def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
-        for each in seedings(code.function, view, _TAKES_32_BITS):
+        for each in seeding_calls(code.function, view, _TAKES_32_BITS):
             large = _large(each.seed, view)
             if large:
                 yield Hit(
@@ -57,7 +57,7 @@ def _large(node: ast.expr, view: View, depth: int = 0) -> str:
             return ""
 
 
-def _fix(seeding: Seeding, view: View) -> Fix | None:
+def _fix(seeding: SeedingCall, view: View) -> Fix | None:
     if not view.module.holds(seeding.seed):
         return None
     plain = isinstance(seeding.seed, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))

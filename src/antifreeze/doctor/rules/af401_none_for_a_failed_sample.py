@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..findings import Confidence
 from ..source.definitions import Dataset, DatasetKind, Function
 from ..source.view import View
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
-from .catching import is_broad
+from ._helpers.exception_handlers import is_broad
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

@@ -9,9 +9,9 @@ from ..source.definitions import Function
 from ..source.view import View
 from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
-from .catching import own_nodes
-from .processes import primitive
+from ._helpers.exception_handlers import own_nodes
+from ._helpers.multiprocessing_objects import multiprocessing_primitive
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 LOCKS = frozenset({"Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition"})
 _THREADS = frozenset({"threading.Lock", "threading.RLock", "threading.Semaphore"})
@@ -26,7 +26,7 @@ _BRIEF_METHODS = frozenset(
 def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         for place, lock in _held(code.function):
-            kind = primitive(lock, view)
+            kind = multiprocessing_primitive(lock, view)
             if kind in LOCKS:
                 yield Hit(place, _words(code, lock))  # who has such a lock has workers
             elif view.type_of(lock) in _THREADS:

@@ -9,9 +9,9 @@ from ..source.definitions import DatasetKind
 from ..source.view import View
 from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, Hit, Rule
-from .catching import catches, handlers, is_broad, own_nodes
-from .processes import primitive
+from ._helpers.exception_handlers import catches_any_of, exception_handlers, is_broad, own_nodes
+from ._helpers.multiprocessing_objects import multiprocessing_primitive
+from .rule import FREEZE, LIKELY, Hit, Rule
 
 QUEUES = frozenset({"Queue", "JoinableQueue", "SimpleQueue"})
 
@@ -23,7 +23,9 @@ def find(view: View) -> Iterator[Hit]:
         for call in code.function.calls():
             match call.func:
                 case ast.Attribute(attr="get" | "get_nowait", value=ast.expr() as queue):
-                    if primitive(queue, view) in QUEUES and not _fails_loudly(call, code):
+                    if multiprocessing_primitive(queue, view) in QUEUES and not _fails_loudly(
+                        call, code
+                    ):
                         yield Hit(call, _words(call, queue, code))  # who has one has workers
                 case _:
                     pass
@@ -46,9 +48,9 @@ def _fails_loudly(call: ast.Call, code: WorkerCode) -> bool:
         return False
     around = [
         handler
-        for attempt, handler in handlers(code.function)
+        for attempt, handler in exception_handlers(code.function)
         if any(node is call for each in attempt.body for node in ast.walk(each))
-        and (is_broad(handler) or catches(handler, "Empty"))
+        and (is_broad(handler) or catches_any_of(handler, "Empty"))
     ]
     return all(any(isinstance(n, ast.Raise) for n in own_nodes(each)) for each in around)
 

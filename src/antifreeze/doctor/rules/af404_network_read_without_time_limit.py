@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.view import View
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _VERBS = ("get", "post", "put", "head", "patch", "delete", "options", "request")
 _PASSED = ("url", "first", "second")  # what may come before the keywords of requests

@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .catching import Attempt, handlers, is_broad, own_nodes, tells
+from ._helpers.exception_handlers import (
+    TryNode,
+    exception_handlers,
+    is_broad,
+    own_nodes,
+    reports_exception,
+)
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -35,8 +41,8 @@ def _hits(function: Function, is_start: bool) -> Iterator[Hit]:
 
 
 def _every(function: Function, is_start: bool) -> Iterator[Hit]:
-    for attempt, handler in handlers(function):
-        if not is_broad(handler) or tells(handler):
+    for attempt, handler in exception_handlers(function):
+        if not is_broad(handler) or reports_exception(handler):
             continue
         again = _another(handler, function)
         if again is not None:
@@ -92,7 +98,7 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _loads(attempt: Attempt) -> bool:
+def _loads(attempt: TryNode) -> bool:
     """Say whether what is tried gives something to a sample: not an import, not a clean-up."""
     return any(isinstance(each, (ast.Assign, ast.Return, ast.Expr)) for each in attempt.body) and (
         any(

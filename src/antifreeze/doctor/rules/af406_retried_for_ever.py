@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from ..source.definitions import Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
-from .catching import Attempt, catches, handlers, leaves, own_nodes
+from ._helpers.exception_handlers import (
+    TryNode,
+    catches_any_of,
+    exception_handlers,
+    leaves_block,
+    own_nodes,
+)
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 # What these say is "not yet" or "the end", and a loop around them is how one waits.
 _NOT_FAILURES = ("Empty", "Full", "StopIteration", "StopAsyncIteration", "TimeoutError", "timeout")
@@ -18,7 +24,7 @@ _NOT_FAILURES = ("Empty", "Full", "StopIteration", "StopAsyncIteration", "Timeou
 def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         confidence = LIKELY if code.workers is not None else POSSIBLE
-        for attempt, handler in handlers(code.function):
+        for attempt, handler in exception_handlers(code.function):
             again = _same_sample(handler, code.function)
             if again is not None:
                 yield Hit(
@@ -58,7 +64,7 @@ def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | N
     return None
 
 
-def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.While | None:
+def _endless(attempt: TryNode, handler: ast.ExceptHandler, view: View) -> ast.While | None:
     """Give the `while True` that goes on with the same thing after an exception."""
     loop = view.loop_around(attempt)
     if not isinstance(loop, ast.While) or attempt not in loop.body or attempt.finalbody:
@@ -66,7 +72,7 @@ def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.Wh
     constant = isinstance(loop.test, ast.Constant) and bool(loop.test.value)
     if not constant and not _waits_for_success(loop, attempt, handler):
         return None
-    if leaves(handler) or catches(handler, *_NOT_FAILURES):
+    if leaves_block(handler) or catches_any_of(handler, *_NOT_FAILURES):
         return None
     others = [each for each in loop.body if each is not attempt]
     if any(
@@ -86,7 +92,7 @@ def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.Wh
     return None if _changes([handler, *others], used) else loop
 
 
-def _waits_for_success(loop: ast.While, attempt: Attempt, handler: ast.ExceptHandler) -> bool:
+def _waits_for_success(loop: ast.While, attempt: TryNode, handler: ast.ExceptHandler) -> bool:
     """Say whether only a success ends a loop: `while not done:`, `while sample is None:`."""
     match loop.test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
@@ -101,7 +107,7 @@ def _waits_for_success(loop: ast.While, attempt: Attempt, handler: ast.ExceptHan
     return _stored(list(attempt.body), {name}) and not _stored([handler, *others], {name})
 
 
-def _after(statement: ast.stmt, attempt: Attempt, loop: ast.While) -> bool:
+def _after(statement: ast.stmt, attempt: TryNode, loop: ast.While) -> bool:
     """Say whether a statement is reached only when the attempt succeeded."""
     skips = all(
         handler.body and isinstance(handler.body[-1], ast.Continue) for handler in attempt.handlers

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .catching import catches, is_broad
+from ._helpers.exception_handlers import catches_any_of, is_broad
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _ENDS = (
     "the loop over the loader takes it for the end of the data and stops early, without an error"
@@ -74,9 +74,9 @@ def _caught(node: ast.AST, view: View) -> bool:
         catching = (
             each.handlers if isinstance(each, (ast.Try, ast.TryStar)) and inner in each.body else []
         )
-        if any(is_broad(h) or catches(h, "StopIteration") for h in catching):
+        if any(is_broad(h) or catches_any_of(h, "StopIteration") for h in catching):
             return True
-        anew = isinstance(each, ast.ExceptHandler) and catches(each, "StopIteration")
+        anew = isinstance(each, ast.ExceptHandler) and catches_any_of(each, "StopIteration")
         if anew and not isinstance(node, ast.Raise):
             return True
         inner = each

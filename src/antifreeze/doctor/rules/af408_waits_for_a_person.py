@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..source.view import View
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _QUIT = "it has no keyboard, and fails with BdbQuit"
 _EVER = "waits for an editor of its own, for ever"

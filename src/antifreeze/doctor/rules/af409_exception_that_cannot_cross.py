@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

@@ -11,7 +11,7 @@ from ..source.definitions import Function
 from ..source.view import View
 from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 # What makes something that cannot be pickled, and what it is.
 MAKERS = {

@@ -9,7 +9,7 @@ from ..source.definitions import Function
 from ..source.view import View
 from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 # Layers of torch.nn that have weights: what they give has a graph.
 LAYERS = frozenset(

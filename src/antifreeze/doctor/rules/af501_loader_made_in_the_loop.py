@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.loaders import Loader
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.budget import asked_once
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, SLOW, Hit, Rule
+from .rule import LIKELY, SLOW, Hit, Rule
 
 COUNTS = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "psutil.cpu_count"})
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 # The variables, and the packages that read them once, when they are imported.
 VARIABLES = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import PICKLING
 from ..source.loops import LoaderLoop
 from ..source.view import View
-from .base import LIKELY, SLOW, Hit, Rule
+from .rule import LIKELY, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

@@ -11,7 +11,7 @@ from ..source.loaders import Loader
 from ..source.loops import LoaderLoop, LoopNode
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
+from .rule import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
 
 # Of a tensor's methods, by place; `.to` also takes another tensor, or a type, and non_blocking.
 _PARAMETERS = {"to": ("device", "dtype", "non_blocking"), "cuda": ("device", "non_blocking")}

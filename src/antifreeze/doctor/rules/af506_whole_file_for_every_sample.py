@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, SLOW, Hit, Rule
-from .unvarying import Samples
+from ._helpers.sample_invariants import SampleInvariants
+from .rule import LIKELY, SLOW, Hit, Rule
 
 # Functions that read a whole file, with the name of the argument that says which.
 READERS = {
@@ -43,7 +43,7 @@ def find(view: View) -> Iterator[Hit]:
     for dataset in view.datasets:
         if dataset.kind is not DatasetKind.MAP:
             continue
-        samples = Samples(dataset, view)
+        samples = SampleInvariants(dataset, view)
         for function in dataset.loading:
             if not view.module.holds(function.node):
                 continue

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source.definitions import DatasetKind, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, SLOW, Hit, Rule
-from .unvarying import Samples
+from ._helpers.sample_invariants import SampleInvariants
+from .rule import LIKELY, SLOW, Hit, Rule
 
 BUILDERS = frozenset(
     {
@@ -33,7 +33,7 @@ def find(view: View) -> Iterator[Hit]:
     for dataset in view.datasets:
         if dataset.kind is not DatasetKind.MAP:
             continue
-        samples = Samples(dataset, view)
+        samples = SampleInvariants(dataset, view)
         for function in dataset.loading:
             if not view.module.holds(function.node):
                 continue
@@ -58,13 +58,13 @@ def _is_heavy(name: str) -> bool:
     return name.startswith(_FACTORIES) and last in ("from_pretrained", "from_file")
 
 
-def _same(call: ast.Call, samples: Samples, function: Function) -> bool:
+def _same(call: ast.Call, samples: SampleInvariants, function: Function) -> bool:
     """Say whether nothing in a call depends on the sample."""
     inside = [*call.args, *(each.value for each in call.keywords)]
     return all(_part_is_same(each, samples, function) for each in inside)
 
 
-def _part_is_same(node: ast.expr, samples: Samples, function: Function) -> bool:
+def _part_is_same(node: ast.expr, samples: SampleInvariants, function: Function) -> bool:
     match node:
         case ast.Call() if (samples.view.resolve(node.func) or "").startswith(_PARTS):
             return _same(node, samples, function)  # A.Resize(224, 224)

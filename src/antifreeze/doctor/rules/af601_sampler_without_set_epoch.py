@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..findings import Confidence
+from ..source import known
 from ..source.loaders import Loader
 from ..source.summary import Summary
 from ..source.view import View
-from .base import CERTAIN, LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import CERTAIN, LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
-SAMPLER = "torch.utils.data.DistributedSampler"
 _PARAMETERS = ("dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last")
 # Trainers that call set_epoch themselves.
 _CALL_IT = ("lightning", "pytorch_lightning", "accelerate", "ignite", "transformers", "ray")
@@ -23,7 +23,7 @@ _STEPS = 3  # through the `__init__.py` of a package to who uses it
 def find(view: View) -> Iterator[Hit]:
     if view.imports(*_CALL_IT) or view.project.anyone_calls("set_epoch"):
         return
-    for call in view.calls(SAMPLER):
+    for call in view.calls(known.DISTRIBUTED_SAMPLER):
         arguments = view.call_arguments(call, _PARAMETERS)
         if arguments["shuffle"].is_(False) or view.for_evaluation(call) or _is_dropped(call, view):
             continue

@@ -10,8 +10,8 @@ from ..source.definitions import DatasetKind
 from ..source.loaders import Loader
 from ..source.view import View
 from ..source.wording import text_of
-from .af605_iterable_in_every_worker import is_finite
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from ._helpers.finite_iterables import is_finite
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _SPREADS = (
     "torch.nn.parallel.DistributedDataParallel",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset, Function
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _LISTS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
 _OF_PATHS = ("iterdir", "rglob", "glob")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.definitions import Dataset, DatasetKind
 from ..source.loaders import Loader
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _ENDLESS = ("itertools.cycle", "itertools.count")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.budget import asked_once
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, SLOW, Hit, Rule
+from .rule import LIKELY, SLOW, Hit, Rule
 
 _CORES = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "os.process_cpu_count"})
 _COUNTED = ("os.sched_getaffinity", "psutil.cpu_count")

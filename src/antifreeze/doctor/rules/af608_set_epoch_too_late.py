@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..source.loops import LoaderLoop
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ..source.loops import LoaderLoop
 from ..source.view import View
 from ..source.wording import last_name, text_of
-from .base import FREEZE, LIKELY, Hit, Rule
+from .rule import FREEZE, LIKELY, Hit, Rule
 
 _TOGETHER = frozenset(
     f"torch.distributed.{name}"

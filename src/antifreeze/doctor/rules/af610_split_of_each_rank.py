@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 # Who splits, and the argument that makes the split the same everywhere.
 _SPLITS = {

@@ -5,16 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source import known
 from ..source.loaders import Loader
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
-from .made import Made, has, how_sure, is_closed, made
+from ._helpers.constructed_classes import (
+    ConstructedObject,
+    constructed_objects,
+    construction_confidence,
+    has_attribute,
+    is_fully_known,
+)
+from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
 # Samplers that ask the dataset they are given.
 _ASK = (
     "torch.utils.data.RandomSampler",
     "torch.utils.data.SequentialSampler",
-    "torch.utils.data.DistributedSampler",
+    known.DISTRIBUTED_SAMPLER,
 )
 
 
@@ -22,7 +29,7 @@ def find(view: View) -> Iterator[Hit]:
     for loader in view.loaders:
         yield from _given_to_loader(loader, view)
     for call in view.calls(*_ASK):
-        for each in made(call.args[0], view) if call.args else ():
+        for each in constructed_objects(call.args[0], view) if call.args else ():
             if not each.inside and _lacks_length(each):
                 yield Hit(call, f"this sampler asks for `len()` of {_named(each)}", CERTAIN)
     streams = dict(_streams(view))
@@ -33,11 +40,11 @@ def find(view: View) -> Iterator[Hit]:
                 yield Hit(call, words, LIKELY)
 
 
-def _streams(view: View) -> Iterator[tuple[ast.expr, Made]]:
+def _streams(view: View) -> Iterator[tuple[ast.expr, ConstructedObject]]:
     """Give the loaders of iterable datasets without a length."""
     for loader in view.loaders:
         node = loader["dataset"].node
-        for each in made(node, view) if node is not None else ():
+        for each in constructed_objects(node, view) if node is not None else ():
             if each.is_iterable and not each.inside and _lacks_length(each):
                 yield loader.node, each
 
@@ -49,9 +56,13 @@ def _given_to_loader(loader: Loader, view: View) -> Iterator[Hit]:
     alone = all(
         loader[each].absent or loader[each].is_(None) for each in ("sampler", "batch_sampler")
     )
-    confidence = how_sure(node, view)
-    for each in made(node, view):
-        if each.is_iterable or not _lacks_length(each) or not has(each.owner, "__getitem__"):
+    confidence = construction_confidence(node, view)
+    for each in constructed_objects(node, view):
+        if (
+            each.is_iterable
+            or not _lacks_length(each)
+            or not has_attribute(each.owner, "__getitem__")
+        ):
             continue  # without either, AF702 has more to say
         who = _named(each)
         if each.asked_for_length:
@@ -73,11 +84,11 @@ def _guarded(node: ast.AST, view: View) -> bool:
     )
 
 
-def _lacks_length(each: Made) -> bool:
-    return is_closed(each.owner) and not has(each.owner, "__len__")
+def _lacks_length(each: ConstructedObject) -> bool:
+    return is_fully_known(each.owner) and not has_attribute(each.owner, "__len__")
 
 
-def _named(each: Made) -> str:
+def _named(each: ConstructedObject) -> str:
     return f"`{each.owner.name}`, which has no `__len__`"
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..source import known
 from ..source.definitions import Class
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
-from .made import is_closed, is_dataclass, is_defined_twice
+from ._helpers.constructed_classes import is_dataclass, is_defined_twice, is_fully_known
+from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
 _BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
 
@@ -83,7 +83,7 @@ def _is_plain(owner: Class) -> bool:
         return False
     own = owner.methods.get("__init__")
     if own is None:
-        if not is_closed(owner) or is_dataclass(owner):
+        if not is_fully_known(owner) or is_dataclass(owner):
             return False
         own = owner.method("__init__")
     return own is None or not (isinstance(own.node, ast.Lambda) or own.node.decorator_list)

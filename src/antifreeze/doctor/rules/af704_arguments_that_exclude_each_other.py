@@ -11,8 +11,8 @@ from ..source.summary import Workers
 from ..source.values import UNKNOWN
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
-from .made import made
+from ._helpers.constructed_classes import constructed_objects
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
 
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 _OF_TRAINER = {
@@ -85,7 +85,7 @@ def _useless(call: ast.Call, name: str, words: str) -> Hit:
 def _stream(loader: Loader, view: View) -> Iterator[Hit]:
     """Find what an iterable dataset is refused with."""
     node = loader["dataset"].node
-    found = list(made(node, view)) if node is not None else []
+    found = list(constructed_objects(node, view)) if node is not None else []
     streams = [each for each in found if each.is_iterable and not each.inside]
     if not streams or len(streams) < len(found):
         return

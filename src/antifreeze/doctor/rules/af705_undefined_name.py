@@ -9,7 +9,7 @@ from ..source import known
 from ..source.notebooks import HOST_NAMES
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CERTAIN, CRASH, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, POSSIBLE, Hit, Rule
 
 _BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
 _PUT_IN = ("profile",)  # among the builtins, by kernprof and memory_profiler

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ..source import known
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
 POSITIONAL = 13  # of torch's DataLoader: the others are by keyword only
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import Class, Dataset
 from ..source.view import View
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
-from .made import is_closed
+from ._helpers.constructed_classes import is_fully_known
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _OF_EVERY_OBJECT = frozenset(dir(object)) | {"__dict__", "__module__", "__orig_class__", "__add__"}
 _TRICKS = frozenset({"__getattr__", "__getattribute__", "__slots__", "__dict__", "__setstate__"})
@@ -17,7 +17,7 @@ _TRICKS = frozenset({"__getattr__", "__getattribute__", "__slots__", "__dict__",
 
 def find(view: View) -> Iterator[Hit]:
     for dataset in view.datasets:
-        if not is_closed(dataset) or _plays_tricks(dataset):
+        if not is_fully_known(dataset) or _plays_tricks(dataset):
             continue
         inherited = view.project.has_subclasses(dataset.qualified)
         if inherited and not dataset.loaders:

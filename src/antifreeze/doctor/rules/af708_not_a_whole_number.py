@@ -10,7 +10,7 @@ from ..source.loaders import Loader
 from ..source.values import UNKNOWN
 from ..source.view import View
 from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, Fix, Hit, Replace, Rule
+from .rule import CERTAIN, CRASH, LIKELY, Fix, Hit, Replace, Rule
 
 _TEXTS = ("os.getenv", "os.environ.get")
 

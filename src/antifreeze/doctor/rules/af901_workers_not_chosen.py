@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source import known
 from ..source.view import View
-from .base import LIKELY, SLOW, Hit, Rule
+from .rule import LIKELY, SLOW, Hit, Rule
 
 _IN_MEMORY = frozenset({"torch.utils.data.TensorDataset", "range", "list", "torch.arange"})
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.view import View
 from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "set_determinism", "seed_all")
 

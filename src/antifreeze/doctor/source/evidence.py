@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from . import known
 from .module import Module
 from .scopes import FunctionNode
 from .wording import text_of
@@ -18,7 +19,7 @@ _RANKED = frozenset(
         "torch.distributed.init_process_group",
         "torch.nn.parallel.DistributedDataParallel",
         "torch.distributed.fsdp.FullyShardedDataParallel",
-        "torch.utils.data.DistributedSampler",
+        known.DISTRIBUTED_SAMPLER,
         "accelerate.Accelerator",
         "deepspeed.initialize",
         "horovod.torch.init",

@@ -44,6 +44,7 @@ WRAPPERS = frozenset(
     {"torch.utils.data.Subset", "torch.utils.data.random_split"}
     | {"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"}
 )
+DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
 SAMPLERS = frozenset({"torch.utils.data.Sampler", "torch.utils.data.BatchSampler"})
 DATA_MODULES = frozenset({"lightning.pytorch.LightningDataModule"})
 LIGHTNING_MODULES = frozenset({"lightning.pytorch.LightningModule"}) | DATA_MODULES
@@ -99,7 +100,7 @@ TRAINING_LOADER_ARGUMENTS = tuple(
 _SPELLINGS = (
     ("torch.utils.data.dataloader.DataLoader", DATALOADER),
     ("torch.utils.data.dataset", "torch.utils.data"),
-    ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler"),
+    ("torch.utils.data.distributed.DistributedSampler", DISTRIBUTED_SAMPLER),
     ("torch.utils.data.sampler", "torch.utils.data"),
     ("torch.utils.data.dataloader", "torch.utils.data"),
     ("torch.nn.parallel.distributed", "torch.nn.parallel"),

@@ -1,4 +1,4 @@
-"""Which classes of the project are certainly made, and what they certainly lack."""
+"""Objects of the project's classes that are certainly constructed, and what they certainly lack."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..findings import Confidence
-from ..source import known
-from ..source.budget import asked_once
-from ..source.definitions import Class
-from ..source.module import Module
-from ..source.view import View
+from ...findings import Confidence
+from ...source import known
+from ...source.budget import asked_once
+from ...source.definitions import Class
+from ...source.module import Module
+from ...source.view import View
 
 _DATACLASS = "dataclasses.dataclass"
 _SUBSET = "torch.utils.data.Subset"
@@ -20,7 +20,7 @@ _ASK_LENGTH = ("torch.utils.data.random_split", "torch.utils.data.ConcatDataset"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class ConstructedObject:
     """An object that is made with `Class(...)`, exactly that class."""
 
     owner: Class
@@ -38,26 +38,28 @@ class Made:
 
 
 @asked_once
-def made(node: ast.expr, view: View, inside: str = "", depth: int = 0) -> Iterable[Made]:
+def constructed_objects(
+    node: ast.expr, view: View, inside: str = "", depth: int = 0
+) -> Iterable[ConstructedObject]:
     """Give the objects of the project's classes that an expression may stand for."""
     if depth > 3:
         return
     for value in view.origins(node):
         if isinstance(value, ast.Subscript):  # random_split(...)[0]
-            yield from made(value.value, view, inside, depth + 1)
+            yield from constructed_objects(value.value, view, inside, depth + 1)
         elif isinstance(value, (ast.List, ast.Tuple)) and inside:
             for each in value.elts:
-                yield from made(each, view, inside, depth + 1)
+                yield from constructed_objects(each, view, inside, depth + 1)
         elif isinstance(value, ast.Call):
             name = view.resolve(value.func)
             if name == _SUBSET or name in _ASK_LENGTH:
                 for each in value.args[:1]:
-                    yield from made(each, view, inside or name or "", depth + 1)
+                    yield from constructed_objects(each, view, inside or name or "", depth + 1)
             elif (owner := view.class_of(value.func)) is not None:
-                yield Made(owner, value, inside)
+                yield ConstructedObject(owner, value, inside)
 
 
-def how_sure(node: ast.expr, view: View) -> Confidence:
+def construction_confidence(node: ast.expr, view: View) -> Confidence:
     """Say how sure it is that an object is what a variable stands for: not if there are others, and
     hardly if it may be inside of what a function made of it, `rows = windows(rows)`."""
     values = view.origins(node)
@@ -73,7 +75,7 @@ def how_sure(node: ast.expr, view: View) -> Confidence:
     return Confidence.CERTAIN if len(values) == 1 else Confidence.LIKELY
 
 
-def is_closed(owner: Class) -> bool:
+def is_fully_known(owner: Class) -> bool:
     """Say whether all that a class has is seen: its bases are known, and nothing adds to it."""
     return (
         owner.is_known_whole
@@ -112,7 +114,7 @@ def is_defined_twice(owner: Class) -> bool:
     return len(scope.names.get(owner.name, ())) > 1
 
 
-def has(owner: Class, name: str) -> bool:
+def has_attribute(owner: Class, name: str) -> bool:
     """Say whether a class or one it descends from has a name in its body, or is given it later."""
     if any(name in each.module.scopes.of_node[each.node].names for each in owner.lineage):
         return True

@@ -1,4 +1,4 @@
-"""Where code gives a generator its seed. Not a rule: several share it."""
+"""Calls that seed a random generator, and the seed that they pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..source.definitions import Function
-from ..source.view import View
+from ...source.definitions import Function
+from ...source.view import View
 
 # Seeds of the generators that everyone in the process draws from.
 GLOBAL_SEEDS = frozenset(
@@ -29,7 +29,7 @@ SEEDED_GENERATORS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seeding:
+class SeedingCall:
     """One call that seeds, as a function makes it."""
 
     call: ast.Call  # in the function that was asked about
@@ -38,15 +38,15 @@ class Seeding:
     function: Function  # whose variables the seed is made of
 
 
-def seedings(
+def seeding_calls(
     function: Function, view: View, names: frozenset[str] = GLOBAL_SEEDS
-) -> Iterator[Seeding]:
+) -> Iterator[SeedingCall]:
     """Give the calls of a function that seed a generator, itself or through one function more."""
     for call in function.calls():
         name = view.resolve(call.func)
         if name in names:
             if (seed := _seed(call)) is not None:
-                yield Seeding(call, name, seed, function)
+                yield SeedingCall(call, name, seed, function)
         elif isinstance(call.func, ast.Name):
             yield from _through(call, function, view, names)
 
@@ -62,7 +62,7 @@ def _seed(call: ast.Call) -> ast.expr | None:
 
 def _through(
     call: ast.Call, function: Function, view: View, names: frozenset[str]
-) -> Iterator[Seeding]:
+) -> Iterator[SeedingCall]:
     called = view.function_of(call.func)
     if called is None or isinstance(called.node, ast.Lambda) or called.owner is not None:
         return
@@ -77,14 +77,14 @@ def _through(
         if not parts.complete or parts.calls - {"int"} or len(parts.parameters) > 1:
             continue
         if not parts.parameters:
-            yield Seeding(call, name, seed, called)
+            yield SeedingCall(call, name, seed, called)
             continue
         parameter = parts.parameters.pop()
         passed = given[parameter].node
         if passed is not None:
-            yield Seeding(call, name, passed, function)
+            yield SeedingCall(call, name, passed, function)
         elif given[parameter].absent and parameter in defaults:
-            yield Seeding(call, name, defaults[parameter], called)
+            yield SeedingCall(call, name, defaults[parameter], called)
 
 
 def _defaults(function: Function) -> dict[str, ast.expr]:

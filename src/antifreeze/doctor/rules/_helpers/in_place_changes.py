@@ -1,11 +1,11 @@
-"""Where code changes a list, dict or counter in place. Not a rule: several share it."""
+"""Statements that change a list, dict or counter in place."""
 
 from __future__ import annotations
 
 import ast
 
-from ..source.definitions import Dataset
-from ..source.view import View
+from ...source.definitions import Dataset
+from ...source.view import View
 
 _CHANGES = frozenset(
     {"append", "appendleft", "add", "extend", "update", "insert", "setdefault", "pop", "remove"}
@@ -16,7 +16,7 @@ _PLAIN = frozenset(
 )
 
 
-def changed(node: ast.AST) -> ast.expr | None:
+def changed_in_place(node: ast.AST) -> ast.expr | None:
     """Give what a statement or call changes in place: `x` of `x += 1`, `x[k] = v`, `x.append(v)`;
     None if it is none of these."""
     match node:
@@ -32,7 +32,7 @@ def changed(node: ast.AST) -> ast.expr | None:
             return None
 
 
-def is_plain(value: ast.expr | None, view: View) -> bool:
+def is_plain_value(value: ast.expr | None, view: View) -> bool:
     """Say whether a value is a number, list, dict or the like: nothing that processes share."""
     match value:
         case ast.Constant() | ast.List() | ast.Dict() | ast.Set() | ast.ListComp():
@@ -45,7 +45,7 @@ def is_plain(value: ast.expr | None, view: View) -> bool:
             return False
 
 
-def has_plain(attribute: str, dataset: Dataset, view: View) -> bool:
+def has_plain_values(attribute: str, dataset: Dataset, view: View) -> bool:
     """Say whether an attribute of a dataset has plain values only."""
     values = [e.value for e in dataset.given(attribute) if not isinstance(e.node, ast.AugAssign)]
-    return bool(values) and all(is_plain(each, view) for each in values)
+    return bool(values) and all(is_plain_value(each, view) for each in values)

@@ -1,15 +1,15 @@
-"""Locks and queues of multiprocessing, however they are made."""
+"""Locks and queues of multiprocessing, whether made directly, by a context or by a manager."""
 
 from __future__ import annotations
 
 import ast
 
-from ..source.view import View
+from ...source.view import View
 
 _FROM = ("multiprocessing.Manager", "multiprocessing.get_context", "multiprocessing.managers")
 
 
-def primitive(node: ast.expr, view: View) -> str:
+def multiprocessing_primitive(node: ast.expr, view: View) -> str:
     """Give the name of the primitive that an expression stands for, if multiprocessing made it, by
     itself, a context or a manager: Lock, Queue; '' if it is something else."""
     for value in view.origins(node):

@@ -1,13 +1,13 @@
-"""What is the same for every sample, and what is done once only."""
+"""What is the same for every sample, and what runs only once."""
 
 from __future__ import annotations
 
 import ast
 
-from ..source.definitions import Dataset, Function
-from ..source.scopes import Kind
-from ..source.view import View
-from ..source.wording import text_of
+from ...source.definitions import Dataset, Function
+from ...source.scopes import Kind
+from ...source.view import View
+from ...source.wording import text_of
 
 _PATHS = frozenset(
     {"os.path.join", "os.path.abspath", "os.path.expanduser", "os.fspath", "pathlib.Path", "str"}
@@ -19,7 +19,7 @@ _PATH_METHODS = frozenset(
 _ONCE = frozenset({"cache", "lru_cache", "cached_property", "per_worker"})
 
 
-class Samples:
+class SampleInvariants:
     """What loads the samples of one dataset, and what of it changes from one to the next."""
 
     def __init__(self, dataset: Dataset, view: View) -> None:

@@ -1,11 +1,11 @@
-"""What is put on a GPU: used by the rules about CUDA and workers."""
+"""Values that are put on a GPU, and calls that start CUDA."""
 
 from __future__ import annotations
 
 import ast
 
-from ..source.budget import asked_once
-from ..source.view import View
+from ...source.budget import asked_once
+from ...source.view import View
 
 _DEEPEST = 4
 # Of torch.cuda: what starts CUDA in the process that calls it.

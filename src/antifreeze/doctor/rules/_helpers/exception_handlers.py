@@ -1,14 +1,14 @@
-"""What becomes of an exception: which handlers are broad, and whether they tell anyone."""
+"""Exception handlers: which are broad, which end the block, and which report the exception."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from ..source.definitions import Function
-from ..source.wording import last_name
+from ...source.definitions import Function
+from ...source.wording import last_name
 
-Attempt = ast.Try | ast.TryStar  # `except*` catches as `except` does
+TryNode = ast.Try | ast.TryStar  # `except*` catches as `except` does
 _TELLING = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "fatal"}
     | {"capture_exception", "report", "write", "writerow", "put"}
@@ -32,13 +32,13 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
             return False
 
 
-def catches(handler: ast.ExceptHandler, *names: str) -> bool:
+def catches_any_of(handler: ast.ExceptHandler, *names: str) -> bool:
     """Say whether it names one of these classes: `except (KeyError, queue.Empty)`."""
     parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(part is not None and last_name(part) in names for part in parts)
 
 
-def handlers(function: Function) -> Iterator[tuple[Attempt, ast.ExceptHandler]]:
+def exception_handlers(function: Function) -> Iterator[tuple[TryNode, ast.ExceptHandler]]:
     """Give every handler of a function, with its `try`."""
     for node in function.nodes():
         if isinstance(node, (ast.Try, ast.TryStar)):
@@ -62,12 +62,12 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         queue += reversed(children)
 
 
-def leaves(handler: ast.ExceptHandler) -> bool:
+def leaves_block(handler: ast.ExceptHandler) -> bool:
     """Say whether a handler, at some place, ends what it is in: by an error, `return`, `break`."""
     return any(isinstance(each, (ast.Raise, ast.Return, ast.Break)) for each in own_nodes(handler))
 
 
-def tells(handler: ast.ExceptHandler) -> bool:
+def reports_exception(handler: ast.ExceptHandler) -> bool:
     """Say whether someone can learn of the exception: it is logged, counted, kept or raised on.
 
     `print` does not count: nobody reads it in the output of sixteen workers.

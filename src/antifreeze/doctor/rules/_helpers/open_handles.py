@@ -1,4 +1,4 @@
-"""Files, databases and sockets: who opens them, and which values are, hold or come from one."""
+"""Files, databases and sockets: the calls that open them, and the values that hold one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
-from ..source.definitions import Class, Function
-from ..source.view import View
-from ..source.wording import text_of
+from ...source.budget import asked_once
+from ...source.definitions import Class, Function
+from ...source.view import View
+from ...source.wording import text_of
 
 _ONE_PLACE = "one position in the file for all workers"
 _ONE_IN_ARCHIVE = "one position in the archive for all workers"
@@ -77,10 +77,10 @@ _PLAIN = frozenset(
     {"staticmethod", "classmethod", "lru_cache", "functools.lru_cache", "cache", "functools.cache"}
 )
 
-Opened = tuple[str, ast.Call]
+OpenedHandle = tuple[str, ast.Call]
 
 
-def opened(node: ast.expr, view: View, depth: int = 0) -> Opened | None:
+def opened_handle(node: ast.expr, view: View, depth: int = 0) -> OpenedHandle | None:
     """Give who opened the handle that an expression is, holds or is a part of, and the call."""
     if depth > _DEEPEST or (isinstance(node, ast.Name) and view.is_closed_after(node)):
         return None
@@ -117,7 +117,7 @@ def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
 
 
 @asked_once
-def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
+def _opened(value: ast.expr, view: View, depth: int) -> OpenedHandle | None:
     parts: list[ast.expr] = []
     match value:
         case ast.Call():
@@ -129,18 +129,18 @@ def _opened(value: ast.expr, view: View, depth: int) -> Opened | None:
         case ast.Dict(values=elements):
             parts = elements
         case ast.Subscript(value=whole, slice=key) if _is_key(key, whole, view):
-            found = opened(whole, view, depth)
+            found = opened_handle(whole, view, depth)
             return found if found is not None and found[0] in _WITH_PARTS else None
         case ast.Attribute(value=whole, attr=name) if name not in _VALUES:
-            found = opened(whole, view, depth)
+            found = opened_handle(whole, view, depth)
             parts_of = _WITH_PARTS.get(found[0], frozenset()) if found is not None else frozenset()
             return found if parts_of is None or name in parts_of else None
         case _:
             pass
-    return next((found for each in parts if (found := opened(each, view, depth))), None)
+    return next((found for each in parts if (found := opened_handle(each, view, depth))), None)
 
 
-def _by_call(call: ast.Call, view: View, depth: int) -> Opened | None:
+def _by_call(call: ast.Call, view: View, depth: int) -> OpenedHandle | None:
     name = view.resolve(call.func)
     if name == "numpy.load":
         return (name, call) if _is_npz(call, view) else None
@@ -152,10 +152,10 @@ def _by_call(call: ast.Call, view: View, depth: int) -> Opened | None:
     if isinstance(call.func, ast.Attribute) and call.func.attr in _GIVE_HANDLES:
         if call.func.attr == "open" and view.type_of(call.func.value) == "pathlib.Path":
             return "open", call
-        return opened(call.func.value, view, depth)
+        return opened_handle(call.func.value, view, depth)
     owner = view.class_of(call.func) if _is_name(call.func) else None
     if owner is not None and depth <= 2:
-        return next((found for _, found in kept_by(owner, view, depth)), None)
+        return next((found for _, found in handles_kept_by(owner, view, depth)), None)
     return None
 
 
@@ -163,7 +163,7 @@ def _is_name(node: ast.expr) -> bool:
     return isinstance(node, (ast.Name, ast.Attribute))
 
 
-def _by_function(function: Function, view: View, depth: int) -> Opened | None:
+def _by_function(function: Function, view: View, depth: int) -> OpenedHandle | None:
     """Give the handle that a function of the project returns, if it returns nothing else."""
     node = function.node
     if isinstance(node, ast.AsyncFunctionDef) or function.is_generator:
@@ -175,7 +175,7 @@ def _by_function(function: Function, view: View, depth: int) -> Opened | None:
     found = None
     for value in function.returns:
         if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
-            found = opened(value, view, depth)
+            found = opened_handle(value, view, depth)
             if found is None:
                 return None
     return found
@@ -220,14 +220,14 @@ def _ends_in_npz(path: ast.expr, view: View, depth: int = 0) -> bool:
             return False
 
 
-def kept_by(owner: Class, view: View, depth: int = 0) -> Iterator[tuple[str, Opened]]:
+def handles_kept_by(owner: Class, view: View, depth: int = 0) -> Iterator[tuple[str, OpenedHandle]]:
     """Give the attributes in which a plain class keeps a handle that it opens when it is made."""
     prepared = {each.node for each in owner.reached("__init__")}
     for attribute, places in owner.attributes.items():
         if any(each.method is None or each.method not in prepared for each in places):
             continue  # opened anew somewhere, or closed
         for place in places:
-            found = opened(place.value, view, depth + 1) if place.value is not None else None
+            found = opened_handle(place.value, view, depth + 1) if place.value is not None else None
             if found is not None:
                 yield attribute, found
                 break

@@ -1,13 +1,13 @@
-"""The number of a sample, from `__getitem__` to those that it passes it on to."""
+"""The parameters that carry the index of the sample, from `__getitem__` to what it calls."""
 
 from __future__ import annotations
 
 import ast
 
-from ..source.definitions import Dataset
+from ...source.definitions import Dataset
 
 
-def numbers_of_samples(dataset: Dataset) -> dict[ast.AST, set[str]]:
+def sample_index_parameters(dataset: Dataset) -> dict[ast.AST, set[str]]:
     """Give the parameters that are the number of the sample, as `__getitem__` has it and passes it
     on: `self.read(index)`. Others may be that of a shard or a class."""
     starts = [each for each in dataset.loading if each.name in ("__getitem__", "__getitems__")]

@@ -7,7 +7,7 @@ import re
 import textwrap
 
 from . import all_rules
-from .base import GROUPS, Rule
+from .rule import GROUPS, Rule
 
 INDEX = "README.md"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])|\n\n")
