@@ -12,10 +12,10 @@ import importlib.util
 import time
 from pathlib import Path
 
-from antifreeze.doctor.check.found import Result
-from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.check_result import Result
+from antifreeze.doctor.check.checker import check
+from antifreeze.doctor.check.files.file_discovery import find_files
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import find_files
 from antifreeze.doctor.rules import all_rules
 
 PACKAGES = ("transformers", "lightning", "accelerate", "monai", "timm", "ultralytics", "torch")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.looking import Source, first_pass
-from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.checker import check_text
+from antifreeze.doctor.check.file_check import Source, first_pass
 from antifreeze.doctor.source.budget import Budget
 from antifreeze.doctor.source.summary import Summary
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.found import Result
-from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.check_result import Result
+from antifreeze.doctor.check.checker import check_text
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.rules import Rule, all_rules, find_rule, rule_pages
 from antifreeze.doctor.rules.rule import GROUPS

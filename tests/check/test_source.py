@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from antifreeze.doctor.check.looking import Source, first_pass
-from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.checker import check, check_text
+from antifreeze.doctor.check.file_check import Source, first_pass
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.source.definitions import DatasetKind
 from antifreeze.doctor.source.notebooks import read_notebook

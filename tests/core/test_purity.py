@@ -136,7 +136,7 @@ MAKES_PROCESSES = (
     "_backends",
     "_transport.arena",
     "doctor.attach.bounded_run",  # py-spy, and who may be left behind
-    "doctor.check.processes",  # to read many files
+    "doctor.check.process_pool",  # to read many files
     "_gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check import tracked
-from antifreeze.doctor.check.git_index import read_index
-from antifreeze.doctor.check.looking import in_words
-from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.checker import check
+from antifreeze.doctor.check.error_text import describe_error
+from antifreeze.doctor.check.files import tracked_files
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.files.git_index import read_index
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import walk
 from antifreeze.doctor.source import parsing
 
 from ..check.notebook import write_notebook
@@ -72,7 +72,7 @@ def test_an_error_that_cannot_be_shown_has_a_name() -> None:
         def __str__(self) -> str:
             raise RecursionError
 
-    assert in_words(Mute()) == "Mute"
+    assert describe_error(Mute()) == "Mute"
 
 
 @pytest.mark.parametrize("end", ["(", "!x", "= !x"])
@@ -169,6 +169,6 @@ def test_tracked_files_behind_few_links_are_found(
     names = [f"real/a/x{number:02}.py".replace("x0", "x").encode() for number in range(20)]
     sized = [(len(before), name) for before, name in zip([b"", *names], names, strict=False)]
     (here / ".git" / "index").write_bytes(index(*sized))
-    monkeypatch.setattr(tracked, "MOST_LINKS", 1)  # one for all of them
+    monkeypatch.setattr(tracked_files, "MOST_LINKS", 1)  # one for all of them
     assert len(walk([here], Settings()).files) == 20
     assert not capsys.readouterr().err

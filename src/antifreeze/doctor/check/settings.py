@@ -1,4 +1,4 @@
-"""What is checked and shown: `[tool.antifreeze.check]`, and what the command line adds."""
+"""Settings of a check: which rules run on which files, and which findings are shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..findings import Confidence
 from ..rules import Rule, all_rules
-from .globs import Glob, Text, settings_glob
+from .files.globs import Glob, Text, settings_glob
 
 # Of `exclude` and `per-path` together: some milliseconds for a file; long lists have 5,000.
 MOST_PATTERN_CHARACTERS = 20_000

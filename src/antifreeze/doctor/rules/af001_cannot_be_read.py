@@ -9,7 +9,7 @@ from .rule import CERTAIN, CRASH, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
-    """Find nothing: who reads the file reports it (`check/looking.py`)."""
+    """Find nothing: who reads the file reports it (`check/checker.py`)."""
     return iter(())
 
 

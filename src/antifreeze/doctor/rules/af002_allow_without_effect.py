@@ -9,7 +9,7 @@ from .rule import CERTAIN, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
-    """Find nothing: who reads the comments reports it (`check/looking.py`)."""
+    """Find nothing: who reads the comments reports it (`check/file_check.py`)."""
     return iter(())
 
 

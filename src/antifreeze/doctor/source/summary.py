@@ -68,8 +68,8 @@ class Summary:
     start_method: str = ""  # the one it sets for all
     is_notebook: bool = False
     is_whole: bool = True  # as of the module
-    is_mended: bool = False  # it was not Python before parts of it were left out
-    concerns_us: bool = False  # it speaks of loaders, datasets or ranks
+    is_repaired: bool = False  # it was not Python before parts of it were left out
+    mentions_data_loading: bool = False  # it speaks of loaders, datasets or ranks
 
     def imports_any(self, *tops: str) -> bool:
         """Say whether one of these packages is imported, or a part of it."""
