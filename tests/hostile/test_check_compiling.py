@@ -16,7 +16,7 @@ from antifreeze.doctor.check.files import tracked_files
 from antifreeze.doctor.check.files.file_discovery import walk
 from antifreeze.doctor.check.files.git_index import read_index
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.source import parsing
+from antifreeze.doctor.source.syntax import safe_compile
 
 from ..check.notebook import write_notebook
 from .stage import antifreeze
@@ -26,7 +26,7 @@ LOADER = "from torch.utils.data import DataLoader\nl = DataLoader('x', timeout=3
 WARNED = LOADER + "x = 1\nassert (x, 'msg')\nx is 1\n'\\d'\n"
 # Names that were given to `compile`, and those that people give.
 NAMES = ("fixed", "cell", "file", "source", "<fixed>", "<cell>", "<string>", "<unknown>")
-slow = pytest.mark.skipif(not parsing._IS_SLOW, reason="this Python parses f-strings quickly")
+slow = pytest.mark.skipif(not safe_compile._IS_SLOW, reason="this Python parses f-strings quickly")
 
 
 def seconds(path: Path) -> float:
@@ -109,9 +109,9 @@ def test_a_cell_with_too_many_fields_is_told_and_the_others_are_checked(tmp_path
 
 
 def test_ordinary_text_with_many_braces_is_no_f_string() -> None:
-    parsing.refuse_huge_strings("x = '" + "{a}" * 300_000 + "'\n")
-    parsing.refuse_huge_strings("# f'" + "{a}" * 300_000 + "'\n")
-    parsing.refuse_huge_strings("x = [\n" + "f'{a}',\n" * 100_000 + "]\n")
+    safe_compile.refuse_huge_strings("x = '" + "{a}" * 300_000 + "'\n")
+    safe_compile.refuse_huge_strings("# f'" + "{a}" * 300_000 + "'\n")
+    safe_compile.refuse_huge_strings("x = [\n" + "f'{a}',\n" * 100_000 + "]\n")
 
 
 # ---- an index that is written to cost more than its bytes ----------------------------------------

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..._linux.cores import granted_cores
-from ..source.module import Module
-from ..source.naming import module_name
+from ..source.file_summary import Summary
+from ..source.import_resolution import module_name
 from ..source.project import Project
-from ..source.summary import Summary
+from ..source.syntax.module import Module
 from .check_result import Failure, Result, RuleFinding
 from .error_text import describe_error
 from .file_check import first_pass, may_have_findings, second_pass

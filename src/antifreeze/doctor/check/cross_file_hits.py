@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..rules import Rule
 from ..rules.rule import Hit
-from ..source.module import Module
+from ..source.syntax.module import Module
 from ..source.view import View
 from ..source.worker_code import WorkerCode
 from .files.source_reader import Source

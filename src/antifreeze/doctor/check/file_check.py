@@ -11,12 +11,12 @@ from typing import Any
 
 from ..rules import Rule
 from ..rules.rule import CRASH, Hit
-from ..source import known
-from ..source.budget import TooEntangled
-from ..source.evidence import is_expected_to_fail
-from ..source.module import Module, parse_module
+from ..source import library_names
+from ..source.file_summary import Summary, summarise
+from ..source.program_facts import is_expected_to_fail
 from ..source.project import Project
-from ..source.summary import Summary, summarise
+from ..source.step_budget import StepBudgetExceeded
+from ..source.syntax.module import Module, parse_module
 from ..source.view import View
 from .allow_comments import Allow, Allows, read_allows
 from .check_result import Failure, RuleFinding, Span
@@ -33,7 +33,6 @@ _MENTIONS = re.compile(
     r"|collate|TrainingArguments|set_start_method|init_process_group|DistributedDataParallel"
     r"|_NUM_THREADS|Accelerator\(|set_epoch|torch\.distributed|LOCAL_RANK|WORLD_SIZE|strategy=|antifreeze:"
 )
-_CLASSES = known.LOADERS | known.MAP_DATASETS | known.ITERABLE_DATASETS | known.LIGHTNING_MODULES
 
 
 def parse(source: Source, name: str, *, is_package: bool, shallow: bool = False) -> Module:
@@ -64,7 +63,7 @@ def first_pass(source: Source, name: str, *, is_package: bool) -> tuple[Module |
     if not deep:
         return None, summary
     summary = dataclasses.replace(summary, mentions_data_loading=True)
-    with contextlib.suppress(TooEntangled):  # the second pass meets it too, and says so
+    with contextlib.suppress(StepBudgetExceeded):  # the second pass meets it too, and says so
         whole = View(module, Project([summary])).summary
         summary = dataclasses.replace(summary, **_program_facts(whole))
     return module, summary
@@ -83,7 +82,9 @@ def may_have_findings(summary: Summary, project: Project) -> bool:
     class that is one."""
     return summary.mentions_data_loading or any(
         project.loaders_of(f"{summary.name}.{name}", summary.path)
-        or not _CLASSES.isdisjoint(project.ancestors(f"{summary.name}.{name}", summary.path))
+        or not library_names.LOADING_CLASSES.isdisjoint(
+            project.ancestors(f"{summary.name}.{name}", summary.path)
+        )
         for name in summary.classes
     )
 
@@ -104,7 +105,7 @@ def second_pass(
             if rule.severity is CRASH:
                 hits = [each for each in hits if not is_expected_to_fail(each.node, module)]
                 others = [e for e in others if not is_expected_to_fail(e.hit.node, e.module)]
-        except TooEntangled as error:  # nothing is left for the rules after this one
+        except StepBudgetExceeded as error:  # nothing is left for the rules after this one
             failures.append(Failure(source.path, f"{error}; no rule after it was tried", rule.code))
             break
         except Exception as error:  # ours, not the program's: the other rules go on

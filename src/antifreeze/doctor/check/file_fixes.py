@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..source.lines import LINE_END
-from ..source.parsing import compile_quietly
+from ..source.syntax.line_splitting import LINE_END
+from ..source.syntax.safe_compile import compile_quietly
 from .check_result import Result, RuleFinding
 from .checker import check, rare_garbage_collection
 from .error_text import describe_error, error_message
@@ -23,9 +23,8 @@ from .files.text_encoding import BOM, Decoded, decode
 from .libcst_fixes import CannotFix, Fixed, fix_text
 from .settings import Settings
 
-MOST_FIX_ROUNDS = (
-    4  # a fix may wait for one that it overlaps; more rounds than that are a quarrel of rules
-)
+# A fix may wait for one that it overlaps; more rounds than that are a quarrel of rules.
+MOST_FIX_ROUNDS = 4
 
 
 @dataclass(slots=True)

@@ -12,14 +12,13 @@ from array import array
 from ..rules import Rule, find_rule
 from ..rules.rule import DropArgument, Edit, Fix, Hit, Replace, SetArgument, Wrap
 from ..rules.rule_pages import advice
-from ..source.lines import split_lines
+from ..source.syntax.line_splitting import split_lines
 from .check_result import INSIDE, PlainEdit, PlainFix, RuleFinding, Span
 from .files.source_reader import Source, Unreadable
 from .settings import CANNOT_BE_READ
 
-LONG_LINE = (
-    1_000  # characters of a line; of longer ones it is kept at which byte each character starts
-)
+# Characters of a line; of longer ones it is kept at which byte each character starts.
+LONG_LINE = 1_000
 
 
 def build_finding(rule: Rule, hit: Hit, source: Source) -> RuleFinding:

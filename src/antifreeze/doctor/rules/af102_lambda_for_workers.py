@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
-from ..source import known
-from ..source.budget import asked_once
+from ..source import library_names
 from ..source.definitions import PICKLING, Dataset
+from ..source.file_summary import Workers
 from ..source.loaders import Loader
-from ..source.summary import Workers
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _DEEPEST = 5  # Compose([Lambda(...)]) in a list in a partial
@@ -96,7 +96,7 @@ def _cannot(method: str) -> str:
     return f"which cannot be pickled: workers {started} cannot be given it"
 
 
-@asked_once
+@cached_walk
 def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST, str]]:
     """Give what pickle finds no name for, in an expression: each with words for it."""
     if depth > _DEEPEST:
@@ -124,7 +124,7 @@ def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST
 
 def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, str]]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(known.TRANSFORMS):
+    if name in _KEEP or name.startswith(library_names.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _local(each, view, depth + 1)
         return

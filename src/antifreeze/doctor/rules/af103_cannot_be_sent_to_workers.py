@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset
-from ..source.module import Given
+from ..source.syntax.module import AttributeAssignment
 from ..source.view import View
 from ._helpers.open_handles import HANDLES, MAY_BE_SENT, opened_handle
 from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
@@ -41,7 +41,9 @@ def _is_none(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
-def _hits(view: View, dataset: Dataset, attribute: str, kept: list[Given]) -> Iterator[Hit]:
+def _hits(
+    view: View, dataset: Dataset, attribute: str, kept: list[AttributeAssignment]
+) -> Iterator[Hit]:
     method = view.sent_by(dataset)
     started = f"started by {method}" if method else "that are not forked"
     for place in kept:

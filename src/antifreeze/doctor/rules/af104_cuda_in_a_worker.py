@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from ._helpers.cuda_placement import puts_on_cuda
 from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule

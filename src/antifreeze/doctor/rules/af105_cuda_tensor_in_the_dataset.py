@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
 from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.cuda_placement import puts_on_cuda
 from .rule import CRASH, LIKELY, Hit, Rule
 
@@ -64,7 +64,7 @@ def _given(loader: Loader, view: View) -> Iterator[Hit]:
             return
 
 
-@asked_once
+@cached_walk
 def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether what an expression makes is, or has parts, on a GPU."""
     if depth > _DEEPEST:

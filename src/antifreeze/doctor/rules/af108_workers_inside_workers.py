@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.summary import Workers
+from ..source.file_summary import Workers
 from ..source.view import View
 from ..source.worker_code import WorkerCode
 from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule

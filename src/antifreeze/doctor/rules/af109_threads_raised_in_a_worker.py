@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _SETTERS = frozenset(

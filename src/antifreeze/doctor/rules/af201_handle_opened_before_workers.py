@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.open_handles import HANDLES, OpenedHandle, opened_handle
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 

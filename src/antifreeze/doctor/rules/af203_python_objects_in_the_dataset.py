@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset
-from ..source.module import Given
-from ..source.summary import Workers
+from ..source.file_summary import Workers
+from ..source.syntax.module import AttributeAssignment
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.python_object_counts import ObjectCount, object_count, object_count_of_rows
 from ._helpers.sample_index import sample_index_parameters
 from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
@@ -125,7 +125,7 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
 
 
 def _large(
-    dataset: Dataset, attribute: str, places: list[Given], view: View
+    dataset: Dataset, attribute: str, places: list[AttributeAssignment], view: View
 ) -> Iterator[tuple[ast.AST, ObjectCount]]:
     prepared = {function.node for function in dataset.preparing}
     if any(each.value is not None and _is_array(each.value, view) for each in places):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ..findings import Confidence
 from ..source.definitions import Dataset, Function
-from ..source.summary import Workers
+from ..source.file_summary import Workers
+from ..source.syntax.node_text import last_name, text_of
 from ..source.view import View
-from ..source.wording import last_name, text_of
 from ._helpers.open_handles import HANDLES
 from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
@@ -60,7 +60,7 @@ def _of_the_sample(
     value = view.value(node) or node
     if any(isinstance(each, ast.Attribute) and each.attr in _FEW for each in ast.walk(value)):
         return False
-    parameters = view.made_of(node, function).parameters
+    parameters = view.dependencies(node, function).parameters
     if function.name in _ENTRIES:
         return bool(parameters)
     if depth > 3 or isinstance(function.node, ast.Lambda):
@@ -84,7 +84,7 @@ def _kept(node: ast.expr, function: Function, dataset: Dataset, view: View) -> s
         case ast.Attribute() if function.module.class_of_self(node.value) is not None:
             if dataset.sets_anew(node.attr):
                 return ""  # emptied, or made for this sample
-            places = [each.value for each in dataset.given(node.attr)]
+            places = [each.value for each in dataset.assignments(node.attr)]
         case ast.Name():
             found = function.module.scopes.lookup(node.id, node)
             if found is None or found[0] is not function.module.scopes.top:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, SLOW, Hit, Rule
 
 # Who makes a tensor that the dataset holds.
@@ -99,7 +99,7 @@ def _held(node: ast.expr, function: Function, dataset: Dataset, view: View) -> s
         case ast.Subscript(value=ast.Attribute(attr=name, value=owner)):
             if function.module.class_of_self(owner) is None:
                 return ""
-            places = [each.value for each in dataset.given(name)]
+            places = [each.value for each in dataset.assignments(name)]
             tensors = [
                 each
                 for each in places

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ..findings import Confidence
+from ..source.loader_loops import LoaderLoop
 from ..source.loaders import Loader
-from ..source.loops import LoaderLoop
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 # Methods that give the same memory again.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -96,7 +96,7 @@ def _written(call: ast.Call, view: View) -> tuple[ast.expr | None, bool]:
 
 
 def _same_for_all(path: ast.expr, code: WorkerCode, view: View) -> bool:
-    parts = view.made_of(path, code.function)
+    parts = view.dependencies(path, code.function)
     if not parts.complete or parts.parameters or parts.calls - _PATH_CALLS:
         return False
     dataset = code.dataset
@@ -104,7 +104,7 @@ def _same_for_all(path: ast.expr, code: WorkerCode, view: View) -> bool:
         return False
     has_text = parts.attributes or isinstance(view.constant(path), str) or _names_a_file(path, view)
     return bool(has_text) and not any(
-        dataset.sets_anew(each) or not dataset.given(each)
+        dataset.sets_anew(each) or not dataset.assignments(each)
         for each in parts.attributes
         if dataset is not None
     )

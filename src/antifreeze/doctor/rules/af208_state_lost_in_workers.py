@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.in_place_changes import changed_in_place, has_plain_values
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..source import known
+from ..source import library_names
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.in_place_changes import changed_in_place, has_plain_values
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -99,7 +99,7 @@ def _made(node: ast.expr, view: View) -> set[ast.Call]:
             if not isinstance(value, ast.Call) or value in seen:
                 continue
             seen.add(value)
-            if view.resolve(value.func) in known.WRAPPERS and value.args:
+            if view.resolve(value.func) in library_names.WRAPPERS and value.args:
                 for each in view.origins(value.args[0]):
                     queue += each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
             else:

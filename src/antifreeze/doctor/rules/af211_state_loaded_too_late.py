@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _STATEFUL = "torchdata.stateful_dataloader.StatefulDataLoader"

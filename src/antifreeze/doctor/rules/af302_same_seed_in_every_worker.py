@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.generator_seeding import SeedingCall, seeding_calls
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
@@ -65,11 +65,13 @@ def _hits(
 def _same_for_all(
     seeding: SeedingCall, function: Function, worker_id: list[str], view: View
 ) -> bool:
-    parts = view.made_of(seeding.seed, seeding.function)
+    parts = view.dependencies(seeding.seed, seeding.function)
     if not parts.complete or parts.calls - _SAME:
         return False
     owner = seeding.function.owner
-    if parts.attributes and not (owner and all(owner.given(each) for each in parts.attributes)):
+    if parts.attributes and not (
+        owner and all(owner.assignments(each) for each in parts.attributes)
+    ):
         return False  # a property, or of a base that is not seen
     if seeding.function.node is not function.node:
         return not parts.parameters

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset, DatasetKind, Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.generator_seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, SeedingCall, seeding_calls
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -29,7 +29,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _same_for_all(seeding: SeedingCall, function: Function, dataset: Dataset, view: View) -> bool:
-    parts = view.made_of(seeding.seed, seeding.function)
+    parts = view.dependencies(seeding.seed, seeding.function)
     if not parts.fixed:
         return False
     if seeding.function.node is not function.node and parts.attributes:
@@ -40,7 +40,7 @@ def _same_for_all(seeding: SeedingCall, function: Function, dataset: Dataset, vi
 def _never_changes(attribute: str, dataset: Dataset) -> bool:
     """Say whether an attribute is given in `__init__` and nowhere else, as far as is seen."""
     prepared = {function.node for function in dataset.preparing}
-    places = dataset.given(attribute)
+    places = dataset.assignments(attribute)
     return bool(places) and all(each.method in prepared and each.value for each in places)
 
 

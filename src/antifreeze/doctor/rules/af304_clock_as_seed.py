@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.generator_seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, SeedingCall, seeding_calls
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
@@ -32,7 +32,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _only_the_second(seeding: SeedingCall, view: View) -> bool:
-    parts = view.made_of(seeding.seed, seeding.function)
+    parts = view.dependencies(seeding.seed, seeding.function)
     if not parts.complete or parts.parameters or parts.attributes:
         return False
     if parts.calls - _CLOCKS - _ROUNDING - {"?"} or parts.calls.isdisjoint(_CLOCKS):
@@ -40,7 +40,7 @@ def _only_the_second(seeding: SeedingCall, view: View) -> bool:
     return _whole_seconds(seeding.seed, view)
 
 
-@asked_once
+@cached_walk
 def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether a value changes once a second: `int(time.time())`, `now().second`."""
     value = view.value(node) or node
@@ -60,7 +60,7 @@ def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
             return False
 
 
-@asked_once
+@cached_walk
 def _is_clock(node: ast.expr, view: View, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.generator_seeding import SeedingCall, seeding_calls
 from .rule import CERTAIN, CRASH, LIKELY, Fix, Hit, Rule, Wrap
 
@@ -37,7 +37,7 @@ def find(view: View) -> Iterator[Hit]:
                 )
 
 
-@asked_once
+@cached_walk
 def _large(node: ast.expr, view: View, depth: int = 0) -> str:
     """Give the part of a seed that makes it too large; '' if nothing does."""
     value = view.value(node) or node

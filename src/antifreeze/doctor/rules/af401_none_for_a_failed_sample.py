@@ -34,7 +34,7 @@ def _confidence(handler: ast.ExceptHandler, dataset: Dataset, view: View) -> Con
     seen, one with a function of its own may be the one."""
     if dataset.loaders:
         return LIKELY
-    return LIKELY if is_broad(handler) and not view.project.anyone_collates else POSSIBLE
+    return LIKELY if is_broad(handler) and not view.project.any_file_collates else POSSIBLE
 
 
 def _may_be_meant(dataset: Dataset) -> bool:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from ._helpers.exception_handlers import catches_any_of, exception_handlers, is_broad, own_nodes
 from ._helpers.multiprocessing_objects import multiprocessing_primitive

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
-from ..source.budget import asked_once
 from ..source.definitions import Function
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
@@ -80,7 +80,7 @@ def _given(function: Function) -> Iterator[ast.expr]:
         yield from (each for each in function.returns if each is not None)
 
 
-@asked_once
+@cached_walk
 def _parts(node: ast.expr, view: View, path: str, depth: int) -> Iterable[tuple[ast.expr, str]]:
     """Give an expression and what is in it, each with its place: `["later"]`."""
     values = view.values(node) if isinstance(node, ast.Name) else (node,)

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
 from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 

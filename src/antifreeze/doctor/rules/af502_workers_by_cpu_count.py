@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, SLOW, Hit, Rule
 
 COUNTS = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "psutil.cpu_count"})
@@ -35,7 +35,7 @@ def _given(view: View) -> Iterator[tuple[ast.expr, ast.Call]]:
             yield node, call
 
 
-@asked_once
+@cached_walk
 def _count(node: ast.expr, view: View, depth: int) -> ast.Call | None:
     """Give the call that counts cores, if the number is that, or that and a constant."""
     if depth > 4:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
-from ..source.loops import LoaderLoop
+from ..source.loader_loops import LoaderLoop
 from ..source.view import View
 from .rule import LIKELY, SLOW, Hit, Rule
 

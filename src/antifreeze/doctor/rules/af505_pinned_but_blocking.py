@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..source import known
+from ..source import library_names
+from ..source.loader_loops import LoaderLoop, LoopNode
 from ..source.loaders import Loader
-from ..source.loops import LoaderLoop, LoopNode
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
 
 # Of a tensor's methods, by place; `.to` also takes another tensor, or a type, and non_blocking.
@@ -48,7 +48,7 @@ def _gives_tensors(loader: Loader) -> bool:
     knows no other such type. Without batches it passes on whatever it is given."""
     size = loader["batch_size"]
     by_batches = size.absent or isinstance(size.value, int)
-    torchs = loader.kind in (known.DATALOADER, known.OURS)
+    torchs = loader.kind in (library_names.DATALOADER, library_names.ANTIFREEZE_DATALOADER)
     return torchs and by_batches and loader["collate_fn"].absent
 
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.sample_invariants import SampleInvariants
 from .rule import LIKELY, SLOW, Hit, Rule
 

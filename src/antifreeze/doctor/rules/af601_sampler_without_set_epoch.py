@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..findings import Confidence
-from ..source import known
+from ..source import library_names
+from ..source.file_summary import Summary
 from ..source.loaders import Loader
-from ..source.summary import Summary
 from ..source.view import View
 from .rule import CERTAIN, LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -21,9 +21,9 @@ _STEPS = 3  # through the `__init__.py` of a package to who uses it
 
 
 def find(view: View) -> Iterator[Hit]:
-    if view.imports(*_CALL_IT) or view.project.anyone_calls("set_epoch"):
+    if view.imports(*_CALL_IT) or view.project.any_file_calls("set_epoch"):
         return
-    for call in view.calls(known.DISTRIBUTED_SAMPLER):
+    for call in view.calls(library_names.DISTRIBUTED_SAMPLER):
         arguments = view.call_arguments(call, _PARAMETERS)
         if arguments["shuffle"].is_(False) or view.for_evaluation(call) or _is_dropped(call, view):
             continue
@@ -73,7 +73,7 @@ def _confidence(sampler: ast.Call, view: View) -> Confidence:
     function = view.function_around(sampler)
     owner = view.module.scopes.parents.get(function) if function is not None else None
     if function is not None and isinstance(owner, ast.ClassDef):  # a hook that a trainer calls?
-        return LIKELY if view.project.anyone_calls(function.name) else POSSIBLE
+        return LIKELY if view.project.any_file_calls(function.name) else POSSIBLE
     return LIKELY
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.finite_iterables import is_finite
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 

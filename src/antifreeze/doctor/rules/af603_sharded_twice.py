@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..source import known
+from ..source import library_names
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _RANK = re.compile(r"\b(global_|local_)?rank\b|\.rank\b|get_rank\(")
@@ -36,7 +36,7 @@ def find(view: View) -> Iterator[Hit]:
 
 def _of_a_part(view: View) -> Iterator[Hit]:
     """Find samplers of what is the part of one rank already: `Subset(data, range(rank, ...))`."""
-    for call in view.calls(known.DISTRIBUTED_SAMPLER):
+    for call in view.calls(library_names.DISTRIBUTED_SAMPLER):
         whole = view.call_arguments(call, ("dataset",))["dataset"].node
         for value in view.origins(whole) if whole is not None else ():
             if not isinstance(value, ast.Call) or len(value.args) < 2:
@@ -55,7 +55,7 @@ def _of_a_part(view: View) -> Iterator[Hit]:
 def _has_sampler(loader: Loader, view: View) -> bool:
     node = loader["sampler"].node
     return node is not None and any(
-        isinstance(each, ast.Call) and view.resolve(each.func) == known.DISTRIBUTED_SAMPLER
+        isinstance(each, ast.Call) and view.resolve(each.func) == library_names.DISTRIBUTED_SAMPLER
         for each in view.origins(node)
     )
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _LISTS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, SLOW, Hit, Rule
 
 _CORES = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "os.process_cpu_count"})
@@ -31,7 +31,7 @@ def find(view: View) -> Iterator[Hit]:
                 break
 
 
-@asked_once
+@cached_walk
 def _all_cores(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether a number is that of the cores: not divided, not bounded."""
     match node:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.loops import LoaderLoop
+from ..source.loader_loops import LoaderLoop
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..source.loops import LoaderLoop
+from ..source.loader_loops import LoaderLoop
+from ..source.syntax.node_text import last_name, text_of
 from ..source.view import View
-from ..source.wording import last_name, text_of
 from .rule import FREEZE, LIKELY, Hit, Rule
 
 _TOGETHER = frozenset(

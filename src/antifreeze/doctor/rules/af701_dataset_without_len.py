@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
+from ..source import library_names
 from ..source.loaders import Loader
 from ..source.view import View
 from ._helpers.constructed_classes import (
@@ -21,7 +21,7 @@ from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 _ASK = (
     "torch.utils.data.RandomSampler",
     "torch.utils.data.SequentialSampler",
-    known.DISTRIBUTED_SAMPLER,
+    library_names.DISTRIBUTED_SAMPLER,
 )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
+from ..source import library_names
 from ..source.definitions import Class
 from ..source.view import View
 from ._helpers.constructed_classes import is_dataclass, is_defined_twice, is_fully_known
 from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
-
-_BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
 
 _GIVE_TENSORS = (
     *("torch.stack", "torch.cat", "torch.tensor", "torch.utils.data.default_collate"),
@@ -22,11 +20,11 @@ _GIVE_TENSORS = (
 def find(view: View) -> Iterator[Hit]:
     yield from _called_not_given(view)
     used = frozenset(each.qualified for each in _used_by_loaders(view))
-    for owner, calls in view.constructions(_BASES, used):
+    for owner, calls in view.constructions(library_names.LOADING_BASES, used):
         if not _is_plain(owner):
             continue
         for call in calls:
-            words = view.misfit(call)
+            words = view.signature_mismatch(call)
             if words:
                 who = "`{}`" if words.startswith("takes") else "this call of `{}`"
                 place = _place(owner, view)

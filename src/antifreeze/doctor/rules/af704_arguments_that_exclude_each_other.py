@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.arguments import Argument
+from ..source.call_arguments import Argument
+from ..source.file_summary import Workers
 from ..source.loaders import Loader
-from ..source.summary import Workers
-from ..source.values import UNKNOWN
+from ..source.syntax.constants import UNKNOWN
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ._helpers.constructed_classes import constructed_objects
 from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
-from ..source.notebooks import HOST_NAMES
+from ..source import library_names
+from ..source.syntax.node_text import text_of
+from ..source.syntax.notebooks import HOST_NAMES
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import CERTAIN, CRASH, POSSIBLE, Hit, Rule
 
-_BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
 _PUT_IN = ("profile",)  # among the builtins, by kernprof and memory_profiler
 _MAKE_NAMES = ("exec", "globals", "locals", "vars", "importlib.reload")
 
@@ -42,7 +41,7 @@ def _loading(view: View) -> Iterator[tuple[ast.AST, str]]:
     """Give the parts of a file that load: classes, functions, loaders, and loops over them."""
     used = {each.node for each in view.datasets}
     for owner in view.classes:
-        if owner.node in used or owner.descends_from(*_BASES):
+        if owner.node in used or owner.descends_from(*library_names.LOADING_BASES):
             yield owner.node, f"`{owner.name}`"
     for loader in view.loaders:
         for function in (loader.collate, loader.worker_init):

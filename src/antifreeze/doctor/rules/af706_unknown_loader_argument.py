@@ -6,7 +6,7 @@ import ast
 import difflib
 from collections.abc import Iterator, Sequence
 
-from ..source import known
+from ..source import library_names
 from ..source.view import View
 from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
@@ -14,17 +14,24 @@ POSITIONAL = 13  # of torch's DataLoader: the others are by keyword only
 
 
 def find(view: View) -> Iterator[Hit]:
-    for name, takes in known.TAKEN.items():
+    for name, takes in library_names.ACCEPTED_ARGUMENTS.items():
         for call in view.calls(name):
             yield from _looked_at(call, takes)
     for loader in view.loaders:
         if _is_super_of_torchs(loader.node, view):
-            yield from _looked_at(loader.node, known.TAKEN[known.DATALOADER])
+            yield from _looked_at(
+                loader.node, library_names.ACCEPTED_ARGUMENTS[library_names.DATALOADER]
+            )
     for call in view.training_arguments:
         for keyword in call.keywords:
             word = keyword.arg or ""
-            if word.startswith("dataloader_") and word not in known.TRAINING_LOADER_ARGUMENTS:
-                yield _unknown(keyword, known.TRAINING_LOADER_ARGUMENTS, "TrainingArguments has")
+            if (
+                word.startswith("dataloader_")
+                and word not in library_names.TRAINING_LOADER_ARGUMENTS
+            ):
+                yield _unknown(
+                    keyword, library_names.TRAINING_LOADER_ARGUMENTS, "TrainingArguments has"
+                )
 
 
 def _looked_at(call: ast.Call, takes: Sequence[str]) -> Iterator[Hit]:
@@ -58,7 +65,7 @@ def _is_super_of_torchs(call: ast.Call, view: View) -> bool:
             return (
                 owner is not None
                 and len(owner.bases) == 1
-                and view.resolve(owner.bases[0]) == known.DATALOADER
+                and view.resolve(owner.bases[0]) == library_names.DATALOADER
             )
         case _:
             return False

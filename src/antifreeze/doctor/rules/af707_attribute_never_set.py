@@ -81,7 +81,7 @@ def _passes_self(call: ast.Call, owner: Class) -> bool:
 
 def _is_missing(name: str, dataset: Dataset, view: View) -> bool:
     """Say whether nobody sets it from outside, or asks first whether it is there."""
-    if view.project.anyone_sets(name):
+    if view.project.any_file_sets(name):
         return False
     return not any(
         node.value == name

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.arguments import Argument
+from ..source.call_arguments import Argument
 from ..source.loaders import Loader
-from ..source.values import UNKNOWN
+from ..source.syntax.constants import UNKNOWN
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import CERTAIN, CRASH, LIKELY, Fix, Hit, Replace, Rule
 
 _TEXTS = ("os.getenv", "os.environ.get")

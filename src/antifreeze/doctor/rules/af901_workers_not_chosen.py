@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
+from ..source import library_names
 from ..source.view import View
 from .rule import LIKELY, SLOW, Hit, Rule
 
@@ -14,7 +14,7 @@ _IN_MEMORY = frozenset({"torch.utils.data.TensorDataset", "range", "list", "torc
 
 def find(view: View) -> Iterator[Hit]:
     for loader in view.loaders:
-        if loader.kind != known.DATALOADER or not loader["num_workers"].absent:
+        if loader.kind != library_names.DATALOADER or not loader["num_workers"].absent:
             continue
         made = loader.dataset_expression
         if isinstance(made, (ast.List, ast.Tuple, ast.ListComp)):

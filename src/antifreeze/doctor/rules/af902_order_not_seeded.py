@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "set_determinism", "seed_all")
@@ -25,7 +25,7 @@ def find(view: View) -> Iterator[Hit]:
 
 def _is_seeded(view: View) -> bool:
     """Say whether the program has a seed: a call with the word in its name, here or elsewhere."""
-    if any(view.project.anyone_calls(name) for name in _SEEDS):
+    if any(view.project.any_file_calls(name) for name in _SEEDS):
         return True
     return any(
         "seed" in text_of(call.func).lower() or "determinis" in text_of(call.func).lower()

@@ -1,4 +1,4 @@
-"""Functions and classes as rules see them: with their module, their bases and what they reach."""
+"""Functions and classes of the project, with their bases and the functions that they reach."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from . import known
-from .module import Given, Module
+from . import library_names
+from .file_summary import LoaderFact, Workers
 from .project import Project
-from .reaching import is_left_behind
-from .scopes import FunctionNode
-from .summary import LoaderFact, Workers
+from .syntax.module import AttributeAssignment, Module
+from .syntax.reaching_definitions import survives_method
+from .syntax.scopes import FunctionNode
 
-REACHED = 40  # functions that are followed from one start
+MOST_REACHED_FUNCTIONS = 40  # functions that are followed from one start
 PICKLING = ("spawn", "forkserver")  # start methods under which the dataset is pickled
 # Bases that bring no methods a dataset is asked for.
 _PLAIN_BASES = frozenset({"object", "abc.ABC", "typing.Generic", "typing.Protocol"})
@@ -96,7 +96,7 @@ class Class:
     def is_known_whole(self) -> bool:
         """Say whether every base was found, so that what is not there is truly missing."""
         ours = {each.qualified for each in self.lineage}
-        known_bases = _PLAIN_BASES | {known.MAP_DATASET, known.ITERABLE_DATASET}
+        known_bases = _PLAIN_BASES | {library_names.MAP_DATASET, library_names.ITERABLE_DATASET}
         dynamic = any(keyword.arg == "metaclass" for keyword in self.node.keywords)
         return not dynamic and all(
             each in ours or each.partition("[")[0] in known_bases for each in self.ancestors
@@ -118,26 +118,28 @@ class Class:
                 return each.methods[name]
         return None
 
-    def given(self, attribute: str) -> list[Given]:
+    def assignments(self, attribute: str) -> list[AttributeAssignment]:
         """Give every assignment to an attribute, in this class and in those it inherits from."""
         return [given for _, given in self._assignments.get(attribute, [])]
 
     @functools.cached_property
-    def attributes(self) -> dict[str, list[Given]]:
+    def attributes(self) -> dict[str, list[AttributeAssignment]]:
         """Give all assignments to attributes of `self`, by name; its own first, then inherited.
         What the same method overwrites is left out: other methods never see it."""
         return {
             name: [
-                given for module, given in every if len(every) == 1 or is_left_behind(given, module)
+                given
+                for module, given in every
+                if len(every) == 1 or survives_method(given, module)
             ]
             for name, every in self._assignments.items()
         }
 
     @functools.cached_property
-    def _assignments(self) -> dict[str, list[tuple[Module, Given]]]:
-        table: dict[str, list[tuple[Module, Given]]] = {}
+    def _assignments(self) -> dict[str, list[tuple[Module, AttributeAssignment]]]:
+        table: dict[str, list[tuple[Module, AttributeAssignment]]] = {}
         for each in self.lineage:
-            for name, found in each.module.given(each.node).items():
+            for name, found in each.module.assignments(each.node).items():
                 table.setdefault(name, []).extend((each.module, given) for given in found)
         return table
 
@@ -155,10 +157,10 @@ class Class:
         found = module.class_of_self(node)
         return found is not None and any(found is each.node for each in self.lineage)
 
-    def held(self, attribute: str, method: str) -> Iterator[Function]:
+    def methods_of_attribute(self, attribute: str, method: str) -> Iterator[Function]:
         """Give the method of the object that an attribute is made with: `self.a = Reader(...)`."""
         for each in self.lineage:
-            for given in each.module.given(each.node).get(attribute, []):
+            for given in each.module.assignments(each.node).get(attribute, []):
                 if isinstance(given.value, ast.Call):
                     made = find_class(given.value.func, each.module, self.project)
                     if made is not None and (found := made.method(method)) is not None:
@@ -239,10 +241,10 @@ class Dataset(Class):
         `worker_init_fn` may, by `get_worker_info().dataset`."""
         functions = {*self.loading, *self.reached("__setstate__", "__getstate__", "worker_init")}
         nodes = {function.node for function in functions}
-        if any(each.method in nodes for each in self.given(attribute)):
+        if any(each.method in nodes for each in self.assignments(attribute)):
             return True
         started = any(each.has_worker_init for each in self.loaders)
-        return started and self.project.anyone_sets(attribute)
+        return started and self.project.any_file_sets(attribute)
 
 
 def reached_from(
@@ -253,18 +255,18 @@ def reached_from(
     queue = list(starts)
     mine = {each.node for each in receiver.lineage} if receiver is not None else set()
     seen: dict[ast.AST, Function] = {}
-    while queue and len(seen) < REACHED:
+    while queue and len(seen) < MOST_REACHED_FUNCTIONS:
         function = queue.pop(0)
         if function.node in seen:
             continue
         seen[function.node] = function
         inherits = function.owner is not None and function.owner.node in mine
         owner = receiver if inherits else function.owner
-        queue += (each for _, each in steps(function, owner, project))
+        queue += (each for _, each in called_functions(function, owner, project))
     return tuple(seen.values())
 
 
-def steps(
+def called_functions(
     function: Function, owner: Class | None, project: Project
 ) -> Iterator[tuple[ast.expr, Function]]:
     """Give the functions of the project that one calls, each with the place."""
@@ -280,7 +282,7 @@ def steps(
             case ast.Call(
                 func=ast.Attribute(attr=name, value=ast.Attribute(attr=attribute, value=me))
             ) if owner and module.class_of_self(me):
-                yield from ((node, each) for each in owner.held(attribute, name))
+                yield from ((node, each) for each in owner.methods_of_attribute(attribute, name))
             case _:
                 pass
 

@@ -1,4 +1,4 @@
-"""Every construction of a DataLoader in a file, with all that can be seen of it."""
+"""Find every construction of a DataLoader in a file, with all that can be seen of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import known
-from .arguments import Argument, Arguments, read_arguments
-from .budget import asked_once
+from . import library_names
+from .call_arguments import Argument, Arguments, read_arguments
 from .definitions import Dataset, Function, find_class, find_definition, find_function
-from .scopes import FunctionNode
-from .summary import LoaderFact, Workers
-from .wrapped import datasets_behind
+from .file_summary import LoaderFact, Workers
+from .step_budget import cached_walk
+from .syntax.scopes import FunctionNode
+from .wrapped_datasets import datasets_behind
 
 if TYPE_CHECKING:
     from .view import View
@@ -40,7 +40,7 @@ class Loader:
     @property
     def ours(self) -> bool:
         """Say whether it is antifreeze's, of which much of what is said of torch's is not true."""
-        return self.kind == known.OURS
+        return self.kind == library_names.ANTIFREEZE_DATALOADER
 
     @functools.cached_property
     def workers(self) -> Workers:
@@ -92,7 +92,7 @@ class Loader:
     def hook(self) -> str:
         """Give the name of the Lightning hook it is made in: train_dataloader; or nothing."""
         function = self.function
-        return function.name if function and function.name in known.LOADER_HOOKS else ""
+        return function.name if function and function.name in library_names.LOADER_HOOKS else ""
 
     @property
     def in_loop(self) -> ast.For | ast.While | ast.AsyncFor | None:
@@ -143,7 +143,7 @@ def find_loaders(view: View) -> Iterator[Loader]:
     """Give the loaders that a file makes, in the order of the text."""
     for call in view.module.nodes(ast.Call):
         name = view.resolve(call.func)
-        if name in known.LOADERS:
+        if name in library_names.LOADERS:
             yield Loader(call, name, _read(call, name, view), view)
         elif name is not None and (base := _loader_class(name, view)):
             yield Loader(call, base, _read_subclass(call, base, view), view)
@@ -154,8 +154,11 @@ def find_loaders(view: View) -> Iterator[Loader]:
 
 
 def _parameters(kind: str) -> tuple[str, ...]:
-    all_of_them = kind in (known.DATALOADER, known.OURS) or kind.startswith("torchdata.")
-    return known.LOADER_PARAMETERS if all_of_them else known.LOADER_PARAMETERS[:3]
+    all_of_them = kind in (
+        library_names.DATALOADER,
+        library_names.ANTIFREEZE_DATALOADER,
+    ) or kind.startswith("torchdata.")
+    return library_names.LOADER_PARAMETERS if all_of_them else library_names.LOADER_PARAMETERS[:3]
 
 
 def _read(call: ast.Call, kind: str, view: View, base: Arguments | None = None) -> Arguments:
@@ -167,7 +170,7 @@ def _loader_class(name: str, view: View) -> str:
     if "." not in name or view.project.bases(name, view.module.path) is None:
         return ""
     ancestors = view.project.ancestors(name, view.module.path)
-    return next((each for each in ancestors if each in known.LOADERS), "")
+    return next((each for each in ancestors if each in library_names.LOADERS), "")
 
 
 def _read_subclass(call: ast.Call, kind: str, view: View) -> Arguments:
@@ -176,7 +179,7 @@ def _read_subclass(call: ast.Call, kind: str, view: View) -> Arguments:
     if own is None:
         return _read(call, kind, view)
     read = read_arguments(call, own.parameters[1:], view.module, view.constant)
-    taken = {each.name: each for each in read if each.name in known.LOADER_PARAMETERS}
+    taken = {each.name: each for each in read if each.name in library_names.LOADER_PARAMETERS}
     return Arguments(taken, open_ended=True)  # what it adds itself is seen at its super().__init__
 
 
@@ -199,7 +202,7 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
         if view.resolve(value.func) != "functools.partial":
             continue
         kind = view.resolve(value.args[0])
-        if kind in known.LOADERS:
+        if kind in library_names.LOADERS:
             made = ast.copy_location(ast.Call(value.func, value.args[1:], value.keywords), value)
             inner = view.module.adopt(made, value)
             base = _read(inner, kind, view)
@@ -207,7 +210,7 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
     return None
 
 
-@asked_once
+@cached_walk
 def dataset_name(node: ast.expr, view: View, depth: int = 0) -> str | None:
     """Give the qualified name of a dataset's class, through wrappers, parameters, and functions of
     this file that return one."""

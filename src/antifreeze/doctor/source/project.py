@@ -1,4 +1,4 @@
-"""All files together: which name of which file is meant, and what a class descends from."""
+"""All checked files together: which file a name means, and what a class descends from."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import known
-from .module import DEEPEST, Module, parse_module
-from .naming import Imports, last_part
-from .scopes import FunctionNode
-from .summary import LoaderFact, Summary, Workers
+from . import library_names
+from .file_summary import LoaderFact, Summary, Workers
+from .import_resolution import ImportResolver, last_part
+from .syntax.module import MOST_NAME_STEPS, Module, parse_module
+from .syntax.scopes import FunctionNode
 
-KEPT = 48  # parsed modules from one file that is looked at to the next: some megabytes each
-REACHED_AT_ONCE = 300  # parsed for one file; what it names beyond these is not known
-_STOP = known.LOADERS | known.MAP_DATASETS | known.ITERABLE_DATASETS | known.LIGHTNING_MODULES
+# Parsed modules from one file that is looked at to the next: some megabytes each.
+MOST_KEPT_MODULES = 48
+MOST_MODULES_PER_FILE = 300  # parsed for one file; what it names beyond these is not known
 
 
 class Project:
@@ -38,7 +38,7 @@ class Project:
         self._read = read or (lambda path: path.read_text(encoding="utf-8", errors="replace"))
         self._modules: OrderedDict[Path, Module | None] = OrderedDict()
         self._by_path: dict[Path, Summary] = {each.path: each for each in summaries}
-        self._imports = Imports(self._by_path.values(), root)
+        self._imports = ImportResolver(self._by_path.values(), root)
         # Names are asked for again and again, from the same folders.
         self._canonical: dict[tuple[str, str], str] = {}
         self._parted: dict[tuple[str, str], tuple[Summary | None, list[str]]] = {}
@@ -64,14 +64,14 @@ class Project:
         """Begin to look at a file: let go of what the files before it led to, but for a few."""
         self._modules[module.path] = module
         self._modules.move_to_end(module.path)
-        while len(self._modules) > KEPT:
+        while len(self._modules) > MOST_KEPT_MODULES:
             self._modules.popitem(last=False)
 
     def load(self, summary: Summary) -> Module | None:
         """Give the tree of another file; None if it cannot be read any more, or the file that is
         looked at has led to too many."""
         if summary.path not in self._modules:
-            if len(self._modules) >= REACHED_AT_ONCE:
+            if len(self._modules) >= MOST_MODULES_PER_FILE:
                 return None
             try:
                 text = self._read(summary.path)
@@ -90,7 +90,7 @@ class Project:
         self._modules.move_to_end(summary.path)  # the last are kept for the next file
         return self._modules[summary.path]
 
-    def home(self, node: ast.AST) -> Module | None:
+    def module_of(self, node: ast.AST) -> Module | None:
         """Give the module that a node is of, among those parsed."""
         for module in reversed(self._modules.values()):
             if module is not None and module.holds(node):
@@ -116,9 +116,9 @@ class Project:
         return self._folders[near]
 
     def _follow(self, name: str, near: Path) -> str:
-        for _ in range(DEEPEST):
-            name = known.one_spelling(name)
-            if name in _STOP:
+        for _ in range(MOST_NAME_STEPS):
+            name = library_names.canonical_spelling(name)
+            if name in library_names.LOADING_CLASSES:
                 return name
             summary, rest = self._split(name, near)
             if summary is None:
@@ -259,7 +259,7 @@ class Project:
         }
         return list(found.values())
 
-    def anyone_calls(self, method: str) -> bool:
+    def any_file_calls(self, method: str) -> bool:
         """Say whether any file has a call `x.method(...)`."""
         return any(method in each.method_calls for each in self.summaries)
 
@@ -269,11 +269,11 @@ class Project:
         return any(each.has_epochs for each in self.summaries)
 
     @functools.cached_property
-    def anyone_collates(self) -> bool:
+    def any_file_collates(self) -> bool:
         """Say whether any loader has a collate function of its own."""
         return any(each.has_collate for each in self.summaries)
 
-    def anyone_sets(self, attribute: str) -> bool:
+    def any_file_sets(self, attribute: str) -> bool:
         """Say whether any file has `x.attribute = ...`, where x is not `self`."""
         return any(attribute in each.stores for each in self.summaries)
 

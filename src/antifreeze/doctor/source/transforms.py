@@ -1,4 +1,4 @@
-"""What a dataset applies to its samples: functions and objects that it is given, or makes."""
+"""Functions and objects that a dataset applies to its samples."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import known
-from .budget import asked_once
+from . import library_names
 from .definitions import Dataset, Function
-from .wording import text_of
-from .wrapped import datasets_behind
+from .step_budget import cached_walk
+from .syntax.node_text import text_of
+from .wrapped_datasets import datasets_behind
 
 if TYPE_CHECKING:
     from .loaders import Loader
@@ -49,7 +49,7 @@ def _called(dataset: Dataset, view: View) -> Iterator[Function]:
         and dataset.owns(called.value, function.module)
     }
     for name in sorted(names):
-        for given in dataset.given(name):
+        for given in dataset.assignments(name):
             if given.value is not None:
                 yield from _applied(given.value, view)
 
@@ -66,7 +66,7 @@ def _one_of(called: ast.expr, function: Function) -> ast.expr:
     return called
 
 
-@asked_once
+@cached_walk
 def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterable[Function]:
     if depth > _DEEPEST:
         return
@@ -90,7 +90,7 @@ def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterable[Function]:
 
 def _by_call(call: ast.Call, view: View, depth: int) -> Iterator[Function]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(known.TRANSFORMS):
+    if name in _KEEP or name.startswith(library_names.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _applied(each, view, depth + 1)
         return

@@ -1,5 +1,8 @@
-"""What a rule sees of a file: the questions that rules ask. What it answers with is in the other
-modules (`definitions`, `loaders`, `loops`, `worker_code`)."""
+"""The view of a file that rules get: every question that a rule can ask.
+
+What it answers with is in the other modules (`definitions`, `loaders`, `loader_loops`,
+`worker_code`).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import evidence, known, values
-from .arguments import Arguments, read_arguments
-from .budget import Budget
+from . import library_names, program_facts
+from .call_arguments import Arguments, read_arguments
+from .call_signatures import signature_mismatch
 from .definitions import (
     PICKLING,
     Class,
@@ -22,18 +25,19 @@ from .definitions import (
     find_class,
     find_function,
 )
-from .ingredients import Ingredients, ingredients
+from .file_summary import Summary, summarise
+from .loader_loops import LoaderLoop, find_loops, loader_of, without_wrappers
 from .loaders import Loader, dataset_name, find_loaders
-from .loops import LoaderLoop, find_loops, loader_of, without_wrappers
-from .module import Module
-from .origins import origins
 from .project import Project
-from .scopes import FunctionNode, Kind
-from .signatures import misfit
-from .summary import Summary, summarise
-from .trainers import facts_of_trainers
-from .values import UNKNOWN
-from .wording import speaks_of_evaluation, text_of
+from .step_budget import Budget
+from .syntax import constants
+from .syntax.constants import UNKNOWN
+from .syntax.module import Module
+from .syntax.node_text import speaks_of_evaluation, text_of
+from .syntax.scopes import FunctionNode, Kind
+from .transformers_trainer import facts_of_trainers
+from .value_dependencies import ValueDependencies, value_dependencies
+from .value_origins import origins
 from .worker_code import WorkerCode, find_worker_code
 
 
@@ -60,12 +64,12 @@ class View:
     def path(self) -> Path:
         return self.module.path
 
-    def home(self, node: ast.AST) -> Module:
+    def module_of(self, node: ast.AST) -> Module:
         """Give the file that a node is of."""
         self.budget.spend()
         if self.module.holds(node):
             return self.module
-        home = self.project.home(node)
+        home = self.project.module_of(node)
         if home is None:  # to take it for one of this file would be to answer at random
             raise LookupError(f"{type(node).__name__} is of no file that was read")
         return home
@@ -74,13 +78,13 @@ class View:
 
     def resolve(self, node: ast.AST) -> str | None:
         """Give the qualified name of a name or attribute: `numpy.random.default_rng`, `open`."""
-        home = self.home(node)
+        home = self.module_of(node)
         name = home.resolve(node)
         return self.project.canonical(name, home.path) if name is not None else None
 
     def values(self, node: ast.expr) -> tuple[ast.expr, ...]:
         """Give the expressions a variable may stand for; none if one of them is not known."""
-        return self.home(node).values(node)
+        return self.module_of(node).values(node)
 
     def value(self, node: ast.expr) -> ast.expr | None:
         """Give the one expression that a variable stands for, or None."""
@@ -90,7 +94,7 @@ class View:
     def constant(self, node: ast.expr) -> Any:
         """Give the constant that an expression is, through variables; or UNKNOWN."""
         every = self.values(node)
-        found = [values.constant(each) for each in every]
+        found = [constants.constant(each) for each in every]
         if not found or any(each is UNKNOWN or each != found[0] for each in found):
             return UNKNOWN
         return found[0]
@@ -110,7 +114,7 @@ class View:
 
     def is_closed_after(self, name: ast.Name) -> bool:
         """Say whether a name is bound by `with`, which closes it at its end."""
-        return any(each.kind is Kind.WITH for each in self.home(name).bindings(name))
+        return any(each.kind is Kind.WITH for each in self.module_of(name).bindings(name))
 
     def returned(self, call: ast.expr) -> list[ast.expr]:
         """Give what a call of a function of this file may return; nothing for any other."""
@@ -131,7 +135,7 @@ class View:
 
     def _find_calls_of(self, function: FunctionNode) -> Iterator[ast.Call]:
         """Look by name first: to look at what every call calls would parse half the project."""
-        home = self.home(function)
+        home = self.module_of(function)
         owner = home.scopes.parents.get(function)
         if not isinstance(owner, ast.ClassDef):
             name = self.project.canonical(home.qualified(function), home.path)
@@ -154,18 +158,18 @@ class View:
     def call_arguments(self, call: ast.Call, parameters: Sequence[str] = ()) -> Arguments:
         """Give the arguments of a call by name, with constants followed through variables and
         `**dict(...)`. `parameters`: the names of the positional ones, in order."""
-        return read_arguments(call, parameters, self.home(call), self.constant)
+        return read_arguments(call, parameters, self.module_of(call), self.constant)
 
     def arguments(self, call: ast.Call, function: FunctionNode) -> Arguments:
         """Give the arguments of a call of a function of the project, by name."""
         names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-        if isinstance(self.home(function).scopes.parents.get(function), ast.ClassDef):
+        if isinstance(self.module_of(function).scopes.parents.get(function), ast.ClassDef):
             names = names[1:]
         return self.call_arguments(call, names)
 
-    def made_of(self, node: ast.expr, function: Function) -> Ingredients:
+    def dependencies(self, node: ast.expr, function: Function) -> ValueDependencies:
         """Give what an expression in a function depends on: its parameters, calls, attributes."""
-        return ingredients(node, function, self)
+        return value_dependencies(node, function, self)
 
     # ---- what is in the file ---------------------------------------------------------------------
 
@@ -198,7 +202,7 @@ class View:
     @functools.cached_property
     def training_arguments(self) -> tuple[ast.Call, ...]:
         """Give the constructions of transformers' TrainingArguments, for `call_arguments()`."""
-        return tuple(self.calls(*known.TRAINING_ARGUMENTS))
+        return tuple(self.calls(*library_names.TRAINING_ARGUMENTS))
 
     @functools.cached_property
     def worker_code(self) -> tuple[WorkerCode, ...]:
@@ -268,7 +272,7 @@ class View:
         found = function.module.undefined(function.node)
         return sorted(found, key=lambda name: (name.lineno, name.col_offset))
 
-    def misfit(self, call: ast.Call) -> str:
+    def signature_mismatch(self, call: ast.Call) -> str:
         """Say why a call of a function or class of the project cannot work: "lacks 'path'"; or ''.
 
         A class without an `__init__` that we can see fits everything.
@@ -283,7 +287,7 @@ class View:
             return ""
         if owner is None and (function.owner is not None or function.node.decorator_list):
             return ""  # a method, or something else by now
-        return misfit(call, function.node, bound=owner is not None)
+        return signature_mismatch(call, function.node, bound=owner is not None)
 
     def method_calls(self, *names: str) -> list[ast.Call]:
         """Give the calls `x.name(...)`, whatever x is."""
@@ -316,21 +320,23 @@ class View:
         """Say whether a loader's arguments mean what those of torch's mean: not where a class of
         the project has an `__init__` of its own."""
         own = self.class_of(loader.node.func)
-        return loader.kind in known.LIKE_TORCHS and (own is None or own.method("__init__") is None)
+        return loader.kind in library_names.SAME_SIGNATURE_AS_TORCH and (
+            own is None or own.method("__init__") is None
+        )
 
     def class_of(self, node: ast.expr) -> Class | None:
         """Give the project's class that an expression names."""
-        return find_class(node, self.home(node), self.project)
+        return find_class(node, self.module_of(node), self.project)
 
     def function_of(self, node: ast.expr) -> Function | None:
         """Give the project's function that an expression names: also through `partial`, variables,
         and objects with `__call__`."""
-        return find_function(node, self.home(node), self.project)
+        return find_function(node, self.module_of(node), self.project)
 
     def _kind(self, found: Class) -> DatasetKind | None:
-        if found.descends_from(*known.ITERABLE_DATASETS):
+        if found.descends_from(*library_names.ITERABLE_DATASETS):
             return DatasetKind.ITERABLE
-        return DatasetKind.MAP if found.descends_from(*known.MAP_DATASETS) else None
+        return DatasetKind.MAP if found.descends_from(*library_names.MAP_DATASETS) else None
 
     def _dataset(self, node: ast.ClassDef, module: Module | None = None) -> Dataset:
         dataset = Dataset(node, module or self.module, self.project)
@@ -345,12 +351,12 @@ class View:
     # ---- where a node is -------------------------------------------------------------------------
 
     def function_around(self, node: ast.AST) -> FunctionNode | None:
-        return self.home(node).function_around(node)
+        return self.module_of(node).function_around(node)
 
     def loop_around(self, node: ast.AST) -> ast.For | ast.While | ast.AsyncFor | None:
         """Give the nearest loop statement whose body a node is in, within the same function."""
         inner = node
-        for each in self.home(node).ancestors(node):
+        for each in self.module_of(node).ancestors(node):
             if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 return None
             if isinstance(each, (ast.For, ast.While, ast.AsyncFor)) and inner in each.body:
@@ -360,7 +366,7 @@ class View:
 
     def variable_of(self, node: ast.AST) -> str:
         """Give the name that an expression is bound to: loader, or self.loader; '' if to none."""
-        match self.home(node).scopes.parents.get(node):
+        match self.module_of(node).scopes.parents.get(node):
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
                 return text_of(target)
             case ast.keyword(arg=str() as name):
@@ -379,11 +385,11 @@ class View:
         function, unless that is called so."""
         function = self.module.function_around(node)
         called = function is None or function in self._run_on_import
-        return called and not evidence.is_guarded(node, self.module)
+        return called and not program_facts.is_guarded(node, self.module)
 
     @functools.cached_property
     def _run_on_import(self) -> frozenset[FunctionNode]:
-        return evidence.run_on_import(self)
+        return program_facts.run_on_import(self)
 
     # ---- the program -----------------------------------------------------------------------------
 
@@ -396,15 +402,15 @@ class View:
                 *(fact for each in self.loaders if (fact := each.fact()) is not None),
                 *facts_of_trainers(self),
             ),
-            distributed=evidence.ranks_shown_by(self),
-            start_method=evidence.start_method_set(self),
+            distributed=program_facts.distributed_evidence(self),
+            start_method=program_facts.start_method_set(self),
         )
 
     @functools.cached_property
     def distributed(self) -> str:
         """Say what shows that the program has several ranks, here or in a file that imports this
         one: "DistributedSampler, line 12". Empty if nothing does."""
-        here = evidence.ranks_shown_by(self)
+        here = program_facts.distributed_evidence(self)
         if here:
             return here
         for each in self.project.importers(self.path):
@@ -415,14 +421,14 @@ class View:
     @functools.cached_property
     def start_method(self) -> str:
         """Give how workers start, as far as the source says: spawn, forkserver, fork, or ''."""
-        here = evidence.start_method_set(self)
+        here = program_facts.start_method_set(self)
         if here:
             return here
         for each in self.project.importers(self.path):
             if each.start_method:
                 return each.start_method
         python = self.project.python
-        newer = python is not None and python >= evidence.FORKSERVER_BY_DEFAULT
+        newer = python is not None and python >= program_facts.FORKSERVER_BY_DEFAULT
         return "forkserver" if newer else ""
 
     def sent_by(self, dataset: Dataset) -> str:

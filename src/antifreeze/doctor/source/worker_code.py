@@ -1,4 +1,4 @@
-"""The functions of a file that run in worker processes."""
+"""Find the functions of a file that run in worker processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .definitions import Dataset, Function, reached_from, steps
+from .definitions import Dataset, Function, called_functions, reached_from
+from .file_summary import Workers
 from .loaders import Loader
-from .summary import Workers
-from .trainers import collators_of_trainers
+from .transformers_trainer import collators_of_trainers
 from .transforms import transforms_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _ways(
     for function in reached:
         if function.module is not view.module:
             continue
-        for place, called in steps(function, function.owner, view.project):
+        for place, called in called_functions(function, function.owner, view.project):
             inherited = called.owner is not None and called.owner.node in mine
             if called.module is view.module or called.node in ways or inherited:
                 continue

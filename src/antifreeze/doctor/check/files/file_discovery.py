@@ -24,9 +24,8 @@ from .tracked_files import TrackedFiles
 
 SUFFIXES = (".py", ".ipynb")
 IGNORE_FILE = ".gitignore"
-READ_STEPS_PER_PATTERN = (
-    10  # steps for each pattern of a file: what it takes to read one, beside trying one
-)
+# Steps for each pattern of a file: what it takes to read one, beside trying one.
+READ_STEPS_PER_PATTERN = 10
 _NOBODY_MEANS = frozenset(
     {"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", ".ipynb_checkpoints"}
 )

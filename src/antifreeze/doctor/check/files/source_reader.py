@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...._linux.regular_files import NotRegular, open_real
-from ...source.notebooks import Notebook, read_notebook
-from ...source.parsing import TooManyFields, refuse_huge_strings
+from ...source.syntax.notebooks import Notebook, read_notebook
+from ...source.syntax.safe_compile import TooManyFields, refuse_huge_strings
 from .symlinks import LinkLeadsOut, resolve
 from .text_encoding import BOM, decode
 
-MOST_SOURCE_BYTES = (
-    4_000_000  # bytes, or characters; larger files are generated, and take many seconds each
-)
-MOST_NOTEBOOK_BYTES = (
-    64_000_000  # bytes: pictures are inside; the code in it is at most MOST_SOURCE_BYTES
-)
+# Bytes, or characters; larger files are generated, and take many seconds each.
+MOST_SOURCE_BYTES = 4_000_000
+# Bytes: pictures are inside; the code in it is at most MOST_SOURCE_BYTES.
+MOST_NOTEBOOK_BYTES = 64_000_000
 
 
 # A file may be in the syntax of a newer one than that which runs us.

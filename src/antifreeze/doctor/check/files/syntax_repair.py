@@ -13,8 +13,8 @@ import io
 import re
 import tokenize
 
-from ...source.lines import LINE_END, split_lines
-from ...source.parsing import compile_quietly
+from ...source.syntax.line_splitting import LINE_END, split_lines
+from ...source.syntax.safe_compile import compile_quietly
 from .source_reader import PYTHON, Source, Unreadable
 
 MOST_MISSING_BODIES = 20  # bodies that are missing, in one file: more is no Python

@@ -7,7 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator
 
-from ...source.lines import lines_with_ends
+from ...source.syntax.line_splitting import lines_with_ends
 
 CONTEXT_LINES = 3  # lines before and after a change
 # Lines that `difflib` compares by itself. It may take their square: 20,000 took a minute.

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...findings import Confidence
-from ...source import known
-from ...source.budget import asked_once
+from ...source import library_names
 from ...source.definitions import Class
-from ...source.module import Module
+from ...source.step_budget import cached_walk
+from ...source.syntax.module import Module
 from ...source.view import View
 
 _DATACLASS = "dataclasses.dataclass"
@@ -34,10 +34,10 @@ class ConstructedObject:
     @property
     def is_iterable(self) -> bool:
         """Say whether torch takes it for an iterable dataset: by its base alone."""
-        return self.owner.descends_from(*known.ITERABLE_DATASETS)
+        return self.owner.descends_from(*library_names.ITERABLE_DATASETS)
 
 
-@asked_once
+@cached_walk
 def constructed_objects(
     node: ast.expr, view: View, inside: str = "", depth: int = 0
 ) -> Iterable[ConstructedObject]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ...source.budget import asked_once
+from ...source.step_budget import cached_walk
 from ...source.view import View
 
 _DEEPEST = 4
@@ -26,7 +26,7 @@ _STARTS_CUDA = frozenset(
 )
 
 
-@asked_once
+@cached_walk
 def is_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
     """Say whether a device is, or may be chosen to be, a GPU: "cuda:0", `torch.device("cuda" if
     torch.cuda.is_available() else "cpu")`."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ...source.definitions import Function
-from ...source.wording import last_name
+from ...source.syntax.node_text import last_name
 
 TryNode = ast.Try | ast.TryStar  # `except*` catches as `except` does
 _TELLING = frozenset(

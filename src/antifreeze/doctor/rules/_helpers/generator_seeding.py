@@ -73,7 +73,7 @@ def _through(
         seed = _seed(inner) if name in names else None
         if name is None or seed is None:
             continue
-        parts = view.made_of(seed, called)
+        parts = view.dependencies(seed, called)
         if not parts.complete or parts.calls - {"int"} or len(parts.parameters) > 1:
             continue
         if not parts.parameters:

@@ -47,5 +47,7 @@ def is_plain_value(value: ast.expr | None, view: View) -> bool:
 
 def has_plain_values(attribute: str, dataset: Dataset, view: View) -> bool:
     """Say whether an attribute of a dataset has plain values only."""
-    values = [e.value for e in dataset.given(attribute) if not isinstance(e.node, ast.AugAssign)]
+    values = [
+        e.value for e in dataset.assignments(attribute) if not isinstance(e.node, ast.AugAssign)
+    ]
     return bool(values) and all(is_plain_value(each, view) for each in values)

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ...source.budget import asked_once
 from ...source.definitions import Class, Function
+from ...source.step_budget import cached_walk
+from ...source.syntax.node_text import text_of
 from ...source.view import View
-from ...source.wording import text_of
 
 _ONE_PLACE = "one position in the file for all workers"
 _ONE_IN_ARCHIVE = "one position in the archive for all workers"
@@ -97,7 +97,7 @@ def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
     function = view.function_around(call)
     if function is None:
         return False
-    home = view.home(call)
+    home = view.module_of(call)
     parents = home.scopes.parents
     if function is not view.function_around(node) and not isinstance(
         parents.get(function), ast.ClassDef
@@ -116,7 +116,7 @@ def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
     )
 
 
-@asked_once
+@cached_walk
 def _opened(value: ast.expr, view: View, depth: int) -> OpenedHandle | None:
     parts: list[ast.expr] = []
     match value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ...findings import Confidence
-from ...source.budget import asked_once
+from ...source.step_budget import cached_walk
 from ...source.view import View
 from ..rule import LIKELY, POSSIBLE
 
@@ -25,7 +25,7 @@ _AROUND = frozenset({"sorted", "list", "tuple", "set", "dict", "enumerate", "tqd
 ObjectCount = tuple[str, Confidence]  # what makes it many, and how sure that is
 
 
-@asked_once
+@cached_walk
 def object_count(value: ast.expr, view: View, depth: int = 0) -> ObjectCount | None:
     """Say what makes a value many Python objects, and how sure that is."""
     if depth > 6:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from ...source.definitions import Dataset, Function
-from ...source.scopes import Kind
+from ...source.syntax.node_text import text_of
+from ...source.syntax.scopes import Kind
 from ...source.view import View
-from ...source.wording import text_of
 
 _PATHS = frozenset(
     {"os.path.join", "os.path.abspath", "os.path.expanduser", "os.fspath", "pathlib.Path", "str"}

@@ -1,4 +1,4 @@
-"""What other files need to know of a file: small, frozen, and fit to be sent between processes."""
+"""The summary of a file that other files need: small, frozen, and sent between processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from .module import Module
-from .scopes import Kind
+from .syntax.module import Module
+from .syntax.scopes import Kind
 
 # By text, not by tree: most files are read shallowly. Each takes one walk over the text, whatever
 # is in it: a line may have a megabyte.

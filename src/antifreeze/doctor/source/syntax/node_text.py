@@ -1,4 +1,4 @@
-"""Source as text again, for words and for comparing."""
+"""Turn nodes into text and names, for messages and for comparing."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""Names of other libraries that we know, each under one spelling."""
+"""Names of other libraries that rules ask about, each under one canonical spelling."""
 
 from __future__ import annotations
 
 DATALOADER = "torch.utils.data.DataLoader"
-OURS = "antifreeze.DataLoader"
-LIKE_TORCHS = (DATALOADER, OURS, "torchdata.stateful_dataloader.StatefulDataLoader")
+ANTIFREEZE_DATALOADER = "antifreeze.DataLoader"
+SAME_SIGNATURE_AS_TORCH = (
+    DATALOADER,
+    ANTIFREEZE_DATALOADER,
+    "torchdata.stateful_dataloader.StatefulDataLoader",
+)
 # Loaders with torch's signature, by the name everything is brought to.
 LOADERS = frozenset(
     {
         DATALOADER,
-        OURS,
+        ANTIFREEZE_DATALOADER,
         "torchdata.stateful_dataloader.StatefulDataLoader",
         "torch_geometric.loader.DataLoader",
         "monai.data.DataLoader",
@@ -48,6 +52,10 @@ DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
 SAMPLERS = frozenset({"torch.utils.data.Sampler", "torch.utils.data.BatchSampler"})
 DATA_MODULES = frozenset({"lightning.pytorch.LightningDataModule"})
 LIGHTNING_MODULES = frozenset({"lightning.pytorch.LightningModule"}) | DATA_MODULES
+# Classes at which a name is not followed further: what they are is known.
+LOADING_CLASSES = LOADERS | MAP_DATASETS | ITERABLE_DATASETS | LIGHTNING_MODULES
+# Classes whose subclasses are written for loading: datasets, samplers, modules with loaders.
+LOADING_BASES = MAP_DATASETS | ITERABLE_DATASETS | SAMPLERS | LIGHTNING_MODULES
 LOADER_HOOKS = frozenset(
     {"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"}
 )
@@ -76,9 +84,9 @@ LOADER_PARAMETERS = (
     "in_order",
 )
 # What each takes, in order: AF706 knows the others as mistakes. A test reads the real signatures.
-TAKEN = {
+ACCEPTED_ARGUMENTS = {
     DATALOADER: LOADER_PARAMETERS,
-    OURS: (
+    ANTIFREEZE_DATALOADER: (
         *LOADER_PARAMETERS,
         *("sample_timeout", "on_error", "fault_log", "worker_memory", "quarantine", "randomness"),
     ),
@@ -117,7 +125,7 @@ _SPELLINGS = (
     ("torchvision.datasets.folder", "torchvision.datasets"),
     ("monai.data.dataset", "monai.data"),
     ("monai.data.dataloader", "monai.data"),
-    ("antifreeze.loader.DataLoader", OURS),
+    ("antifreeze.loader.DataLoader", ANTIFREEZE_DATALOADER),
     ("pytorch_lightning", "lightning.pytorch"),
     ("lightning.LightningModule", "lightning.pytorch.LightningModule"),
     ("lightning.LightningDataModule", "lightning.pytorch.LightningDataModule"),
@@ -153,7 +161,7 @@ STAR_EXPORTS = {
 }
 
 
-def one_spelling(name: str) -> str:
+def canonical_spelling(name: str) -> str:
     """Bring a qualified name to the spelling that rules use."""
     for _ in range(3):  # one replacement may lead to another
         parts = name.split(".")

@@ -1,13 +1,13 @@
-"""Parameters of functions: their defaults, and whether a call fits them."""
+"""Whether a call fits the signature of a function."""
 
 from __future__ import annotations
 
 import ast
 
-from .scopes import FunctionNode
+from .syntax.scopes import FunctionNode
 
 
-def misfit(call: ast.Call, function: FunctionNode, *, bound: bool) -> str:
+def signature_mismatch(call: ast.Call, function: FunctionNode, *, bound: bool) -> str:
     """Say in Python's words why a call cannot work: "missing 1 required argument: 'path'".
 
     Empty if it may work: also where `*args` or `**kwargs` hide what is passed. `bound`: the first

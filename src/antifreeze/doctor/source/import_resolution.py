@@ -1,4 +1,4 @@
-"""How files are called, and which file an import means.
+"""Resolve imports to files, and name files as imports see them.
 
 1. A file of a package with `__init__.py` has the dotted name that all import it by: `pkg.data.csv`.
 2. Any other file can be imported by several names, depending on where Python is started. It is
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .summary import Summary
+    from .file_summary import Summary
 
 _DOT = "\N{MIDDLE DOT}"  # for a dot in the name of a folder: dots part names
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # of a project's own folder
@@ -78,7 +78,7 @@ def last_part(name: str) -> str:
     return name[max(name.rfind("."), name.rfind("/")) + 1 :]
 
 
-class Imports:
+class ImportResolver:
     """All files by name and by place."""
 
     def __init__(self, summaries: Iterable[Summary], root: Path | None = None) -> None:

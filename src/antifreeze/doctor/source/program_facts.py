@@ -1,14 +1,14 @@
-"""What the source says about the program as a whole: ranks, start method, what runs on import."""
+"""Facts about the program as a whole: ranks, start method, what runs on import."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
-from . import known
-from .module import Module
-from .scopes import FunctionNode
-from .wording import text_of
+from . import library_names
+from .syntax.module import Module
+from .syntax.node_text import text_of
+from .syntax.scopes import FunctionNode
 
 if TYPE_CHECKING:
     from .view import View
@@ -19,7 +19,7 @@ _RANKED = frozenset(
         "torch.distributed.init_process_group",
         "torch.nn.parallel.DistributedDataParallel",
         "torch.distributed.fsdp.FullyShardedDataParallel",
-        known.DISTRIBUTED_SAMPLER,
+        library_names.DISTRIBUTED_SAMPLER,
         "accelerate.Accelerator",
         "deepspeed.initialize",
         "horovod.torch.init",
@@ -32,7 +32,7 @@ _RANK_VARIABLES = frozenset({"LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SI
 FORKSERVER_BY_DEFAULT = (3, 14)  # on Linux: https://docs.python.org/3/whatsnew/3.14.html
 
 
-def ranks_shown_by(view: View) -> str:
+def distributed_evidence(view: View) -> str:
     """Say what shows that a file is of a program with several ranks; '' if nothing does."""
     for call in view.module.nodes(ast.Call):
         name = view.resolve(call.func) or ""

@@ -1,4 +1,4 @@
-"""Which datasets are behind an expression: through `Subset`, lists, and what stands for them."""
+"""Find the datasets behind an expression: through `Subset`, lists, and variables."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from . import known
-from .budget import asked_once
+from . import library_names
+from .step_budget import cached_walk
 
 if TYPE_CHECKING:
     from .view import View
 
 _DEEPEST = 5  # a list in a ConcatDataset in a Subset
-_MOST = 50  # of a list: the others are as these
+_MOST_ITEMS = 50  # of a list: the others are as these
 
 
-@asked_once
+@cached_walk
 def datasets_behind(node: ast.expr, view: View, depth: int = 0) -> Iterable[ast.expr]:
     """Give the expressions that make the datasets which an expression stands for, or wraps."""
     for value in view.origins(node) if depth <= _DEEPEST else ():
@@ -29,10 +29,10 @@ def datasets_behind(node: ast.expr, view: View, depth: int = 0) -> Iterable[ast.
             case ast.ListComp():
                 inside = [value.elt]
             case ast.List() | ast.Tuple():
-                inside = value.elts[:_MOST]
+                inside = value.elts[:_MOST_ITEMS]
             case ast.Dict():
-                inside = value.values[:_MOST]
-            case ast.Call() if view.resolve(value.func) in known.WRAPPERS:
+                inside = value.values[:_MOST_ITEMS]
+            case ast.Call() if view.resolve(value.func) in library_names.WRAPPERS:
                 inside = value.args[:1]
                 inside += [e.value for e in value.keywords if e.arg in ("dataset", "datasets")]
             case _:

@@ -1,4 +1,4 @@
-"""Constants in source: what an expression is worth, if that can be seen."""
+"""Evaluate constant expressions in source, where their value can be seen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 _DEEPEST = 100  # terms of a sum: more were written by no person, and recursion has its end
-LARGEST = 1 << 62  # of a product: source may ask for more than memory holds
+LARGEST_FACTOR = 1 << 62  # of a product: source may ask for more than memory holds
 
 
 def constant(node: ast.expr, depth: int = 0) -> Any:
@@ -64,7 +64,7 @@ def _computed(node: ast.BinOp, depth: int) -> Any:
         small = isinstance(left, int) and isinstance(right, int) and 0 <= right <= 62
         return left**right if small and abs(left) <= 10 else UNKNOWN
     run = _OPERATORS.get(type(node.op))
-    if run is None or max(abs(left), abs(right)) > LARGEST:
+    if run is None or max(abs(left), abs(right)) > LARGEST_FACTOR:
         return UNKNOWN
     try:
         return run(left, right)

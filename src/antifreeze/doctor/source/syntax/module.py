@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from . import known
-from .lines import split_lines
-from .naming import relative_to
-from .parsing import compile_quietly
-from .reaching import attribute_can_reach, can_reach
+from .. import library_names
+from ..import_resolution import relative_to
+from .line_splitting import split_lines
+from .reaching_definitions import attribute_can_reach, can_reach
+from .safe_compile import compile_quietly
 from .scopes import BUILTINS, Binding, FunctionNode, Kind, Scope, Scopes, read_scopes
 
-DEEPEST = 12  # steps from a name to its value; chains longer than that are loops
+MOST_NAME_STEPS = 12  # steps from a name to its value; chains longer than that are loops
 MOST_VALUES = 500  # nodes looked at for what one name may stand for
 
 
@@ -29,7 +29,7 @@ Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AttributeAssignment:
     """One place where an attribute of `self` (or of the class) is given a value."""
 
     name: str
@@ -51,7 +51,7 @@ class Module:
     is_whole: bool = True  # False: parts could not be read, or run other files; names may be there
     _by_type: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
     _bodies: dict[ast.AST, tuple[ast.AST, ...]] = field(default_factory=dict)
-    _given: dict[ast.ClassDef, dict[str, list[Given]]] | None = None
+    _assignments_of: dict[ast.ClassDef, dict[str, list[AttributeAssignment]]] | None = None
     _attributes_set: frozenset[str] | None = None
     _defined: dict[str, list[Definition]] | None = None
     _has_stars: bool | None = None
@@ -148,20 +148,20 @@ class Module:
 
     # ---- attributes of self ----------------------------------------------------------------------
 
-    def given(self, owner: ast.ClassDef) -> dict[str, list[Given]]:
+    def assignments(self, owner: ast.ClassDef) -> dict[str, list[AttributeAssignment]]:
         """Give every assignment to an attribute of `self` in a class, by the attribute's name."""
-        if self._given is None:
-            self._given = {}
-            for where, each in self._all_given():
-                self._given.setdefault(where, {}).setdefault(each.name, []).append(each)
-        return self._given.get(owner, {})
+        if self._assignments_of is None:
+            self._assignments_of = {}
+            for where, each in self._all_assignments():
+                self._assignments_of.setdefault(where, {}).setdefault(each.name, []).append(each)
+        return self._assignments_of.get(owner, {})
 
-    def _all_given(self) -> Iterator[tuple[ast.ClassDef, Given]]:
+    def _all_assignments(self) -> Iterator[tuple[ast.ClassDef, AttributeAssignment]]:
         for owner in self.nodes(ast.ClassDef):
             for statement in owner.body:
                 for target, value in _targets(statement):
                     if isinstance(target, ast.Name):
-                        yield owner, Given(target.id, statement, value, None)
+                        yield owner, AttributeAssignment(target.id, statement, value, None)
         for node in self.scopes.nodes:
             if type(node) not in _ASSIGNMENTS or not isinstance(node, ast.stmt):
                 continue
@@ -173,7 +173,7 @@ class Module:
                     bound = self.scopes.lookup(target.value.id, target.value)
                     method = bound[0].node if bound is not None else None
                     assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-                    yield found, Given(target.attr, node, value, method)
+                    yield found, AttributeAssignment(target.attr, node, value, method)
 
     # ---- names -----------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class Module:
 
     def resolve(self, node: ast.AST, depth: int = 0) -> str | None:
         """Give the qualified name that an expression stands for: `numpy.random.default_rng`."""
-        if depth > DEEPEST:
+        if depth > MOST_NAME_STEPS:
             return None
         match node:
             case ast.Name():
@@ -212,7 +212,11 @@ class Module:
                 if owner is not None:
                     return self._resolve_attribute(owner, node.attr, depth)
                 base = self.resolve(node.value, depth + 1)
-                return known.one_spelling(f"{base}.{node.attr}") if base is not None else None
+                return (
+                    library_names.canonical_spelling(f"{base}.{node.attr}")
+                    if base is not None
+                    else None
+                )
             case ast.Subscript():  # Dataset[int]
                 return (
                     self.resolve(node.value, depth + 1) if depth or _is_base(self, node) else None
@@ -224,14 +228,14 @@ class Module:
         found = self.scopes.lookup(node.id, node)
         if found is None:
             for star in self.scopes.top.stars:
-                if node.id in known.STAR_EXPORTS.get(star, ()):
-                    return known.one_spelling(f"{star}.{node.id}")
+                if node.id in library_names.STAR_EXPORTS.get(star, ()):
+                    return library_names.canonical_spelling(f"{star}.{node.id}")
             if self.scopes.top.stars and node.id not in BUILTINS:
                 return f"{self.scopes.top.stars[-1]}.{node.id}"
             return node.id if node.id in BUILTINS else None
         for binding in found[1]:
             if binding.kind is Kind.IMPORT:
-                return known.one_spelling(binding.qualified)
+                return library_names.canonical_spelling(binding.qualified)
         for binding in found[1]:
             match binding.node:
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() as definition:
@@ -248,7 +252,7 @@ class Module:
         for statement in owner.body:
             if isinstance(statement, _DEFINITIONS) and statement.name == name:
                 return self.qualified(statement)
-        given = self.given(owner).get(name, [])
+        given = self.assignments(owner).get(name, [])
         if len(given) == 1 and isinstance(given[0].value, (ast.Name, ast.Attribute)):
             return self.resolve(given[0].value, depth + 1)
         return None
@@ -271,7 +275,7 @@ class Module:
         that were asked about; what leads to itself is not known."""
         if node in seen:
             return seen[node]
-        if depth > DEEPEST or len(seen) > MOST_VALUES:
+        if depth > MOST_NAME_STEPS or len(seen) > MOST_VALUES:
             return False
         candidates = self._candidates(node)
         seen[node] = False
@@ -290,7 +294,7 @@ class Module:
             case ast.Name():
                 return [e.value if _has_value(e) else None for e in self.reaching(node)]
             case ast.Attribute() if (owner := self.class_of_self(node.value)) is not None:
-                every = self.given(owner).get(node.attr, [])
+                every = self.assignments(owner).get(node.attr, [])
                 if len(every) > 1:
                     every = [each for each in every if attribute_can_reach(each, node, self)]
                 return [each.value for each in every]
@@ -382,4 +386,4 @@ def parse_module(
     return Module(path, name, tree, scopes, split_lines(text), is_notebook, is_whole)
 
 
-__all__ = ["DEEPEST", "Given", "Module", "Scope", "parse_module"]
+__all__ = ["MOST_NAME_STEPS", "AttributeAssignment", "Module", "Scope", "parse_module"]

@@ -1,4 +1,4 @@
-"""Notebooks: their code cells as one text, and the way back from its lines to the cells."""
+"""Notebooks: join the code cells into one text, and map its lines back to the cells."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .lines import split_lines
-from .parsing import compile_quietly
+from .line_splitting import split_lines
+from .safe_compile import compile_quietly
 
 _MAGIC = re.compile(
     r"^(\s*)(%{1,2}[A-Za-z_]|!|\?)|^(\s*)[\w.]+\?{1,2}\s*$|^()(pip|conda) install\b"

@@ -1,4 +1,4 @@
-"""How much may be asked about one file: no rule waits, whatever a file has in it."""
+"""Bound the steps that rules may take for one file, whatever it contains."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 Walk = TypeVar("Walk", bound=Callable[..., Any])
 # Questions about one file, of all rules together: some ten seconds. torch's largest file that
 # speaks of loading (110,738 nodes) takes 40,563.
-MOST_STEPS = 1_000_000
+MOST_STEPS_PER_FILE = 1_000_000
 
 
-class TooEntangled(Exception):
+class StepBudgetExceeded(Exception):
     """A file takes more steps than any that a person writes: its rest is not looked at."""
 
 
 class Budget:
     """The steps that are left for a file. No clock: the answer is the same each time."""
 
-    def __init__(self, steps: int = MOST_STEPS) -> None:
+    def __init__(self, steps: int = MOST_STEPS_PER_FILE) -> None:
         self.steps = steps
         self.left = steps
 
@@ -34,10 +34,10 @@ class Budget:
     def spend(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise TooEntangled(f"not answered after {self.steps:,} steps")
+            raise StepBudgetExceeded(f"not answered after {self.steps:,} steps")
 
 
-def asked_once(walk: Walk) -> Walk:
+def cached_walk(walk: Walk) -> Walk:
     """Have a walk of `view.origins` answer once for the same node and depth; one that yields, each
     finding once. Its first arguments are the node and the view.
 

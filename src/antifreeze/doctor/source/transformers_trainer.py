@@ -1,4 +1,4 @@
-"""The loaders that transformers' Trainer makes: with which workers, of which datasets."""
+"""The loaders that transformers' Trainer makes: their workers and their datasets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .definitions import Function
+from .file_summary import LoaderFact, Workers
 from .loaders import dataset_name
-from .summary import LoaderFact, Workers
 
 if TYPE_CHECKING:
     from .view import View

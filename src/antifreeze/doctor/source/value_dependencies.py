@@ -1,4 +1,4 @@
-"""What a value is made of, as far as one function shows: parameters, calls, attributes."""
+"""What a value depends on within one function: parameters, calls, attributes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .definitions import Function
-from .scopes import Kind
+from .syntax.scopes import Kind
 
 if TYPE_CHECKING:
     from .view import View
 
 _ALIKE = ("dtype", "device", "ndim")  # the same for all tensors that come to a place
-_MOST = 200  # nodes that are looked at for one value
+_MOST_NODES = 200  # nodes that are looked at for one value
 
 
 @dataclass(slots=True)
-class Ingredients:
+class ValueDependencies:
     """All that an expression depends on. Names of the module and of enclosing functions are left
     out: they are the same for every call."""
 
@@ -32,9 +32,9 @@ class Ingredients:
         return self.complete and not self.parameters and not self.calls
 
 
-def ingredients(node: ast.expr, function: Function, view: View) -> Ingredients:
+def value_dependencies(node: ast.expr, function: Function, view: View) -> ValueDependencies:
     """Give what an expression in a function depends on, through the function's own variables."""
-    found = Ingredients()
+    found = ValueDependencies()
     queue: list[ast.AST] = [node]
     seen: set[ast.AST] = set()
     while queue:
@@ -42,7 +42,7 @@ def ingredients(node: ast.expr, function: Function, view: View) -> Ingredients:
         if here in seen:
             continue
         seen.add(here)
-        if len(seen) > _MOST:
+        if len(seen) > _MOST_NODES:
             found.complete = False
             break
         match here:
@@ -65,7 +65,9 @@ def ingredients(node: ast.expr, function: Function, view: View) -> Ingredients:
     return found
 
 
-def _add_name(node: ast.Name, function: Function, found: Ingredients, queue: list[ast.AST]) -> None:
+def _add_name(
+    node: ast.Name, function: Function, found: ValueDependencies, queue: list[ast.AST]
+) -> None:
     place = function.module.scopes.lookup(node.id, node)
     if place is None or place[0].node is not function.node:
         return
@@ -84,4 +86,4 @@ def _add_name(node: ast.Name, function: Function, found: Ingredients, queue: lis
             found.complete = False
 
 
-__all__ = ["Ingredients", "ingredients"]
+__all__ = ["ValueDependencies", "value_dependencies"]

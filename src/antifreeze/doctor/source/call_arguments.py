@@ -1,4 +1,4 @@
-"""The arguments of a call, by the names of the parameters, with values where they are seen."""
+"""Arguments of a call by parameter name, with their values where the source shows them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .module import Module
-from .reaching import surely_before
-from .values import UNKNOWN
+from .syntax.constants import UNKNOWN
+from .syntax.module import Module
+from .syntax.reaching_definitions import always_runs_before
 
 Constant = Callable[[ast.expr], Any]
 MOST_DICTIONARIES = 40  # in one another: `{**base, **more}`
@@ -162,7 +162,7 @@ def _set_later(name: ast.Name, module: Module, found: dict[str, ast.expr]) -> bo
                 parent in above.targets
             ):
                 value = above.value
-                if key in found and not surely_before(above, name, module):  # one or the other
+                if key in found and not always_runs_before(above, name, module):  # one or the other
                     either = ast.IfExp(ast.Constant(True), found[key], value)
                     value = module.adopt(ast.copy_location(either, value), value)
                 found[key] = value

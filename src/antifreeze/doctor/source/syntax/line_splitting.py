@@ -1,5 +1,8 @@
-"""Lines as Python counts them: `\\n`, `\\r\\n` and a lone `\\r` end one; a form feed, at which
-`splitlines` splits too, does not."""
+"""Split text into lines as Python counts them.
+
+`\\n`, `\\r\\n` and a lone `\\r` end a line. A form feed does not, though
+`splitlines` splits there, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what one statement binds can be what a name, or an attribute, means at another place."""
+"""Decide whether the value that one statement binds can reach a use of the name or attribute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .module import Given, Module
+    from .module import AttributeAssignment, Module
     from .scopes import Binding
 
 _LEAVE = (ast.Return, ast.Raise)
@@ -38,7 +38,7 @@ def can_reach(binding: Binding, use: ast.Name, others: Iterable[Binding], module
     return not _is_overwritten(binding.node, use.id, around, module)
 
 
-def attribute_can_reach(given: Given, use: ast.Attribute, module: Module) -> bool:
+def attribute_can_reach(given: AttributeAssignment, use: ast.Attribute, module: Module) -> bool:
     """Whether what one statement gives an attribute of `self` can be what it is at another place.
     Other methods see what a method leaves behind."""
     around: set[ast.AST] | None = {use, *module.ancestors(use)}
@@ -48,13 +48,13 @@ def attribute_can_reach(given: Given, use: ast.Attribute, module: Module) -> boo
     return not _is_overwritten(given.node, name, around, module)
 
 
-def is_left_behind(given: Given, module: Module) -> bool:
+def survives_method(given: AttributeAssignment, module: Module) -> bool:
     """Whether an attribute still has what one statement gives it when the method is over."""
     name = given.name if given.method is None else f".{given.name}"
     return not _is_overwritten(given.node, name, None, module)
 
 
-def surely_before(statement: ast.AST, use: ast.AST, module: Module) -> bool:
+def always_runs_before(statement: ast.AST, use: ast.AST, module: Module) -> bool:
     """Whether a statement has run, on every way, when a place of the same function is reached."""
     parent = module.scopes.parents.get(statement)
     block = _block(statement, parent) if parent is not None else []

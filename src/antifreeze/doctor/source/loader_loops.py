@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .loaders import Loader
-from .wording import last_name, text_of
+from .syntax.node_text import last_name, text_of
 
 if TYPE_CHECKING:
     from .view import View

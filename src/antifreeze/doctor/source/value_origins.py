@@ -1,4 +1,4 @@
-"""What a variable may stand for: behind names, attributes and parameters, across functions."""
+"""Follow a variable to the expressions that it may stand for, across functions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .definitions import Class
-from .module import Module
-from .reaching import attribute_can_reach, can_reach
-from .scopes import FunctionNode, Kind
-from .wording import last_name
+from .syntax.module import Module
+from .syntax.node_text import last_name
+from .syntax.reaching_definitions import attribute_can_reach, can_reach
+from .syntax.scopes import FunctionNode, Kind
 
 if TYPE_CHECKING:
     from .view import View
 
-MOST = 50  # expressions on the way: who needs more is no variable that anybody can follow
+# Expressions on the way: who needs more is no variable that anybody can follow.
+MOST_ORIGIN_NODES = 50
 
 
 def origins(node: ast.expr, view: View) -> tuple[ast.expr, ...]:
@@ -24,7 +25,7 @@ def origins(node: ast.expr, view: View) -> tuple[ast.expr, ...]:
     more."""
     found: list[ast.expr] = []
     queue, seen = [node], set[ast.AST]()
-    while queue and len(seen) < MOST:
+    while queue and len(seen) < MOST_ORIGIN_NODES:
         here = queue.pop(0)
         if here in seen:
             continue
@@ -32,7 +33,7 @@ def origins(node: ast.expr, view: View) -> tuple[ast.expr, ...]:
         match here:
             case ast.Name():
                 queue += _behind_name(here, view)
-            case ast.Attribute() if view.home(here).class_of_self(here.value) is not None:
+            case ast.Attribute() if view.module_of(here).class_of_self(here.value) is not None:
                 queue += _behind_attribute(here, view)
             case ast.IfExp():
                 queue += [here.body, here.orelse]
@@ -46,7 +47,7 @@ def origins(node: ast.expr, view: View) -> tuple[ast.expr, ...]:
 
 
 def _behind_name(node: ast.Name, view: View) -> Iterator[ast.expr]:
-    home = view.home(node)
+    home = view.module_of(node)
     bindings = home.bindings(node)
     for binding in bindings:
         if len(bindings) > 1 and not can_reach(binding, node, bindings, home):
@@ -81,10 +82,10 @@ def _unpacked(name: str, statement: ast.Assign, view: View) -> Iterator[ast.expr
 
 
 def _behind_attribute(node: ast.Attribute, view: View) -> Iterator[ast.expr]:
-    home = view.home(node)
+    home = view.module_of(node)
     owner = home.class_of_self(node.value)
     if owner is not None:
-        every = Class(owner, home, view.project).given(node.attr)
+        every = Class(owner, home, view.project).assignments(node.attr)
         for given in every:
             own = len(every) > 1 and home.holds(given.node)
             if own and not attribute_can_reach(given, node, home):

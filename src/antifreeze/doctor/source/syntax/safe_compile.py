@@ -1,4 +1,4 @@
-"""Compiling source of others: without a word on stderr, without a look at any file, in seconds.
+"""Compile other people's source: nothing on stderr, no file opened, in bounded time.
 
 1. A warning, or an error in Python 3.11, has the line that it is about read from a file of the name
    that was given to `compile`. In a folder of others that may be a link or a pipe.
@@ -14,7 +14,7 @@ from typing import Any
 
 NOWHERE = "/dev/null/"  # no file can be below it
 # Fields times characters, of all f-strings together: about a second.
-MOST_STEPS = 2_000_000_000
+MOST_FSTRING_STEPS = 2_000_000_000
 _IS_SLOW = sys.version_info < (3, 12)
 # As the tokenizer takes them; what it would refuse does not matter. Every quantifier keeps what it
 # has taken, so that a text is read once.
@@ -47,11 +47,11 @@ def compile_quietly(text: str, flags: int = 0, name: str = "source") -> Any:
 
 def refuse_huge_strings(text: str) -> None:
     """Raise TooManyFields if this Python would take minutes to parse the f-strings of a text."""
-    if not _IS_SLOW or text.count("{") * len(text) <= MOST_STEPS:
+    if not _IS_SLOW or text.count("{") * len(text) <= MOST_FSTRING_STEPS:
         return
     steps = 0
     for found in _STRINGS.finditer(text):
         if found[1]:
             steps += found[0].count("{") * len(found[0])
-    if steps > MOST_STEPS:
+    if steps > MOST_FSTRING_STEPS:
         raise TooManyFields("its f-strings have too many fields for this version of Python")

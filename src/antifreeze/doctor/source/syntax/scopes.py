@@ -1,4 +1,4 @@
-"""Who is bound to what, where: the scopes of one module, and the parent of every node.
+"""The scopes of one module: which name is bound where, and the parent of every node.
 
 One walk, without recursion: expressions of a thousand terms exist.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-FAR = 40  # nodes between one and its scope: a sum of as many terms
+FAR_NODES = 40  # nodes between one and its scope: a sum of as many terms
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -156,7 +156,7 @@ class Scopes:
             straight = straight and outside is None
             inner, here = here, self.parents.get(here)
             steps += 1
-        if steps > FAR and straight:
+        if steps > FAR_NODES and straight:
             self._keep(node, inner, found)
         return found
 
