@@ -20,7 +20,7 @@ class CrossFileHit:
 
     hit: Hit
     module: Module  # that has the hit
-    way: ast.AST
+    entry_point: ast.AST
 
     @property
     def source(self) -> Source:
@@ -30,17 +30,17 @@ class CrossFileHit:
 def find_cross_file_hits(rule: Rule, view: View) -> Iterator[CrossFileHit]:
     """Return a rule's hits in such functions, where they are. The other file by itself does not
     show that it runs in workers, so the words say by way of what it does."""
-    for code in view.code_elsewhere:
-        assert code.way is not None
+    for code in view.worker_code_in_other_files:
+        assert code.entry_point is not None
         module = code.function.module
-        for hit in rule.find(view.elsewhere(code)):
-            if module.holds(hit.node) and not _is_told_there(code, view):
-                line = getattr(code.way, "lineno", 1)
+        for hit in rule.find(view.view_of_worker_code(code)):
+            if module.holds(hit.node) and not _is_found_there(code, view):
+                line = getattr(code.entry_point, "lineno", 1)
                 words = f"{hit.words} (it runs in workers by way of {view.path.name}, line {line})"
-                yield CrossFileHit(Hit(hit.node, words, hit.confidence), module, code.way)
+                yield CrossFileHit(Hit(hit.node, words, hit.confidence), module, code.entry_point)
 
 
-def _is_told_there(code: WorkerCode, view: View) -> bool:
+def _is_found_there(code: WorkerCode, view: View) -> bool:
     """Say whether the other file shows it by itself: one of its own loaders has it run."""
     node: ast.AST = code.function.node
     own = view.beside(code.function.module).worker_code

@@ -95,7 +95,7 @@ def second_pass(
     """Let the rules look at a file. Gives what they found, and which of them failed, and how."""
     view = View(module, project)
     found: list[RuleFinding] = []
-    elsewhere: list[tuple[Rule, CrossFileHit]] = []
+    in_other_files: list[tuple[Rule, CrossFileHit]] = []
     failures: list[Failure] = []
     rules = settings.rules_for(source.path)
     for rule in rules:
@@ -112,12 +112,12 @@ def second_pass(
             failures.append(Failure(source.path, describe_error(error), rule.code))
             continue
         found += (build_finding(rule, hit, source) for hit in hits)
-        elsewhere += ((rule, each) for each in others)
+        in_other_files += ((rule, each) for each in others)
     # An allow has its effect on what is found, whether it is shown or not.
     allows = read_allows(source.text)
     here = Allows(allows)
     left = here.silence(_once(found))
-    left += _allowed_by_neither(elsewhere, source, here, settings)
+    left += _allowed_by_neither(in_other_files, source, here, settings)
     left = [each for each in left if settings.shows(each.confidence)]
     followed = bool(project.importers(source.path))
     left += _without_effect(allows, rules, source, strict=settings.strict, followed=followed)
@@ -125,7 +125,7 @@ def second_pass(
 
 
 def _allowed_by_neither(
-    elsewhere: list[tuple[Rule, CrossFileHit]],
+    in_other_files: list[tuple[Rule, CrossFileHit]],
     source: Source,
     allows: Allows,
     settings: Settings,
@@ -134,7 +134,7 @@ def _allowed_by_neither(
     it, or a comment at the place of this file that leads there."""
     there: dict[Path, Allows] = {}
     seen: set[tuple[Path, str, Span]] = set()
-    for rule, each in elsewhere:
+    for rule, each in in_other_files:
         found = build_finding(rule, each.hit, each.source)
         if (key := (found.path, found.code, found.span)) in seen:
             continue
@@ -143,7 +143,7 @@ def _allowed_by_neither(
             continue
         if found.path not in there:
             there[found.path] = Allows(read_allows(each.source.text))
-        here = build_finding(rule, Hit(each.way, found.words), source)
+        here = build_finding(rule, Hit(each.entry_point, found.words), source)
         if allows.silence([here]) and there[found.path].silence([found]):
             yield found
 

@@ -59,7 +59,7 @@ def _behind_name(node: ast.Name, view: View) -> Iterator[ast.expr]:
             yield from passed
             arguments = home.scopes.parents.get(binding.node)
             function = home.scopes.parents.get(arguments) if arguments is not None else None
-            all_known = bool(passed) and function in view.one_call
+            all_known = bool(passed) and function in view.only_calls
             if binding.value is not None and not all_known:  # its default
                 yield binding.value
         elif isinstance(binding.node, ast.Assign):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,26 @@ from .worker_code import WorkerCode, find_worker_code
 class View:
     """One file in its project. Nodes of other files may be asked about, too."""
 
-    def __init__(self, module: Module, project: Project, *, beside: View | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        project: Project,
+        *,
+        beside: View | None = None,
+        only_calls: Mapping[FunctionNode, ast.Call] | None = None,
+    ) -> None:
+        """`beside`: the view of the file that is checked, if this is another one. `only_calls`:
+        functions of which one call matters, which may be in the file that is checked."""
         self.module = module
         self.project = project
         # Of all that rules ask here, and what they ask of themselves.
         self.budget: Budget = beside.budget if beside is not None else Budget()
+        self.only_calls = dict(only_calls or {})
         self._calls_of: dict[FunctionNode, list[ast.Call]] = {}
         self.answers: dict[Hashable, Any] = {}  # of walks that would ask the same again and again
         self._returned: dict[ast.AST, list[ast.expr]] = {}
-        self._elsewhere: dict[Path, View] = {}
-        self.one_call: set[ast.AST | None] = set()  # functions of which one call matters
+        self._other_files: dict[Path, View] = {}
+        self._by_worker_code: dict[ast.AST, View] = {}  # views of other files
         if beside is None:
             project.visit(module)
 
@@ -129,6 +139,8 @@ class View:
 
     def calls_of(self, function: FunctionNode) -> list[ast.Call]:
         """Give the calls in this file of a function; for `__init__`, of its class."""
+        if function in self.only_calls:
+            return [self.only_calls[function]]
         if function not in self._calls_of:
             self._calls_of[function] = list(self._find_calls_of(function))
         return self._calls_of[function]
@@ -209,36 +221,48 @@ class View:
         """Give all functions of this file that run in workers: what loads samples (if a loader of
         the dataset has workers, or none was found), transforms, collate and worker_init functions,
         each with what it calls."""
-        return tuple(each for each in self._all_worker_code if each.way is None)
+        return tuple(each for each in self._all_worker_code if each.entry_point is None)
 
     @property
-    def code_elsewhere(self) -> tuple[WorkerCode, ...]:
+    def worker_code_in_other_files(self) -> tuple[WorkerCode, ...]:
         """Give the functions of other files that run in workers by way of this one."""
-        return tuple(each for each in self._all_worker_code if each.way is not None)
+        return tuple(each for each in self._all_worker_code if each.entry_point is not None)
 
     @functools.cached_property
     def _all_worker_code(self) -> list[WorkerCode]:
         return find_worker_code(self)
 
     def beside(self, module: Module) -> View:
-        """Give the view of another file, for a while: this one stays the one that is looked at."""
+        """Return a view of another file; this one stays the one that is checked."""
         return View(module, self.project, beside=self)
 
-    def elsewhere(self, code: WorkerCode) -> View:
-        """Give the view of another file as if it had no dataset, and no function that runs in
-        workers but one: to be asked before the next one is."""
-        module = code.function.module
-        if module.path not in self._elsewhere:
-            self._elsewhere[module.path] = self.beside(module)
-        other = self._elsewhere[module.path]
-        given = {"datasets": (), "worker_code": (code,), "start_method": self.start_method}
-        other.__dict__.update(given)  # where cached properties keep their answers
-        if isinstance(code.way, ast.Call) and not isinstance(code.function.node, ast.Lambda):
-            named = self.function_of(code.way.func)
-            if named is not None and named.node is code.function.node:
-                other._calls_of[code.function.node] = [code.way]
-                other.one_call.add(code.function.node)
-        return other
+    def view_of_worker_code(self, code: WorkerCode) -> View:
+        """Return a view of another file as if it had no dataset, and no function that runs in
+        workers but this one."""
+        node = code.function.node
+        if node not in self._by_worker_code:
+            module = code.function.module
+            if module.path not in self._other_files:
+                only = dict(self._calls_into(module))
+                self._other_files[module.path] = View(
+                    module, self.project, beside=self, only_calls=only
+                )
+            other = self._other_files[module.path]
+            self._by_worker_code[node] = WorkerCodeView(other, code, self.start_method)
+        return self._by_worker_code[node]
+
+    def _calls_into(self, module: Module) -> Iterator[tuple[FunctionNode, ast.Call]]:
+        """Yield the functions of another file that this file calls and that run in workers, each
+        with the call that leads there."""
+        for code in self.worker_code_in_other_files:
+            node, call = code.function.node, code.entry_point
+            if code.function.module is not module or not isinstance(call, ast.Call):
+                continue
+            if isinstance(node, ast.Lambda):
+                continue
+            called = self.function_of(call.func)
+            if called is not None and called.node is node:
+                yield node, call
 
     def calls(self, *names: str) -> list[ast.Call]:
         """Give the calls of functions or classes, by qualified name: `calls("h5py.File")`."""
@@ -447,3 +471,32 @@ class View:
     @functools.cached_property
     def _own_summary(self) -> Summary:
         return self.project.summary_of(self.path) or summarise(self.module)
+
+
+class WorkerCodeView(View):
+    """The view of a file that has no dataset, and one function that runs in workers."""
+
+    def __init__(self, file: View, code: WorkerCode, start_method: str) -> None:
+        """`file`: the view of the whole file, whose answers this one takes over. `start_method`: of
+        the file that is checked."""
+        super().__init__(file.module, file.project, beside=file, only_calls=file.only_calls)
+        self.answers, self._calls_of, self._returned = file.answers, file._calls_of, file._returned
+        self._file = file
+        self._code = code
+        self._start_method = start_method
+
+    @functools.cached_property
+    def datasets(self) -> tuple[Dataset, ...]:
+        return ()
+
+    @functools.cached_property
+    def worker_code(self) -> tuple[WorkerCode, ...]:
+        return (self._code,)
+
+    @functools.cached_property
+    def start_method(self) -> str:
+        return self._start_method
+
+    @functools.cached_property
+    def _calls_by_name(self) -> dict[str, list[ast.Call]]:
+        return self._file._calls_by_name
