@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.allow_comments import read_allows, silence
+from antifreeze.doctor.check.allow_comments import Allows, read_allows
 from antifreeze.doctor.check.checker import check_text
 from antifreeze.doctor.check.files.source_reader import Source
 from antifreeze.doctor.check.finding_builder import build_finding
@@ -88,7 +88,7 @@ def test_one_above_a_decorator_counts_for_what_is_decorated(
     node = next(each for each in ast.parse(text).body if isinstance(each, ast.ClassDef))
     assert RULE is not None
     found = build_finding(RULE, Hit(node, "words"), Source(Path("a.py"), text))
-    assert (silence([found], read_allows(text)) == []) == is_allowed
+    assert (Allows(read_allows(text)).silence([found]) == []) == is_allowed
 
 
 def test_each_of_several_is_reported_at_its_own_place() -> None:

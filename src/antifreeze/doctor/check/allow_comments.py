@@ -86,11 +86,6 @@ def _codes(comment: str) -> Iterator[tuple[int, dict[str, str | None]]]:
         yield match.start() if number else start.start(), codes
 
 
-def silence(found: Iterable[RuleFinding], allows: list[Allow]) -> list[RuleFinding]:
-    """Return what no comment allows, and note which comments did something."""
-    return Allows(allows).silence(found)
-
-
 class Allows:
     """The allows of a file, by the rules that they name: neither many allows nor many findings take
     more than their own number of steps."""

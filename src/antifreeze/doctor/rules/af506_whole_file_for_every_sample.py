@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.definitions import DatasetKind, Function
+from ..source.definitions import Function
 from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ._helpers.sample_invariants import SampleInvariants
+from ._helpers.sample_invariants import sample_functions
 from .rule import LIKELY, SLOW, Hit, Rule
 
 # Functions that read a whole file, with the name of the argument that says which.
@@ -40,21 +40,15 @@ _IN_PART = frozenset({"mmap_mode", "mmap", "skiprows", "nrows", "chunksize", "fi
 
 
 def find(view: View) -> Iterator[Hit]:
-    for dataset in view.datasets:
-        if dataset.kind is not DatasetKind.MAP:
-            continue
-        samples = SampleInvariants(dataset, view)
-        for function in dataset.loading:
-            if not view.module.holds(function.node):
-                continue
-            for node, file, what in _reads(function, view):
-                path = _opened(file, view)
-                if samples.same(path, function) and not samples.once(node, function):
-                    yield Hit(
-                        node,
-                        f"{what} in `{function.name}` reads the whole of `{text_of(path)}`"
-                        " again for every sample",
-                    )
+    for samples, function in sample_functions(view):
+        for node, file, what in _reads(function, view):
+            path = _opened(file, view)
+            if samples.is_same_for_all(path, function) and not samples.runs_once(node, function):
+                yield Hit(
+                    node,
+                    f"{what} in `{function.name}` reads the whole of `{text_of(path)}`"
+                    " again for every sample",
+                )
 
 
 def _reads(function: Function, view: View) -> Iterator[tuple[ast.expr, ast.expr, str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.definitions import DatasetKind, Function
+from ..source.definitions import Function
 from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ._helpers.sample_invariants import SampleInvariants
+from ._helpers.sample_invariants import SampleInvariants, sample_functions
 from .rule import LIKELY, SLOW, Hit, Rule
 
 BUILDERS = frozenset(
@@ -30,23 +30,17 @@ _PARTS = ("albumentations.", "torchvision.", "torch.nn.")
 
 
 def find(view: View) -> Iterator[Hit]:
-    for dataset in view.datasets:
-        if dataset.kind is not DatasetKind.MAP:
-            continue
-        samples = SampleInvariants(dataset, view)
-        for function in dataset.loading:
-            if not view.module.holds(function.node):
+    for samples, function in sample_functions(view):
+        for call in function.calls():
+            name = view.resolve(call.func) or ""
+            if not _is_heavy(name):
                 continue
-            for call in function.calls():
-                name = view.resolve(call.func) or ""
-                if not _is_heavy(name):
-                    continue
-                if _same(call, samples, function) and not samples.once(call, function):
-                    yield Hit(
-                        call,
-                        f"`{text_of(call.func)}` in `{function.name}` builds the same thing"
-                        " again for every sample",
-                    )
+            if _same(call, samples, function) and not samples.runs_once(call, function):
+                yield Hit(
+                    call,
+                    f"`{text_of(call.func)}` in `{function.name}` builds the same thing"
+                    " again for every sample",
+                )
 
 
 def _is_heavy(name: str) -> bool:
@@ -71,7 +65,7 @@ def _part_is_same(node: ast.expr, samples: SampleInvariants, function: Function)
         case ast.List() | ast.Tuple():
             return all(_part_is_same(each, samples, function) for each in node.elts)
         case _:
-            return samples.same(node, function)
+            return samples.is_same_for_all(node, function)
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import library_names
 from .syntax.module import Module
-from .syntax.node_text import text_of
+from .syntax.node_text import last_name, text_of
 from .syntax.scopes import FunctionNode
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def is_expected_to_fail(node: ast.AST, module: Module) -> bool:
             for item in each.items:
                 called = item.context_expr
                 if isinstance(called, ast.Call):
-                    name = getattr(called.func, "attr", getattr(called.func, "id", ""))
+                    name = last_name(called.func)
                     if name in _EXPECT_FAILURE:
                         return True
     return False

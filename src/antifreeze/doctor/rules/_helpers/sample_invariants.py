@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from ...source.definitions import Dataset, Function
-from ...source.syntax.node_text import text_of
+from ...source.definitions import Dataset, DatasetKind, Function
+from ...source.syntax.node_text import last_name, text_of
 from ...source.syntax.scopes import Kind
 from ...source.view import View
 
@@ -32,11 +33,13 @@ class SampleInvariants:
             if any(place.method in self.functions for place in places)
         }
 
-    def same(self, node: ast.AST, function: Function, depth: int = 0) -> bool:
+    def is_same_for_all(self, node: ast.AST, function: Function, depth: int = 0) -> bool:
         """Say whether an expression is certainly the same for every sample."""
 
         def all_same(*nodes: ast.AST | None) -> bool:
-            return all(each is None or self.same(each, function, depth + 1) for each in nodes)
+            return all(
+                each is None or self.is_same_for_all(each, function, depth + 1) for each in nodes
+            )
 
         self.view.budget.spend()
         if depth > 12:
@@ -80,7 +83,7 @@ class SampleInvariants:
                 continue
             if each.kind not in (Kind.ASSIGNED, Kind.WITH) or each.value is None:
                 return False
-            if not self.view.module.holds(each.value) or not self.same(
+            if not self.view.module.holds(each.value) or not self.is_same_for_all(
                 each.value, function, depth + 1
             ):
                 return False
@@ -91,11 +94,11 @@ class SampleInvariants:
             return True
         match call.func:
             case ast.Attribute(attr=name, value=ast.expr() as owner) if name in _PATH_METHODS:
-                return self.same(owner, function, depth + 1)
+                return self.is_same_for_all(owner, function, depth + 1)
             case _:
                 return False
 
-    def once(self, node: ast.AST, function: Function, depth: int = 0) -> bool:
+    def runs_once(self, node: ast.AST, function: Function, depth: int = 0) -> bool:
         """Say whether something is done the first time only: kept in `self`, under `if x is None`,
         in a cached function, or in one that is called so."""
         module = self.view.module
@@ -117,11 +120,12 @@ class SampleInvariants:
             for other in self.functions.values()
             if other.node is not function.node
             for call in other.nodes()
-            if isinstance(call, (ast.Call, ast.Attribute)) and _names(call) == function.name
+            if isinstance(call, (ast.Call, ast.Attribute))
+            and last_name(call.func if isinstance(call, ast.Call) else call) == function.name
         ]
         if function.name.startswith("__") or not calls:
             return False
-        return all(self.once(call, other, depth + 1) for call, other in calls)
+        return all(self.runs_once(call, other, depth + 1) for call, other in calls)
 
     def _kept(self, node: ast.AST, function: Function) -> bool:
         """Say whether the function stores something in `self`, an item or a global, and the value
@@ -137,17 +141,22 @@ class SampleInvariants:
         )
 
 
+def sample_functions(view: View) -> Iterator[tuple[SampleInvariants, Function]]:
+    """Yield the functions of this file that load the samples of a map-style dataset."""
+    for dataset in view.datasets:
+        if dataset.kind is DatasetKind.MAP:
+            samples = SampleInvariants(dataset, view)
+            for function in dataset.loading:
+                if view.module.holds(function.node):
+                    yield samples, function
+
+
 def _words(node: ast.AST) -> list[str]:
     return [
         each.attr if isinstance(each, ast.Attribute) else each.id
         for each in ast.walk(node)
         if isinstance(each, (ast.Attribute, ast.Name))
     ]
-
-
-def _names(node: ast.Call | ast.Attribute) -> str:
-    called = node.func if isinstance(node, ast.Call) else node
-    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 def _asks_first(test: ast.expr) -> bool:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from .node_text import last_name
+
 if TYPE_CHECKING:
     from .module import AttributeAssignment, Module
     from .scopes import Binding
@@ -217,17 +219,11 @@ def _calls_own(statements: list[ast.AST], module: Module) -> bool:
     own |= {each.name for each in module.nodes(ast.AsyncFunctionDef)}
     own |= {each.name for each in module.nodes(ast.ClassDef)}
     return any(
-        isinstance(call, ast.Call) and _last_name(call.func) in own
+        isinstance(call, ast.Call) and last_name(call.func) in own
         for statement in statements
         if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef))
         for call in ast.walk(statement)
     )
-
-
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _block(statement: ast.AST, parent: ast.AST) -> list[ast.AST]:
