@@ -35,7 +35,7 @@ class Allow:
 
 
 def read_allows(text: str) -> list[Allow]:
-    """Give the allows of a file's text."""
+    """Return the allows of a file's text."""
     if _WORD not in text:
         return []
     allows: list[Allow] = []
@@ -59,7 +59,8 @@ def read_allows(text: str) -> list[Allow]:
 
 
 def _comments(text: str) -> Iterator[tuple[tokenize.TokenInfo, bool, bool]]:
-    """Give the comments; of each whether it has its line to itself, and whether code was before."""
+    """Yield the comments; of each whether it has its line to itself, and whether code was
+    before."""
     is_first, code_seen = True, False
     lines = io.StringIO(text, newline=None)  # a lone `\r` ends a line for Python, too
     try:
@@ -75,7 +76,7 @@ def _comments(text: str) -> Iterator[tuple[tokenize.TokenInfo, bool, bool]]:
 
 
 def _codes(comment: str) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Give where each `allow[...]` of a comment is, and what it names."""
+    """Yield where each `allow[...]` of a comment is, and what it names."""
     start = _ALLOWS.search(comment)
     if start is None:
         return

@@ -67,7 +67,7 @@ class RuleFinding:
 
     @property
     def line(self) -> int:
-        """Give the line, as people count it: of a notebook, in its cell."""
+        """Return the line, as people count it: of a notebook, in its cell."""
         return self.cell_line or self.span.line
 
     @property
@@ -76,7 +76,7 @@ class RuleFinding:
 
     @property
     def place(self) -> str:
-        """Give file, line and column as editors take them."""
+        """Return file, line and column as editors take them."""
         where = f"cell {self.cell} line {self.line}" if self.cell is not None else f"{self.line}"
         return f"{self.path}:{where}:{self.span.column + 1}"
 
@@ -86,7 +86,7 @@ class RuleFinding:
 
     @property
     def can_be_fixed(self) -> bool:
-        """Say whether `--fix` would change it: cells of a notebook are left alone, their outputs
+        """Whether `--fix` would change it: cells of a notebook are left alone, their outputs
         belong to their source."""
         return self.fix is not None and self.cell is None
 
@@ -117,7 +117,7 @@ class Result:
 
     @property
     def not_looked_at(self) -> int:
-        """Count the files that no rule has seen."""
+        """Return the number of files that no rule has seen."""
         return self.unread + len({each.path for each in self.failures if not each.rule})
 
     @property

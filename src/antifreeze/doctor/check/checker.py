@@ -150,7 +150,7 @@ class _Work:
     def _faults(
         self, source: Source, *errors: Unreadable
     ) -> tuple[tuple[RuleFinding, ...], tuple[Failure, ...]]:
-        """Tell what is wrong in any Python from what may be right in the one the project needs."""
+        """Split what no Python can read from what the one that the project needs may read."""
         if not errors:
             return (), ()
         needed = self.settings.python or (0, 0)
@@ -166,11 +166,11 @@ class _Work:
         return tuple(unreadable_finding(source, each) for each in now), failures
 
     def begin_second(self, summaries: list[Summary]) -> None:
-        """Take what the first pass gave of all files."""
+        """Start the second pass with what the first pass found out about all files."""
         self.project = Project(summaries, self._read, self.settings.python, self.settings.root)
 
     def wanted(self) -> list[Path]:
-        """Give the files that are worth a look."""
+        """Return the files that are worth a look."""
         return [each.path for each in self.project.summaries if self._is_wanted(each)]
 
     def _is_wanted(self, summary: Summary) -> bool:
@@ -189,7 +189,7 @@ class _Work:
         return self._source(path).text
 
     def second(self, path: Path) -> _Second:
-        """Let the rules look at a file. Never raises."""
+        """Run the rules on a file. Never raises."""
         try:
             found, failures = self._second(path)
         except Exception as error:  # as in `first`
@@ -217,7 +217,7 @@ _mine: _Work  # of each process
 def _in_processes(
     work: _Work, files: list[Path], jobs: int
 ) -> tuple[list[_First], list[_Second], list[Path]]:
-    """Give what both passes made, and the files that are lost because processes died."""
+    """Return what both passes made, and the files that are lost because processes died."""
     firsts, lost = map_in_processes(Task(_first, _begin, (work.settings,)), files, jobs)
     summaries = [each.summary for each in firsts if each.summary is not None]
     work.begin_second(summaries)

@@ -41,7 +41,7 @@ def find_cross_file_hits(rule: Rule, view: View) -> Iterator[CrossFileHit]:
 
 
 def _is_found_there(code: WorkerCode, view: View) -> bool:
-    """Say whether the other file shows it by itself: one of its own loaders has it run."""
+    """Whether the other file shows it by itself: one of its own loaders has it run."""
     node: ast.AST = code.function.node
     own = view.beside(code.function.module).worker_code
     return any(each.function.node is node and each.workers is not None for each in own)

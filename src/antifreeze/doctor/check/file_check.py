@@ -36,7 +36,7 @@ _MENTIONS = re.compile(
 
 
 def parse(source: Source, name: str, *, is_package: bool, shallow: bool = False) -> Module:
-    """Parse. Raises Unreadable if that cannot be done."""
+    """Parse. Raise Unreadable if that cannot be done."""
     try:
         return parse_module(
             source.path,
@@ -53,7 +53,7 @@ def parse(source: Source, name: str, *, is_package: bool, shallow: bool = False)
 
 
 def first_pass(source: Source, name: str, *, is_package: bool) -> tuple[Module | None, Summary]:
-    """Parse and summarise one file by itself. Gives the module too, unless it was read shallowly,
+    """Parse and summarise one file by itself. Return the module too, unless it was read shallowly,
     as most files are."""
     deep = _MENTIONS.search(source.text) is not None
     module = parse(source, name, is_package=is_package, shallow=not deep)
@@ -78,7 +78,7 @@ def _program_facts(whole: Summary) -> dict[str, Any]:
 
 
 def may_have_findings(summary: Summary, project: Project) -> bool:
-    """Say whether rules can find anything in a file: it speaks of loaders or datasets, or has a
+    """Whether rules can find anything in a file: it speaks of loaders or datasets, or has a
     class that is one."""
     return summary.mentions_data_loading or any(
         project.loaders_of(f"{summary.name}.{name}", summary.path)
@@ -92,7 +92,7 @@ def may_have_findings(summary: Summary, project: Project) -> bool:
 def second_pass(
     module: Module, source: Source, project: Project, settings: Settings
 ) -> tuple[list[RuleFinding], list[Failure]]:
-    """Let the rules look at a file. Gives what they found, and which of them failed, and how."""
+    """Run the rules on a file. Return what they found, and which of them failed, and how."""
     view = View(module, project)
     found: list[RuleFinding] = []
     in_other_files: list[tuple[Rule, CrossFileHit]] = []
@@ -130,7 +130,7 @@ def _allowed_by_neither(
     allows: Allows,
     settings: Settings,
 ) -> Iterator[RuleFinding]:
-    """Give what is found in other files, each once, unless the settings or a comment there allow
+    """Yield what is found in other files, each once, unless the settings or a comment there allow
     it, or a comment at the place of this file that leads there."""
     there: dict[Path, Allows] = {}
     seen: set[tuple[Path, str, Span]] = set()

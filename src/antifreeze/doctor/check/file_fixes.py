@@ -47,7 +47,7 @@ def apply_fixes(
     *,
     write: bool = False,
 ) -> FixResult:
-    """Apply fixes to texts, or to files if `write`. Raises fixes.CannotFix without libcst."""
+    """Apply fixes to texts, or to files if `write`. Raise CannotFix without libcst."""
     done = FixResult(result, notebooks=_notebooks(result))
     given = dict(texts or {})
     for _ in range(MOST_FIX_ROUNDS):
@@ -69,7 +69,7 @@ def apply_fixes(
 def _round(
     done: FixResult, given: Mapping[Path, Decoded], named: Sequence[Path], *, write: bool
 ) -> list[Path]:
-    """Mend each file once. Gives those that changed; what goes wrong with one is noted of it."""
+    """Mend each file once. Return those that changed; what goes wrong with one is noted of it."""
     by_path: dict[Path, list[RuleFinding]] = {}
     for each in done.result.found:
         if each.can_be_fixed and each.path not in done.refused:
@@ -97,7 +97,7 @@ def _mend_one(
     *,
     write: bool,
 ) -> bool:
-    """Mend a file once; say whether it changed. Raises OSError, or ValueError in words."""
+    """Mend a file once, and return whether it changed. Raise OSError, or ValueError in words."""
     decoded = given or decode(read_bytes(path, MOST_SOURCE_BYTES, named))
     if not decoded.encoding:
         raise ValueError(f"it is not mended: {decoded.problem}")

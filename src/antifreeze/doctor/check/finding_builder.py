@@ -34,7 +34,7 @@ def build_finding(rule: Rule, hit: Hit, source: Source) -> RuleFinding:
 
 
 def finding_at(rule: Rule, source: Source, words: str, line: int, column: int) -> RuleFinding:
-    """Give a finding at a place without a node; the column counts characters."""
+    """Return a finding at a place without a node; the column counts characters."""
     return _at(rule, source, words, Span(line, column, line, column + 1))
 
 
@@ -58,7 +58,7 @@ def _at(rule: Rule, source: Source, words: str, span: Span) -> RuleFinding:
 
 
 def _span(node: ast.AST, source: Source) -> Span:
-    """Give where a node is. Columns of `ast` count bytes; ours count characters."""
+    """Return where a node is. Columns of `ast` count bytes; ours count characters."""
     line: int = getattr(node, "lineno", 1)
     end_line: int = getattr(node, "end_lineno", None) or line
     lines = split_lines(source.text)
@@ -87,8 +87,8 @@ def _starts(text: str) -> array[int]:
 
 
 def _header(node: ast.AST, span: Span) -> tuple[int, int]:
-    """Give the lines that an allow may be on: all of an expression, but not a body. Decorators are
-    a part of what they decorate."""
+    """Return the lines that an allow may be on: all of an expression, but not a body. Decorators
+    are a part of what they decorate."""
     first = _first_line(node, span.line)
     body = getattr(node, "body", None)
     if isinstance(body, list) and body and isinstance(node, ast.stmt | ast.ExceptHandler):
@@ -121,7 +121,7 @@ def _plain_edit(edit: Edit, source: Source) -> PlainEdit:
 
 
 def unreadable_finding(source: Source, error: Unreadable) -> RuleFinding:
-    """Give the finding about a file, or a part of it, that cannot be read."""
+    """Return the finding about a file, or a part of it, that cannot be read."""
     rule = find_rule(CANNOT_BE_READ)
     assert rule is not None
     shown = dataclasses.replace(source, text=source.original or source.text)

@@ -30,7 +30,7 @@ class Fixed:
 
 
 def fix_text(text: str, found: Iterable[RuleFinding]) -> Fixed:
-    """Apply the fixes of findings to the text they were found in. Raises CannotFix."""
+    """Apply the fixes of findings to the text they were found in. Raise CannotFix."""
     try:
         import libcst
     except ImportError:
@@ -80,7 +80,7 @@ class _Taken:
 
 
 def _apply(text: str, edits: list[PlainEdit]) -> tuple[str, set[PlainEdit]]:
-    """Give the new text, and the edits that found their place."""
+    """Return the new text, and the edits that found their place."""
     import libcst as cst
     from libcst.metadata import MetadataWrapper, PositionProvider
 

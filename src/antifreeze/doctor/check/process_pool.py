@@ -48,7 +48,7 @@ def processes_for(items: int, jobs: int) -> int:
 def map_in_processes(
     task: Task[Item, Made], items: Sequence[Item], jobs: int
 ) -> tuple[list[Made], list[Item]]:
-    """Give what was made of the items, in their order, and the items that were lost."""
+    """Return what was made of the items, in their order, and the items that were lost."""
     done: dict[int, Made] = {}
     left = list(range(len(items)))
     for backwards in (False, True):

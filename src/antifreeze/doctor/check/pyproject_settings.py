@@ -37,7 +37,7 @@ LONGEST_WORD = 1_000  # characters
 def read_settings(named: Path, say: Say | None = None) -> Settings:
     """Return the settings for a file or a folder: those of the nearest pyproject.toml with our
     table, or the defaults. The nearest one with `requires-python` decides which Python. Files that
-    are passed over are reported to `say`, or else on stderr. Raises ValueError, with the file's
+    are passed over are reported to `say`, or else on stderr. Raise ValueError, with the file's
     name."""
     python: tuple[int, int] | None = None
     for each in read_upward(named, say or _say):

@@ -32,7 +32,7 @@ class ForPaths:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that decides what is reported. Rules may be given by name, by code, by its
-    beginning (AF3 is all of AF3xx) or ALL; here they become codes. Raises ValueError for a word
+    beginning (AF3 is all of AF3xx) or ALL; here they become codes. Raise ValueError for a word
     that means no rule."""
 
     root: Path = Path()  # what patterns are relative to
@@ -57,7 +57,7 @@ class Settings:
             raise ValueError(f"the patterns of exclude and per-path have more than {most}")
 
     def rules_for(self, path: Path) -> tuple[Rule, ...]:
-        """Give the rules that look at a file."""
+        """Return the rules that look at a file."""
         ignore, more = [*self.ignore], [*self.extend_select]
         for each in self.for_paths:
             if matches(path, each.patterns, self.root):
@@ -79,7 +79,7 @@ class Settings:
 
 
 def codes_of(word: str) -> tuple[str, ...]:
-    """Give the codes of the rules that a word means, in any case. Raises ValueError for none."""
+    """Return the codes of the rules that a word means, in any case. Raise ValueError for none."""
     wanted = word.strip().upper()
     found = tuple(
         rule.code

@@ -98,7 +98,7 @@ def _cannot(method: str) -> str:
 
 @cached_walk
 def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST, str]]:
-    """Give what pickle finds no name for, in an expression: each with words for it."""
+    """Yield what pickle finds no name for, in an expression: each with words for it."""
     if depth > _DEEPEST:
         return
     named = view.function_of(node) if isinstance(node, ast.Name) else None

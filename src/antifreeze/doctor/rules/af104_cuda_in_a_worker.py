@@ -44,7 +44,7 @@ def _is_sent(code: WorkerCode, view: View) -> bool:
 
 
 def _asks_where_it_is(code: WorkerCode) -> bool:
-    """Say whether it asks if it runs in a worker at all."""
+    """Whether it asks if it runs in a worker at all."""
     return any(
         isinstance(each, ast.Call) and text_of(each.func).endswith("get_worker_info")
         for each in code.function.nodes()
@@ -52,7 +52,7 @@ def _asks_where_it_is(code: WorkerCode) -> bool:
 
 
 def _depends(call: ast.Call, view: View) -> bool:
-    """Say whether an `if` around it asks for the device, other than whether there is a GPU."""
+    """Whether an `if` around it asks for the device, other than whether there is a GPU."""
     tests = [text_of(e.test) for e in view.module.ancestors(call) if isinstance(e, ast.If)]
     return any("device" in test and "is_available" not in test for test in tests)
 

@@ -66,7 +66,7 @@ def _given(loader: Loader, view: View) -> Iterator[Hit]:
 
 @cached_walk
 def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether what an expression makes is, or has parts, on a GPU."""
+    """Whether what an expression makes is, or has parts, on a GPU."""
     if depth > _DEEPEST:
         return False
     for value in view.origins(node):

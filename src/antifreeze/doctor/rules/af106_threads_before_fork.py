@@ -82,7 +82,7 @@ def _is_pool(value: ast.expr, view: View) -> bool:
 
 
 def _is_used(attribute: str, dataset: Dataset) -> bool:
-    """Say whether `__init__` gives a pool something to do: only then are there threads."""
+    """Whether `__init__` gives a pool something to do: only then are there threads."""
     return any(
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("submit", "map")
@@ -93,7 +93,7 @@ def _is_used(attribute: str, dataset: Dataset) -> bool:
 
 
 def _sample_taken(dataset: Dataset, view: View) -> int | None:
-    """Give the line where the main process itself takes a sample: `dataset[0]`."""
+    """Return the line where the main process itself takes a sample: `dataset[0]`."""
     for node in view.module.nodes(ast.Subscript):
         if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
@@ -112,7 +112,7 @@ def _sample_taken(dataset: Dataset, view: View) -> int | None:
 
 
 def _started(dataset: Dataset, view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give the threads that `__init__` starts, and that loading waits for."""
+    """Yield the threads that `__init__` starts, and that loading waits for."""
     waits = {
         name
         for name, places in dataset.attributes.items()
@@ -138,7 +138,7 @@ def _started(dataset: Dataset, view: View) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _touched(thread: ast.Call, function: Function, dataset: Dataset) -> set[str]:
-    """Give the attributes of `self` that a thread has to do with: in its target, or passed."""
+    """Return the attributes of `self` that a thread has to do with: in its target, or passed."""
     names: set[str] = set()
     for node in ast.walk(thread):
         if isinstance(node, ast.Attribute) and function.module.class_of_self(node.value):

@@ -42,7 +42,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_repeated(call: ast.Call, view: View) -> bool:
-    """Say whether a call is in a loop, or in a function of this file that is called in one."""
+    """Whether a call is in a loop, or in a function of this file that is called in one."""
     function = view.function_around(call)
     conditional = any(isinstance(each, ast.If) for each in view.module.ancestors(call))
     if view.loop_around(call) is not None:
@@ -55,7 +55,7 @@ def _is_repeated(call: ast.Call, view: View) -> bool:
 
 
 def _is_looked_after(call: ast.Call, view: View) -> bool:
-    """Say whether a failure is caught, or the method asked for first."""
+    """Whether a failure is caught, or the method asked for first."""
     inner: ast.AST = call
     for each in view.module.ancestors(call):
         if isinstance(each, (ast.Try, ast.TryStar)) and inner in each.body and each.handlers:
@@ -67,7 +67,7 @@ def _is_looked_after(call: ast.Call, view: View) -> bool:
 
 
 def _follows(late: ast.AST, early: ast.AST, view: View) -> bool:
-    """Say whether one runs after the other, certainly: in a later statement of the same block."""
+    """Whether one runs after the other, certainly: in a later statement of the same block."""
     if late is early or view.function_around(late) is not view.function_around(early):
         return False
     above = {id(each) for each in (late, *view.module.ancestors(late))}

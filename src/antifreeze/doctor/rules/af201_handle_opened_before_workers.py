@@ -38,7 +38,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _kept(dataset: Dataset) -> Iterator[tuple[str, ast.expr, ast.stmt | ast.Call]]:
-    """Give what `__init__` keeps: assigned to an attribute, or put into one."""
+    """Yield what `__init__` keeps: assigned to an attribute, or put into one."""
     prepared = {function.node for function in dataset.preparing}
     for attribute, places in dataset.attributes.items():
         for place in places:
@@ -64,12 +64,12 @@ def _kept(dataset: Dataset) -> Iterator[tuple[str, ast.expr, ast.stmt | ast.Call
 
 
 def _is_used(attribute: str, dataset: Dataset) -> bool:
-    """Say whether workers use what the main process opened: nothing opens it anew in them."""
+    """Whether workers use what the main process opened: nothing opens it anew in them."""
     return bool(dataset.uses(attribute)) and not dataset.sets_anew(attribute)
 
 
 def _archive(attribute: str, value: ast.expr, dataset: Dataset, view: View) -> OpenedHandle | None:
-    """Give `numpy.load` if what it gives is asked for its `files`, as only an archive is."""
+    """Return `numpy.load` if what it gives is asked for its `files`, as only an archive is."""
     match value:
         case ast.Call() if view.resolve(value.func) == "numpy.load":
             asked = any(

@@ -58,7 +58,7 @@ def _of_the_class(view: View, dataset: Dataset) -> Iterator[Hit]:
 
 
 def _maker(value: ast.expr, view: View) -> str | None:
-    """Give who opened a handle for reading."""
+    """Return who opened a handle for reading."""
     if not isinstance(value, ast.Call):
         return None
     name = view.resolve(value.func)

@@ -41,7 +41,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _are_paths(dataset: Dataset, attribute: str) -> bool:
-    """Say whether the entries are names of files that loading opens: there are as many files as
+    """Whether the entries are names of files that loading opens: there are as many files as
     entries, so that they are seldom millions, and a path is small beside what is read."""
     entries: set[str] = set()
     for function in dataset.loading:
@@ -82,7 +82,7 @@ def _is_entry(node: ast.AST, attribute: str) -> bool:
 
 
 def _whole(node: ast.AST) -> Iterator[ast.AST]:
-    """Give a node and its parts, but not what a subscript takes from a part: `row["path"]`."""
+    """Yield a node and its parts, but not what a subscript takes from a part: `row["path"]`."""
     queue = [node]
     while queue:
         here = queue.pop()
@@ -103,7 +103,7 @@ def _read_while_loading(dataset: Dataset, attribute: str) -> bool:
 
 
 def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
-    """Say whether an attribute is as long as the dataset, not a table of its twenty classes: it is
+    """Whether an attribute is as long as the dataset, not a table of its twenty classes: it is
     in `__len__`, indexed with a parameter, or gone through."""
     length = dataset.method("__len__")
     if length is not None and any(
@@ -149,7 +149,7 @@ def _is_array(value: ast.expr, view: View) -> bool:
 
 
 def _appended(dataset: Dataset, attribute: str, view: View) -> ObjectCount | None:
-    """Say the same of a list that `__init__` fills in a loop."""
+    """Return the same of a list that `__init__` fills in a loop."""
     for function in dataset.preparing:
         for node in function.nodes():
             match node:

@@ -55,7 +55,7 @@ def _stored(
 def _of_the_sample(
     node: ast.expr, function: Function, dataset: Dataset, view: View, depth: int = 0
 ) -> bool:
-    """Say whether a key is another one for each sample: made of the index, through the functions
+    """Whether a key is another one for each sample: made of the index, through the functions
     that it is passed to. A shape, type or device is not."""
     value = view.value(node) or node
     if any(isinstance(each, ast.Attribute) and each.attr in _FEW for each in ast.walk(value)):
@@ -79,7 +79,7 @@ def _of_the_sample(
 
 
 def _kept(node: ast.expr, function: Function, dataset: Dataset, view: View) -> str:
-    """Give the name of a table that outlives the sample: `self.cache`, or one of the module."""
+    """Return the name of a table that outlives the sample: `self.cache`, or one of the module."""
     match node:
         case ast.Attribute() if function.module.class_of_self(node.value) is not None:
             if dataset.sets_anew(node.attr):
@@ -111,7 +111,7 @@ def _is_table(value: ast.expr, view: View) -> bool:
 
 
 def _is_small(value: ast.expr, view: View) -> bool:
-    """Say whether what is kept is a number or a handle, of which thousands do no harm."""
+    """Whether what is kept is a number or a handle, of which thousands do no harm."""
     for each in view.origins(value):
         match each:
             case ast.Constant() | ast.BinOp() | ast.Compare():
@@ -129,7 +129,7 @@ def _is_small(value: ast.expr, view: View) -> bool:
 
 
 def _is_bounded(kept: str, dataset: Dataset) -> bool:
-    """Say whether something takes entries out again, or looks at how many there are."""
+    """Whether something takes entries out again, or looks at how many there are."""
     modules = {each.module for each in dataset.lineage}
     for module in modules:
         for node in module.nodes(ast.Call):
@@ -149,7 +149,7 @@ def _is_bounded(kept: str, dataset: Dataset) -> bool:
 
 
 def _asked_for(node: ast.AST, kept: str, function: Function) -> bool:
-    """Say whether an option decides on it: `if self.use_cache:`."""
+    """Whether an option decides on it: `if self.use_cache:`."""
     for each in function.module.ancestors(node):
         if each is function.node:
             return False

@@ -45,7 +45,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _sends_as_is(loader: Loader) -> bool:
-    """Say whether samples are sent as they are: no batches, or a collate function that gives back
+    """Whether samples are sent as they are: no batches, or a collate function that gives back
     the list it got."""
     collate = loader["collate_fn"]
     if collate.absent or collate.is_(None):
@@ -63,7 +63,7 @@ def _sends_as_is(loader: Loader) -> bool:
 
 
 def _parts(function: Function) -> Iterator[ast.expr]:
-    """Give the parts of the samples that a function returns or yields."""
+    """Yield the parts of the samples that a function returns or yields."""
     queue: list[ast.expr | None] = list(function.returns)
     queue += [each.value for each in function.nodes() if isinstance(each, ast.Yield)]
     while queue:
@@ -80,7 +80,7 @@ def _parts(function: Function) -> Iterator[ast.expr]:
 
 
 def _decoded(node: ast.expr, view: View) -> str:
-    """Give the variable that a part is a slice of, if that is all of a file, read as a tensor."""
+    """Return the variable that a part is a slice of, if that is all of a file, read as a tensor."""
     match node:
         case ast.Subscript(value=ast.Name(id=name) as whole, slice=key):
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -94,7 +94,7 @@ def _decoded(node: ast.expr, view: View) -> str:
 
 
 def _held(node: ast.expr, function: Function, dataset: Dataset, view: View) -> str:
-    """Give the attribute that a part is a view of, if that is a tensor."""
+    """Return the attribute that a part is a view of, if that is a tensor."""
     match node:
         case ast.Subscript(value=ast.Attribute(attr=name, value=owner)):
             if function.module.class_of_self(owner) is None:

@@ -46,12 +46,12 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _shares(loader: Loader) -> bool:
-    """Say whether batches come in shared memory: from workers, and not copied to pinned memory."""
+    """Whether batches come in shared memory: from workers, and not copied to pinned memory."""
     return loader.workers.any and not loader.ours and not loader["pin_memory"].is_(True)
 
 
 def _takes_some(node: ast.expr, view: View) -> bool:
-    """Say whether only so many batches are taken: `islice(loader, 8)`, `zip(range(8), loader)`."""
+    """Whether only so many batches are taken: `islice(loader, 8)`, `zip(range(8), loader)`."""
     return any(
         view.resolve(each.func) in ("itertools.islice", "range")
         for each in ast.walk(node)
@@ -60,7 +60,7 @@ def _takes_some(node: ast.expr, view: View) -> bool:
 
 
 def _moved(node: ast.expr, view: View) -> bool:
-    """Say whether batches are copied to the GPU on their way: by Accelerate, or Fabric."""
+    """Whether batches are copied to the GPU on their way: by Accelerate, or Fabric."""
     return any(
         isinstance(each, ast.Call)
         and isinstance(each.func, ast.Attribute)
@@ -79,7 +79,7 @@ def _confidence(loader: Loader) -> Confidence:
 
 
 def _none_by_default(loader: Loader) -> bool:
-    """Say whether all that is seen of the number of workers is that it is 0, by default."""
+    """Whether all that is seen of the number of workers is that it is 0, by default."""
     node = loader["num_workers"].node
     seen = loader.view.origins(node) if node is not None else ()
     return bool(seen) and all(
@@ -135,7 +135,7 @@ def _kept(loop: LoaderLoop, view: View, confidence: Confidence) -> Iterator[Hit]
 
 
 def _is_limited(place: ast.expr, view: View) -> bool:
-    """Say whether it is a `deque(maxlen=8)`."""
+    """Whether it is a `deque(maxlen=8)`."""
     return any(
         isinstance(each, ast.Call) and any(keyword.arg == "maxlen" for keyword in each.keywords)
         for each in view.origins(place)
@@ -143,7 +143,7 @@ def _is_limited(place: ast.expr, view: View) -> bool:
 
 
 def _is_for_some(node: ast.AST, loop: LoaderLoop, view: View) -> bool:
-    """Say whether only the first batches are kept: under `if step < 16`, `if step == 0`."""
+    """Whether only the first batches are kept: under `if step < 16`, `if step == 0`."""
     counters = _counters(loop)
     inner = node
     for outer in view.module.ancestors(node):
@@ -163,7 +163,7 @@ def _is_for_some(node: ast.AST, loop: LoaderLoop, view: View) -> bool:
 
 
 def _counters(loop: LoaderLoop) -> set[str]:
-    """Give the names that count batches: of `enumerate`, and those that the body adds to."""
+    """Return the names that count batches: of `enumerate`, and those that the body adds to."""
     found = {
         node.target.id
         for statement in loop.body
@@ -179,7 +179,7 @@ def _counters(loop: LoaderLoop) -> set[str]:
 
 
 def _is_table(place: ast.expr, view: View) -> bool:
-    """Say whether `place[x] = y` keeps y: a dict does; a tensor copies it, a database writes it."""
+    """Whether `place[x] = y` keeps y: a dict does; a tensor copies it, a database writes it."""
     return any(
         isinstance(each, (ast.Dict, ast.DictComp))
         or (isinstance(each, ast.Call) and view.resolve(each.func) in _TABLES)
@@ -188,8 +188,8 @@ def _is_table(place: ast.expr, view: View) -> bool:
 
 
 def _batch_names(loop: ast.For | ast.AsyncFor) -> set[str]:
-    """Give the names of the batch and its parts, without those that the body gives something else:
-    `x = x.to(device)`."""
+    """Return the names of the batch and its parts, without those that the body gives something
+    else: `x = x.to(device)`."""
     names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
     anew: set[str] = set()
     for statement in loop.body:
@@ -213,7 +213,7 @@ def _batch_names(loop: ast.For | ast.AsyncFor) -> set[str]:
 
 
 def _keeping(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
-    """Give where a statement keeps something, and what."""
+    """Return where a statement keeps something, and what."""
     match node:
         case ast.Call(func=ast.Attribute(attr="append" | "add", value=place), args=[value]):
             return place, value
@@ -229,7 +229,7 @@ def _keeping(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
 
 
 def _is_of_batch(value: ast.expr, names: set[str]) -> bool:
-    """Say whether a value is a batch or a part of it, in the same memory."""
+    """Whether a value is a batch or a part of it, in the same memory."""
     match value:
         case ast.Name():
             return value.id in names and not _TEXT.search(value.id)
@@ -248,7 +248,7 @@ def _is_of_batch(value: ast.expr, names: set[str]) -> bool:
 
 
 def _emptied(place: str, loop: LoaderLoop) -> bool:
-    """Say whether the list does not grow with the epoch: it is emptied, or the loop ends early."""
+    """Whether the list does not grow with the epoch: it is emptied, or the loop ends early."""
     for statement in loop.body:
         for node in ast.walk(statement):
             match node:
@@ -266,7 +266,7 @@ def _emptied(place: str, loop: LoaderLoop) -> bool:
 
 
 def _is_asked(node: ast.AST, loop: LoaderLoop) -> bool:
-    """Say whether a value decides what is done: it is compared in the test of an `if`."""
+    """Whether a value decides what is done: it is compared in the test of an `if`."""
     parents = loop.view.module.scopes.parents
     return isinstance(parents.get(node), ast.Compare)
 

@@ -53,7 +53,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _by_command(call: ast.Call, code: WorkerCode, view: View) -> ast.expr | None:
-    """Give the file that a command is told to write, and that the function then reads: the same
+    """Return the file that a command is told to write, and that the function then reads: the same
     text is in the command and in another call."""
     if view.resolve(call.func) not in _COMMANDS:
         return None
@@ -73,7 +73,7 @@ def _by_command(call: ast.Call, code: WorkerCode, view: View) -> ast.expr | None
 
 
 def _written(call: ast.Call, view: View) -> tuple[ast.expr | None, bool]:
-    """Give the path that a call writes to, and whether it only adds to the end."""
+    """Return the path that a call writes to, and whether it only adds to the end."""
     name = view.resolve(call.func)
     if name in _OPENS:
         arguments = view.call_arguments(call, ("file", "mode"))
@@ -111,7 +111,7 @@ def _same_for_all(path: ast.expr, code: WorkerCode, view: View) -> bool:
 
 
 def _names_a_file(path: ast.expr, view: View) -> bool:
-    """Say whether there is text in a path: not an object that somebody else opened."""
+    """Whether there is text in a path: not an object that somebody else opened."""
     value = view.value(path) or path
     return any(
         isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(value)

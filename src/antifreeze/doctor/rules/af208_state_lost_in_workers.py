@@ -60,7 +60,7 @@ def _changed_while_loading(dataset: Dataset, view: View) -> set[str]:
 
 
 def _dataset_behind(node: ast.expr, view: View) -> str | None:
-    """Give the class of the dataset that an expression is: `dataset`, or `loader.dataset`."""
+    """Return the class of the dataset that an expression is: `dataset`, or `loader.dataset`."""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return None
     if view.module.class_of_self(node) is not None:
@@ -78,7 +78,7 @@ def _dataset_behind(node: ast.expr, view: View) -> str | None:
 
 
 def _read_by(node: ast.Attribute, dataset: Dataset, names: set[str], view: View) -> str:
-    """Give the attribute that a method reads which is called here: `dataset.report()`."""
+    """Return the attribute that a method reads which is called here: `dataset.report()`."""
     parent = view.module.scopes.parents.get(node)
     if not isinstance(parent, ast.Call) or parent.func is not node:
         return ""
@@ -94,7 +94,7 @@ def _read_by(node: ast.Attribute, dataset: Dataset, names: set[str], view: View)
 
 
 def _before_the_loop(node: ast.AST, dataset: Dataset, view: View) -> bool:
-    """Say whether it is read before anything was loaded: all loops of its function come later."""
+    """Whether it is read before anything was loaded: all loops of its function come later."""
     function, around = view.function_around(node), view.loop_around(node)
     if around is not None:
         return False

@@ -74,7 +74,7 @@ def _changes(view: View) -> Iterator[Change]:
 
 
 def _is_dataset_of(owner: ast.expr, loader: Loader, view: View) -> bool:
-    """Say whether an expression is the dataset of a loader, by name or by the call that made it."""
+    """Whether an expression is the dataset of a loader, by name or by the call that made it."""
     if isinstance(owner, ast.Attribute) and owner.attr == "dataset":
         found = view.loader_of(owner.value)
         if found is not None:
@@ -90,7 +90,8 @@ def _is_dataset_of(owner: ast.expr, loader: Loader, view: View) -> bool:
 
 
 def _made(node: ast.expr, view: View) -> set[ast.Call]:
-    """Give the calls that made an object, or the one it wraps (`data = Subset(data, ...)` too)."""
+    """Return the calls that made an object, or the one it wraps (`data = Subset(data, ...)`
+    too)."""
     found: set[ast.Call] = set()
     seen: set[ast.Call] = set()
     queue = [node]
@@ -108,7 +109,7 @@ def _made(node: ast.expr, view: View) -> set[ast.Call]:
 
 
 def _is_read(change: Change, loader: Loader, view: View) -> bool:
-    """Say whether loading reads what is changed."""
+    """Whether loading reads what is changed."""
     dataset = loader.dataset
     if dataset is None:
         return not change.method and not change.in_place and change.attribute in _READ_BY_LOADING
@@ -125,7 +126,7 @@ def _is_read(change: Change, loader: Loader, view: View) -> bool:
 
 
 def _changed_by(method: Function, dataset: Dataset, view: View) -> set[str]:
-    """Give the attributes that a method gives another value, or fills."""
+    """Return the attributes that a method gives another value, or fills."""
     given = {
         name
         for name, places in dataset.attributes.items()
@@ -171,7 +172,7 @@ def _hit(change: Change, loader: Loader, view: View) -> Hit | None:
 
 
 def _is_for_later(change: Change, loader: Loader) -> bool:
-    """Say whether a change in the loop may be meant for the next epoch: weights by sample, ..."""
+    """Whether a change in the loop may be meant for the next epoch: weights by sample, ..."""
     if not change.method:
         return change.in_place
     method = loader.dataset.method(change.attribute) if loader.dataset is not None else None
@@ -186,7 +187,7 @@ def _inside(node: ast.AST, statement: ast.stmt, view: View) -> bool:
 
 
 def _between_epochs(node: ast.AST, loader: Loader, view: View) -> bool:
-    """Say whether it runs once an epoch: in a loop over epochs, or in a function that gets one."""
+    """Whether it runs once an epoch: in a loop over epochs, or in a function that gets one."""
     inner = node
     while (loop := view.loop_around(inner)) is not None:
         head = loop.target if not isinstance(loop, ast.While) else loop.test
@@ -203,7 +204,7 @@ def _between_epochs(node: ast.AST, loader: Loader, view: View) -> bool:
 
 
 def _started_anew(view: View) -> bool:
-    """Say whether the program ends the workers by itself, so that new ones see the change."""
+    """Whether the program ends the workers by itself, so that new ones see the change."""
     if view.method_calls(*_STARTS_ANEW):
         return True
     return any(

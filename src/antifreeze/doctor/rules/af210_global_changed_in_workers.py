@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _changes(function: Function, view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give the places where a function changes a plain value of the module."""
+    """Yield the places where a function changes a plain value of the module."""
     for node in function.nodes():
         owner = changed_in_place(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -53,7 +53,7 @@ def _is_plain_global(name: ast.Name, function: Function, view: View) -> bool:
 
 
 def _reader(name: str, in_workers: set[ast.AST], view: View) -> ast.AST | None:
-    """Give a place in the main process that reads it: at module level, or beside a loader."""
+    """Return a place in the main process that reads it: at module level, or beside a loader."""
     beside = {view.function_around(each.node) for each in view.loaders}
     beside |= {view.function_around(each.place) for each in view.loops}
     for node in view.module.nodes(ast.Name):
@@ -71,7 +71,7 @@ def _reader(name: str, in_workers: set[ast.AST], view: View) -> ast.AST | None:
 
 
 def _only_changes(node: ast.Name, view: View) -> bool:
-    """Say whether a place only fills or empties it, or is the body of a class."""
+    """Whether a place only fills or empties it, or is the body of a class."""
     match view.module.scopes.parents.get(node):
         case ast.Attribute(attr="clear" | "append" | "update" | "add"):
             return True

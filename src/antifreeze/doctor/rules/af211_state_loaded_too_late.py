@@ -41,7 +41,7 @@ def _is_inside(node: ast.AST, loop: ast.AST, view: View) -> bool:
 
 
 def _iterator_before(call: ast.Call, loader: Loader, view: View) -> str | None:
-    """Give the name of an iterator of the loader that is made before and used after."""
+    """Return the name of an iterator of the loader that is made before and used after."""
     function = view.function_around(call)
     for made in view.calls("iter"):
         if view.function_around(made) is not function or made.lineno >= call.lineno:

@@ -108,7 +108,7 @@ def _maker(view: View, value: ast.expr) -> str | None:
 
 
 def _seeded(function: Function, name: str) -> bool:
-    """Say whether a function gives the generator a seed of its own before it draws."""
+    """Whether a function gives the generator a seed of its own before it draws."""
     for call in function.calls():
         if isinstance(call.func, ast.Attribute) and call.func.attr in _SEEDS:
             owner = call.func.value

@@ -79,8 +79,8 @@ def _same_for_all(
 
 
 def _worker_id(loader: Loader, function: Function) -> list[str]:
-    """Give the parameter that the worker's number is passed for: the first that a `partial` leaves
-    free."""
+    """Return the parameter that the worker's number is passed for: the first that a `partial`
+    leaves free."""
     names = function.parameters
     if function.owner is not None:
         names = names[1:]

@@ -38,14 +38,14 @@ def _same_for_all(seeding: SeedingCall, function: Function, dataset: Dataset, vi
 
 
 def _never_changes(attribute: str, dataset: Dataset) -> bool:
-    """Say whether an attribute is given in `__init__` and nowhere else, as far as is seen."""
+    """Whether an attribute is given in `__init__` and nowhere else, as far as is seen."""
     prepared = {function.node for function in dataset.preparing}
     places = dataset.assignments(attribute)
     return bool(places) and all(each.method in prepared and each.value for each in places)
 
 
 def _on_condition(seeding: SeedingCall, function: Function, view: View) -> bool:
-    """Say whether it is only seeded sometimes: for validation, or if that is asked for."""
+    """Whether it is only seeded sometimes: for validation, or if that is asked for."""
     return any(
         isinstance(each, (ast.If, ast.IfExp))
         for each in function.module.ancestors(seeding.call)

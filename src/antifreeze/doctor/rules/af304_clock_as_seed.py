@@ -42,7 +42,7 @@ def _only_the_second(seeding: SeedingCall, view: View) -> bool:
 
 @cached_walk
 def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether a value changes once a second: `int(time.time())`, `now().second`."""
+    """Whether a value changes once a second: `int(time.time())`, `now().second`."""
     value = view.value(node) or node
     if depth > _DEEPEST:
         return False

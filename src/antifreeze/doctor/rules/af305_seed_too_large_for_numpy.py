@@ -39,7 +39,7 @@ def find(view: View) -> Iterator[Hit]:
 
 @cached_walk
 def _large(node: ast.expr, view: View, depth: int = 0) -> str:
-    """Give the part of a seed that makes it too large; '' if nothing does."""
+    """Return the part of a seed that makes it too large; '' if nothing does."""
     value = view.value(node) or node
     match value:
         case ast.Call() if view.resolve(value.func) in _LARGE:

@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _confidence(handler: ast.ExceptHandler, dataset: Dataset, view: View) -> Confidence:
-    """Say how sure it is that the default function collates. Where no loader of the dataset is
+    """Return how sure it is that the default function collates. Where no loader of the dataset is
     seen, one with a function of its own may be the one."""
     if dataset.loaders:
         return LIKELY
@@ -38,12 +38,12 @@ def _confidence(handler: ast.ExceptHandler, dataset: Dataset, view: View) -> Con
 
 
 def _may_be_meant(dataset: Dataset) -> bool:
-    """Say whether the class itself knows what to do with None: it has a collate method."""
+    """Whether the class itself knows what to do with None: it has a collate method."""
     return any("collate" in name for each in dataset.lineage for name in each.methods)
 
 
 def _handlers(function: Function) -> Iterator[tuple[ast.ExceptHandler, ast.stmt]]:
-    """Give the handlers that return None, each with the statement that does."""
+    """Yield the handlers that return None, each with the statement that does."""
     for handler in function.nodes():
         if not isinstance(handler, ast.ExceptHandler):
             continue

@@ -49,7 +49,7 @@ def _words(code: WorkerCode, lock: ast.expr) -> str:
 
 
 def _held(function: Function) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Give the locks under which a function does more than count, each with its place."""
+    """Yield the locks under which a function does more than count, each with its place."""
     for node in function.nodes():
         match node:
             case ast.With():

@@ -41,7 +41,7 @@ def _words(call: ast.Call, queue: ast.expr, code: WorkerCode) -> str:
 
 
 def _fails_loudly(call: ast.Call, code: WorkerCode) -> bool:
-    """Say whether a stream that waits in vain ends with an error: nothing takes the empty queue for
+    """Whether a stream that waits in vain ends with an error: nothing takes the empty queue for
     the end. A map-style dataset has no such way: its samples are counted before."""
     limited = any(each.arg == "timeout" for each in call.keywords) or len(call.args) > 1
     if not limited or code.dataset is None or code.dataset.kind is DatasetKind.MAP:

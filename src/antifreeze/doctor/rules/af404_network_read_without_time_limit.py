@@ -40,14 +40,14 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _gives_up(code: WorkerCode) -> bool:
-    """Say whether the loader itself has a time limit."""
+    """Whether the loader itself has a time limit."""
     if code.loader is not None:
         return code.loader["timeout"].given and code.loader["timeout"].value != 0
     return code.dataset is not None and any(each.has_timeout for each in code.dataset.loaders)
 
 
 def _reads(call: ast.Call, view: View) -> str:
-    """Give the name of what is called, if it may wait for ever."""
+    """Return the name of what is called, if it may wait for ever."""
     name = view.resolve(call.func)
     if name in UNLIMITED:
         return name

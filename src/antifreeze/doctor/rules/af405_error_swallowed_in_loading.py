@@ -31,7 +31,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _hits(function: Function, is_start: bool) -> Iterator[Hit]:
-    """Give a function's hits. Handlers that all do the same are one habit: only the first is
+    """Yield a function's hits. Handlers that all do the same are one habit: only the first is
     shown."""
     shown: set[str] = set()
     for hit in _every(function, is_start):
@@ -65,7 +65,7 @@ def _every(function: Function, is_start: bool) -> Iterator[Hit]:
 
 
 def _another(handler: ast.ExceptHandler, function: Function) -> ast.expr | None:
-    """Give what loads another sample: `self[other]`, `self.__getitem__(other)`."""
+    """Return what loads another sample: `self[other]`, `self.__getitem__(other)`."""
     for node in own_nodes(handler):
         index: ast.expr
         match node:
@@ -90,7 +90,7 @@ def _another(handler: ast.ExceptHandler, function: Function) -> ast.expr | None:
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Say whether it does nothing at all: `pass`, `continue`, at most a `print`."""
+    """Whether it does nothing at all: `pass`, `continue`, at most a `print`."""
     return all(
         isinstance(each, (ast.Pass, ast.Continue))
         or (isinstance(each, ast.Expr) and isinstance(each.value, (ast.Constant, ast.Call)))
@@ -99,7 +99,7 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
 
 
 def _loads(attempt: TryNode) -> bool:
-    """Say whether what is tried gives something to a sample: not an import, not a clean-up."""
+    """Whether what is tried gives something to a sample: not an import, not a clean-up."""
     return any(isinstance(each, (ast.Assign, ast.Return, ast.Expr)) for each in attempt.body) and (
         any(
             isinstance(node, (ast.Return, ast.Yield, ast.Assign))

@@ -44,7 +44,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | None:
-    """Give what loads the same sample once more: `return self[index]`."""
+    """Return what loads the same sample once more: `return self[index]`."""
     indices = function.parameters[1:2] if function.name == "__getitem__" else []
     if any(isinstance(e, (ast.Raise, ast.If)) for e in own_nodes(handler)) or _stored(
         [handler], set(indices)
@@ -65,7 +65,7 @@ def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | N
 
 
 def _endless(attempt: TryNode, handler: ast.ExceptHandler, view: View) -> ast.While | None:
-    """Give the `while True` that goes on with the same thing after an exception."""
+    """Return the `while True` that goes on with the same thing after an exception."""
     loop = view.loop_around(attempt)
     if not isinstance(loop, ast.While) or attempt not in loop.body or attempt.finalbody:
         return None
@@ -93,7 +93,7 @@ def _endless(attempt: TryNode, handler: ast.ExceptHandler, view: View) -> ast.Wh
 
 
 def _waits_for_success(loop: ast.While, attempt: TryNode, handler: ast.ExceptHandler) -> bool:
-    """Say whether only a success ends a loop: `while not done:`, `while sample is None:`."""
+    """Whether only a success ends a loop: `while not done:`, `while sample is None:`."""
     match loop.test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
             pass
@@ -108,7 +108,7 @@ def _waits_for_success(loop: ast.While, attempt: TryNode, handler: ast.ExceptHan
 
 
 def _after(statement: ast.stmt, attempt: TryNode, loop: ast.While) -> bool:
-    """Say whether a statement is reached only when the attempt succeeded."""
+    """Whether a statement is reached only when the attempt succeeded."""
     skips = all(
         handler.body and isinstance(handler.body[-1], ast.Continue) for handler in attempt.handlers
     )
@@ -116,7 +116,7 @@ def _after(statement: ast.stmt, attempt: TryNode, loop: ast.While) -> bool:
 
 
 def _changes(nodes: list[ast.AST], used: set[str]) -> bool:
-    """Say whether the next round tries something else: another index, another file."""
+    """Whether the next round tries something else: another index, another file."""
     random_calls = any(
         isinstance(node, ast.Call) and "rand" in text_of(node.func)
         for each in nodes

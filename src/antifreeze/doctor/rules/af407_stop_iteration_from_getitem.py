@@ -54,7 +54,7 @@ def _raises(node: ast.Raise) -> bool:
 
 
 def _runs_out(node: ast.expr, view: View) -> bool | None:
-    """Say whether an iterator lives longer than the sample, and so ends some day; None: it is made
+    """Whether an iterator lives longer than the sample, and so ends some day; None: it is made
     on the spot, and has something in it as far as we can tell."""
     if isinstance(node, ast.GeneratorExp):
         return False if any(each.ifs for each in node.generators) else None
@@ -65,7 +65,7 @@ def _runs_out(node: ast.expr, view: View) -> bool | None:
 
 
 def _caught(node: ast.AST, view: View) -> bool:
-    """Say whether somebody in this function expects it: around it, or before it, where an iterator
+    """Whether somebody in this function expects it: around it, or before it, where an iterator
     that ran out is made anew."""
     inner: ast.AST = node
     for each in view.module.ancestors(node):
@@ -84,7 +84,7 @@ def _caught(node: ast.AST, view: View) -> bool:
 
 
 def _beyond_the_end(node: ast.AST, view: View) -> bool:
-    """Say whether it is raised only for indices beyond the length, which no sampler gives."""
+    """Whether it is raised only for indices beyond the length, which no sampler gives."""
     for each in view.module.ancestors(node):
         if isinstance(each, ast.If):
             text = text_of(each.test)

@@ -44,7 +44,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_last(code: WorkerCode) -> bool:
-    """Say whether what a function returns is the sample: it is `__getitem__` or `__iter__`."""
+    """Whether what a function returns is the sample: it is `__getitem__` or `__iter__`."""
     return code.function.name in ("__getitem__", "__getitems__", "__iter__", "__next__")
 
 
@@ -82,7 +82,7 @@ def _given(function: Function) -> Iterator[ast.expr]:
 
 @cached_walk
 def _parts(node: ast.expr, view: View, path: str, depth: int) -> Iterable[tuple[ast.expr, str]]:
-    """Give an expression and what is in it, each with its place: `["later"]`."""
+    """Yield an expression and what is in it, each with its place: `["later"]`."""
     values = view.values(node) if isinstance(node, ast.Name) else (node,)
     for value in values if depth < 4 else ():
         match value:

@@ -43,7 +43,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _gets_out(node: ast.AST, function: Function) -> bool:
-    """Say whether a value is in what the function returns or yields: at once, or through variables
+    """Whether a value is in what the function returns or yields: at once, or through variables
     it is put into. What is computed from it counts, what is only read off it does not."""
     assert isinstance(node, ast.Call)
     names = set[str]()
@@ -81,7 +81,7 @@ def _gets_out(node: ast.AST, function: Function) -> bool:
 
 
 def _owners(target: ast.expr) -> set[str]:
-    """Give the names that an assignment changes: `a, b`, `sample` of `sample["x"]`, `self.x`."""
+    """Return the names that an assignment changes: `a, b`, `sample` of `sample["x"]`, `self.x`."""
     if isinstance(target, (ast.Tuple, ast.List)):
         return {name for each in target.elts for name in _owners(each)}
     while isinstance(target, (ast.Subscript, ast.Starred)):
@@ -90,7 +90,7 @@ def _owners(target: ast.expr) -> set[str]:
 
 
 def _in(value: ast.expr, node: ast.AST, names: set[str]) -> bool:
-    """Say whether a value is, holds or is computed from a tensor, with its graph."""
+    """Whether a value is, holds or is computed from a tensor, with its graph."""
     if value is node:
         return True
     if isinstance(value, (ast.Name, ast.Attribute)) and text_of(value) in names:
@@ -131,7 +131,7 @@ def _words(what: str, code: WorkerCode) -> str:
 
 
 def _leaf(node: ast.AST) -> str:
-    """Give what makes a tensor that asks for gradients, if its graph has begun."""
+    """Return what makes a tensor that asks for gradients, if its graph has begun."""
     match node:
         case ast.Call(func=ast.Attribute(attr="tensor" | "ones" | "zeros" | "randn" | "rand")):
             wants = any(
@@ -148,7 +148,7 @@ def _leaf(node: ast.AST) -> str:
 
 
 def _with_weights(node: ast.AST, function: Function, view: View) -> str:
-    """Give the model that is called, if what it gives has a graph and keeps it."""
+    """Return the model that is called, if what it gives has a graph and keeps it."""
     match node:
         case ast.Call(func=ast.Attribute() | ast.Name() as called, args=[_, *_]):
             pass
@@ -191,7 +191,7 @@ def _is_layer(node: ast.expr, view: View, depth: int) -> bool:
 
 
 def _cut(node: ast.AST, function: Function, view: View) -> bool:
-    """Say whether the graph is cut, as far as the function and those around it show."""
+    """Whether the graph is cut, as far as the function and those around it show."""
     around = view.module.class_around(node)
     nodes = list(ast.walk(around or function.node))
     attributes = {each.attr for each in nodes if isinstance(each, ast.Attribute)}

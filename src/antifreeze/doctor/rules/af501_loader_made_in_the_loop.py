@@ -25,7 +25,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _needlessly(loader: Loader, view: View) -> bool:
-    """Say whether every round makes the same loader: nothing in it comes from the loop."""
+    """Whether every round makes the same loader: nothing in it comes from the loop."""
     loop = loader.in_loop
     if loop is None or not any(each.loader is loader for each in view.loops):
         return False

@@ -37,7 +37,7 @@ def _given(view: View) -> Iterator[tuple[ast.expr, ast.Call]]:
 
 @cached_walk
 def _count(node: ast.expr, view: View, depth: int) -> ast.Call | None:
-    """Give the call that counts cores, if the number is that, or that and a constant."""
+    """Return the call that counts cores, if the number is that, or that and a constant."""
     if depth > 4:
         return None
     for value in view.origins(node):

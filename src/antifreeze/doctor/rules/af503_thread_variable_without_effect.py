@@ -45,7 +45,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _settings(view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give where variables are set: `os.environ["X"] = ...`, `.setdefault`, `putenv`."""
+    """Yield where variables are set: `os.environ["X"] = ...`, `.setdefault`, `putenv`."""
     for assigned in view.module.nodes(ast.Assign):
         for target in assigned.targets:
             if isinstance(target, ast.Subscript) and view.resolve(target.value) == "os.environ":
@@ -64,7 +64,7 @@ def _settings(view: View) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _imported_before(node: ast.AST, packages: tuple[str, ...], view: View) -> str:
-    """Give the package that is imported above, at the top of the file; or ''."""
+    """Return the package that is imported above, at the top of the file; or ''."""
     for statement in view.module.tree.body:
         if statement.lineno >= getattr(node, "lineno", 0):
             return ""

@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _in_epochs(loop: LoaderLoop, view: View) -> bool:
-    """Say whether a loop over a loader runs more than once: it, or the call of its function, is in
+    """Whether a loop over a loader runs more than once: it, or the call of its function, is in
     a loop. A loop that is left in its first round does not count."""
     around = loop.epochs
     if around is None:

@@ -44,7 +44,7 @@ def _fix(call: ast.Call) -> Fix:
 
 
 def _gives_tensors(loader: Loader) -> bool:
-    """Say whether what its batches have and can be copied are tensors: the default collate function
+    """Whether what its batches have and can be copied are tensors: the default collate function
     knows no other such type. Without batches it passes on whatever it is given."""
     size = loader["batch_size"]
     by_batches = size.absent or isinstance(size.value, int)
@@ -53,7 +53,7 @@ def _gives_tensors(loader: Loader) -> bool:
 
 
 def _own_type(loader: Loader, view: View) -> bool:
-    """Say whether a batch is of a class of the project, which may copy as it likes."""
+    """Whether a batch is of a class of the project, which may copy as it likes."""
     node = loader["collate_fn"].node
     if node is None:
         return False
@@ -72,7 +72,7 @@ def _returned(loader: Loader) -> Iterator[ast.expr]:
 
 
 def _pins(loader: Loader, view: View) -> bool:
-    """Say whether a loader pins its batches, at least where there is a GPU."""
+    """Whether a loader pins its batches, at least where there is a GPU."""
     node = loader["pin_memory"].node
     for value in view.origins(node) if node is not None else ():
         if isinstance(value, ast.Constant) and value.value is True:
@@ -83,7 +83,7 @@ def _pins(loader: Loader, view: View) -> bool:
 
 
 def _is_there(loader: Loader, view: View) -> bool:
-    """Say whether its data was copied to the GPU before: `NeighborLoader(graph.to(device))`."""
+    """Whether its data was copied to the GPU before: `NeighborLoader(graph.to(device))`."""
     node = loader["dataset"].node
     return any(
         isinstance(each, ast.Call)
@@ -101,7 +101,7 @@ def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
 
 
 def _copies(call: ast.Call, view: View) -> bool:
-    """Say whether it copies to a GPU, and waits for it."""
+    """Whether it copies to a GPU, and waits for it."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _PARAMETERS:
         return False
     given = view.call_arguments(call, _PARAMETERS[call.func.attr])
@@ -115,7 +115,7 @@ def _copies(call: ast.Call, view: View) -> bool:
 
 
 def _is_gpu(node: ast.expr, view: View) -> bool:
-    """Say whether a device is, or may well be, a GPU; types and other tensors are none."""
+    """Whether a device is, or may well be, a GPU; types and other tensors are none."""
     shown = " ".join(text_of(each) for each in (node, *view.origins(node)))
     if "cuda" in shown:
         return True
@@ -141,7 +141,7 @@ class _Batch:
     anew: dict[str, int]  # names that are given something else: from which line on
 
     def has(self, call: ast.Call) -> bool:
-        """Say whether what is copied is the batch or a part of it, and nothing computed from it."""
+        """Whether what is copied is the batch or a part of it, and nothing computed from it."""
         if not isinstance(call.func, ast.Attribute):
             return False
         node = call.func.value
@@ -153,7 +153,7 @@ class _Batch:
         return call.lineno <= self.anew.get(node.id, call.lineno)
 
     def is_part(self, call: ast.Call) -> bool:
-        """Say whether it is a part of a batch as collate functions make them: `batch[0]`."""
+        """Whether it is a part of a batch as collate functions make them: `batch[0]`."""
         assert isinstance(call.func, ast.Attribute)
         node = call.func.value
         if isinstance(node, ast.Name):
@@ -164,7 +164,8 @@ class _Batch:
 
 
 def _batch(loop: LoaderLoop) -> _Batch:
-    """Give the names of the batch and its parts: the loop's own, and what they are unpacked to."""
+    """Return the names of the batch and its parts: the loop's own, and what they are unpacked
+    to."""
     whole, parts = _of_target(loop.node)
     anew: dict[str, int] = {}
     for statement in loop.body:
@@ -187,7 +188,8 @@ def _batch(loop: LoaderLoop) -> _Batch:
 
 
 def _of_target(loop: LoopNode) -> tuple[set[str], set[str]]:
-    """Give the names a loop has for the batch, and for its parts: `for i, (x, y) in enumerate(`."""
+    """Return the names a loop has for the batch, and for its parts: `for i, (x, y) in
+    enumerate(`."""
     target = loop.target
     around = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
     whole = [target]
@@ -201,7 +203,7 @@ def _of_target(loop: LoopNode) -> tuple[set[str], set[str]]:
 
 
 def _is_part(node: ast.expr, names: set[str]) -> bool:
-    """Say whether a value is of the batch as it came: `batch[0]`, `batch["x"], batch["y"]`."""
+    """Whether a value is of the batch as it came: `batch[0]`, `batch["x"], batch["y"]`."""
     if isinstance(node, ast.Tuple):
         return all(_is_part(each, names) for each in node.elts)
     while isinstance(node, (ast.Subscript, ast.Attribute)):
@@ -210,7 +212,7 @@ def _is_part(node: ast.expr, names: set[str]) -> bool:
 
 
 def _about(node: ast.expr, names: set[str]) -> bool:
-    """Say whether a comprehension goes over the batch: `batch`, `batch.items()`."""
+    """Whether a comprehension goes over the batch: `batch`, `batch.items()`."""
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name) and node.id in names

@@ -52,7 +52,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _reads(function: Function, view: View) -> Iterator[tuple[ast.expr, ast.expr, str]]:
-    """Give what reads a whole file: the node, the file, and how it is called."""
+    """Yield what reads a whole file: the node, the file, and how it is called."""
     for node in function.nodes():
         if isinstance(node, ast.Call):
             name = view.resolve(node.func)
@@ -85,7 +85,7 @@ def _is_everything(node: ast.expr) -> bool:
 
 
 def _opened(file: ast.expr, view: View) -> ast.expr:
-    """Give the path of what is read, if it was opened here: `json.load(open(path))`."""
+    """Return the path of what is read, if it was opened here: `json.load(open(path))`."""
     made = view.value(file) if isinstance(file, ast.Name) else file
     if isinstance(made, ast.Call) and view.resolve(made.func) in _OPENERS and made.args:
         return made.args[0]

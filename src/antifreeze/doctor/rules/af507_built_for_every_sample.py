@@ -53,7 +53,7 @@ def _is_heavy(name: str) -> bool:
 
 
 def _same(call: ast.Call, samples: SampleInvariants, function: Function) -> bool:
-    """Say whether nothing in a call depends on the sample."""
+    """Whether nothing in a call depends on the sample."""
     inside = [*call.args, *(each.value for each in call.keywords)]
     return all(_part_is_same(each, samples, function) for each in inside)
 

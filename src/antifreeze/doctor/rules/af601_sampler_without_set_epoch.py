@@ -65,7 +65,7 @@ def _loaders_with(sampler: ast.Call, view: View) -> Iterator[Loader]:
 
 
 def _confidence(sampler: ast.Call, view: View) -> Confidence:
-    """Say how sure it is that we see who goes through the epochs."""
+    """Return how sure it is that we see who goes through the epochs."""
     if any(loop.epochs is not None for loop in view.loops):
         return CERTAIN
     if not view.project.has_epochs or _given_away(view) or not _epochs_near(view):
@@ -78,7 +78,7 @@ def _confidence(sampler: ast.Call, view: View) -> Confidence:
 
 
 def _epochs_near(view: View) -> bool:
-    """Say whether this file, or one that imports it, over a few steps, has a loop over epochs. Of
+    """Whether this file, or one that imports it, over a few steps, has a loop over epochs. Of
     others we do not know that they go through this loader more than once."""
     summary = view.project.summary_of(view.path)
     seen: dict[Path, Summary] = {view.path: summary} if summary is not None else {}
@@ -91,7 +91,7 @@ def _epochs_near(view: View) -> bool:
 
 
 def _given_away(view: View) -> bool:
-    """Say whether a loader goes to somebody's `fit` that we do not see."""
+    """Whether a loader goes to somebody's `fit` that we do not see."""
     return any(
         view.function_of(call.func) is None
         and any(view.loader_of(each) for each in (*call.args, *(k.value for k in call.keywords)))

@@ -79,7 +79,7 @@ def _streams_all(loader: Loader, view: View) -> bool:
 
 
 def _is_parted(loader: Loader, view: View) -> bool:
-    """Say whether the dataset depends on the rank, or the loader is of a program with one."""
+    """Whether the dataset depends on the rank, or the loader is of a program with one."""
     for each in view.module.ancestors(loader.node):
         if isinstance(each, (ast.If, ast.IfExp)) and _CHOICE.search(text_of(each.test)):
             return True
@@ -101,7 +101,7 @@ def _is_parted(loader: Loader, view: View) -> bool:
 
 
 def _is_chosen(node: ast.expr) -> bool:
-    """Say whether it is a part that a variable chooses: `indices[mine]`."""
+    """Whether it is a part that a variable chooses: `indices[mine]`."""
     return isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Name, ast.Slice))
 
 

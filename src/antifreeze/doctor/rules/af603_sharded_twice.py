@@ -68,7 +68,7 @@ def _is_accelerator(call: ast.Call, view: View) -> bool:
 
 
 def _loaders(node: ast.expr, view: View) -> Iterator[Loader]:
-    """Give the loaders that an argument may be: made here, or by a function of this file."""
+    """Yield the loaders that an argument may be: made here, or by a function of this file."""
     if isinstance(node, ast.Starred):
         node = node.value
     found = view.loader_of(node)

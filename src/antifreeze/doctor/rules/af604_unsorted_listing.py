@@ -53,7 +53,7 @@ def _short(call: ast.Call) -> str:
 
 
 def _kept(dataset: Dataset, view: View) -> Iterator[tuple[str, Function, ast.expr]]:
-    """Give what `__init__` keeps in an attribute, at once or one by one in a loop."""
+    """Yield what `__init__` keeps in an attribute, at once or one by one in a loop."""
     functions = {each.node: each for each in dataset.preparing}
     for attribute, places in dataset.attributes.items():
         for place in places:
@@ -78,8 +78,8 @@ def _kept(dataset: Dataset, view: View) -> Iterator[tuple[str, Function, ast.exp
 def _listing(
     node: ast.expr, view: View, depth: int = 0, seen: set[ast.AST] | None = None
 ) -> ast.Call | None:
-    """Give the call that lists a folder, if its order is that of the value. Each value is looked at
-    once."""
+    """Return the call that lists a folder, if its order is that of the value. Each value is looked
+    at once."""
     seen = set() if seen is None else seen
     if depth > _DEEPEST or len(seen) > _MOST:
         return None
@@ -116,7 +116,7 @@ def _listing(
 
 
 def _returned(call: ast.Call, view: View, depth: int, seen: set[ast.AST]) -> ast.Call | None:
-    """Give the listing that a function of the project returns."""
+    """Return the listing that a function of the project returns."""
     function = view.function_of(call.func)
     for value in function.returns if function is not None else ():
         if value is not None and function is not None:
@@ -134,7 +134,7 @@ def _lists_a_path(call: ast.Call, name: str | None) -> bool:
 
 
 def _is_sorted(attribute: str, dataset: Dataset) -> bool:
-    """Say whether the class sorts `self.attribute` anywhere."""
+    """Whether the class sorts `self.attribute` anywhere."""
     mention = f"self.{attribute}"
     return any(
         "sort" in text_of(node.func) and mention in text_of(node)
@@ -145,7 +145,7 @@ def _is_sorted(attribute: str, dataset: Dataset) -> bool:
 
 
 def _sorts_variables(node: ast.expr, function: Function, view: View) -> bool:
-    """Say whether the function sorts a variable that the value comes from: `files.sort()`."""
+    """Whether the function sorts a variable that the value comes from: `files.sort()`."""
     names = {
         each.id
         for each in ast.walk(node)

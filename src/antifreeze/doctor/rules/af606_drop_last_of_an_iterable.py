@@ -29,7 +29,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_iterable(loader: Loader, view: View) -> bool:
-    """Say whether the dataset is iterable, and ends."""
+    """Whether the dataset is iterable, and ends."""
     dataset = loader.dataset
     if dataset is not None:
         return dataset.kind is DatasetKind.ITERABLE and not any(
@@ -46,7 +46,7 @@ def _is_iterable(loader: Loader, view: View) -> bool:
 
 
 def _gives_itself(dataset: Dataset) -> bool:
-    """Say whether we see what gives the samples. An object that `__iter__` asks for all of them
+    """Whether we see what gives the samples. An object that `__iter__` asks for all of them
     may be without an end."""
     return dataset.method("__next__") is not None or any(
         each.is_generator for each in dataset.loading

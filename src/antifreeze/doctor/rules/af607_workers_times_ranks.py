@@ -33,7 +33,7 @@ def find(view: View) -> Iterator[Hit]:
 
 @cached_walk
 def _all_cores(node: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether a number is that of the cores: not divided, not bounded."""
+    """Whether a number is that of the cores: not divided, not bounded."""
     match node:
         case ast.Call(func=ast.Name(id="len"), args=[ast.Call() as inside]):
             return view.resolve(inside.func) in _COUNTED

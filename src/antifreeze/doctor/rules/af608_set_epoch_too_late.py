@@ -28,7 +28,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_of_samples(loop: LoaderLoop, call: ast.Call, view: View) -> bool:
-    """Say whether a call is in the body of a loop over batches, for that loop's own sampler."""
+    """Whether a call is in the body of a loop over batches, for that loop's own sampler."""
     if view.loop_around(call) is not loop.node or isinstance(loop.node, ast.comprehension):
         return False
     assert isinstance(call.func, ast.Attribute)
@@ -45,7 +45,7 @@ def _is_of_samples(loop: LoaderLoop, call: ast.Call, view: View) -> bool:
 
 
 def _after_the_loop(call: ast.Call, view: View) -> bool:
-    """Say whether a round of epochs has its loop over batches first, then `set_epoch(epoch)`."""
+    """Whether a round of epochs has its loop over batches first, then `set_epoch(epoch)`."""
     epochs = view.loop_around(call)
     if not isinstance(epochs, ast.For) or not isinstance(epochs.target, ast.Name):
         return False

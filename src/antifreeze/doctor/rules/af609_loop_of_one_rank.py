@@ -53,7 +53,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _others_come(branch: ast.If, view: View) -> bool:
-    """Say whether the other ranks may wait elsewhere: before, under `if rank != 0:`, or after this
+    """Whether the other ranks may wait elsewhere: before, under `if rank != 0:`, or after this
     one has left the function."""
     function = view.function_around(branch)
     if any(isinstance(node, ast.Return) for s in branch.body for node in ast.walk(s)):
@@ -84,7 +84,8 @@ def _is_first_rank(test: ast.expr) -> bool:
 
 
 def _called(branch: ast.If, view: View) -> set[int]:
-    """Give the nodes of the functions of this file that are called in a branch, and only there."""
+    """Return the nodes of the functions of this file that are called in a branch, and only
+    there."""
     nodes: set[int] = set()
     calls = [each for s in branch.body for each in ast.walk(s) if isinstance(each, ast.Call)]
     for call in calls:
@@ -116,7 +117,7 @@ def _together(loop: LoaderLoop, view: View) -> ast.Call | None:
 
 
 def _is_together(call: ast.Call, view: View) -> bool:
-    """Say whether a call needs all ranks. One with a group of its own may not."""
+    """Whether a call needs all ranks. One with a group of its own may not."""
     if view.resolve(call.func) in _TOGETHER:
         return not any(keyword.arg == "group" for keyword in call.keywords)
     match call.func:

@@ -47,7 +47,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_seeded(name: str, view: View) -> bool:
-    """Say whether a seed is set for the whole program, under whatever name."""
+    """Whether a seed is set for the whole program, under whatever name."""
     for call in view.module.nodes(ast.Call):
         called = view.resolve(call.func) or text_of(call.func)
         if called in _SEEDED_BY[name] or "seed" in called.rpartition(".")[2].lower():

@@ -41,7 +41,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _streams(view: View) -> Iterator[tuple[ast.expr, ConstructedObject]]:
-    """Give the loaders of iterable datasets without a length."""
+    """Yield the loaders of iterable datasets without a length."""
     for loader in view.loaders:
         node = loader["dataset"].node
         for each in constructed_objects(node, view) if node is not None else ():

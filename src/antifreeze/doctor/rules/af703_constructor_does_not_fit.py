@@ -64,7 +64,7 @@ def _is_no_function(value: ast.expr | None, view: View) -> bool:
 
 
 def _used_by_loaders(view: View) -> Iterator[Class]:
-    """Give the classes whose objects this file's loaders load, or collate with."""
+    """Yield the classes whose objects this file's loaders load, or collate with."""
     for loader in view.loaders:
         if loader.dataset is not None:
             yield loader.dataset
@@ -74,7 +74,7 @@ def _used_by_loaders(view: View) -> Iterator[Class]:
 
 
 def _is_plain(owner: Class) -> bool:
-    """Say whether its `__init__` is the one we see, as we see it."""
+    """Whether its `__init__` is the one we see, as we see it."""
     if owner.node.keywords or owner.node.decorator_list or is_defined_twice(owner):
         return False
     if any("__new__" in each.methods for each in owner.lineage):

@@ -66,7 +66,7 @@ def _without_workers_as_made(loader: Loader, view: View) -> Iterator[Hit]:
 
 
 def _defaults_used(view: View) -> Iterator[ast.expr]:
-    """Give the defaults of functions and classes of this file that it calls itself."""
+    """Yield the defaults of functions and classes of this file that it calls itself."""
     for function in view.module.nodes(ast.FunctionDef):
         if view.calls_of(function):
             arguments = function.args
@@ -75,7 +75,7 @@ def _defaults_used(view: View) -> Iterator[ast.expr]:
 
 
 def _useless(call: ast.Call, name: str, words: str) -> Hit:
-    """Give the hit, at the argument and with the fix if it is written in this very call."""
+    """Return the hit, at the argument and with the fix if it is written in this very call."""
     for each in call.keywords:
         if each.arg == name:
             return Hit(each, words, fix=Fix(f"drop {name}", (DropArgument(call, name),)))
@@ -103,7 +103,7 @@ def _stream(loader: Loader, view: View) -> Iterator[Hit]:
 
 
 def _may_shuffle(argument: Argument, view: View) -> bool:
-    """Say whether True is among what is passed for `shuffle`, and no condition is about streams."""
+    """Whether True is among what is passed for `shuffle`, and no condition is about streams."""
     if argument.node is None or argument.value is not UNKNOWN:
         return False
     asks = "isinstance" in text_of(argument.node) or "iter" in text_of(argument.node)
@@ -146,12 +146,12 @@ def _out_of_range(loader: Loader) -> Iterator[Hit]:
 
 
 def _is_set(argument: Argument) -> bool:
-    """Say whether it is certainly given, and not what stands for nothing: 0, False, None."""
+    """Whether it is certainly given, and not what stands for nothing: 0, False, None."""
     return argument.given and bool(argument.value)
 
 
 def _is_object(argument: Argument, view: View) -> bool | None:
-    """Say whether a sampler is given; None: perhaps, in some runs."""
+    """Whether a sampler is given; None: perhaps, in some runs."""
     if argument.node is None or argument.is_(None):
         return False
     values = view.values(argument.node)
@@ -162,7 +162,7 @@ def _is_object(argument: Argument, view: View) -> bool | None:
 
 
 def _may_be_none(value: ast.expr, view: View) -> bool:
-    """Say whether a value is None, or what a function gives that may give that in some runs."""
+    """Whether a value is None, or what a function gives that may give that in some runs."""
     if not isinstance(value, ast.Call):
         return isinstance(value, ast.Constant) and value.value is None
     name = (view.resolve(value.func) or text_of(value.func)).rpartition(".")[2]

@@ -38,7 +38,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _loading(view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give the parts of a file that load: classes, functions, loaders, and loops over them."""
+    """Yield the parts of a file that load: classes, functions, loaders, and loops over them."""
     used = {each.node for each in view.datasets}
     for owner in view.classes:
         if owner.node in used or owner.descends_from(*library_names.LOADING_BASES):
@@ -58,7 +58,7 @@ def _loading(view: View) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _is_evaluated(name: ast.Name, view: View) -> bool:
-    """Say whether a name is looked up when the program runs: not in an annotation that nobody
+    """Whether a name is looked up when the program runs: not in an annotation that nobody
     evaluates, and not where a NameError is expected."""
     inner: ast.AST = name
     for each in view.module.ancestors(name):
@@ -81,7 +81,7 @@ def _is_evaluated(name: ast.Name, view: View) -> bool:
 
 
 def _later(view: View) -> bool:
-    """Say whether annotations of functions are not evaluated when these are defined."""
+    """Whether annotations of functions are not evaluated when these are defined."""
     python = view.project.python
     return (python is not None and python >= (3, 14)) or view.imports("__future__.annotations")
 

@@ -58,7 +58,7 @@ def _unknown(keyword: ast.keyword, takes: Sequence[str], who: str) -> Hit:
 
 
 def _is_super_of_torchs(call: ast.Call, view: View) -> bool:
-    """Say whether it is `super().__init__()` of a class whose one base is torch's loader."""
+    """Whether it is `super().__init__()` of a class whose one base is torch's loader."""
     match call.func:
         case ast.Attribute(attr="__init__", value=ast.Call(func=ast.Name(id="super"), args=[])):
             owner = view.module.class_around(call)

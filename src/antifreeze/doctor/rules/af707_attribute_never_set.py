@@ -54,7 +54,7 @@ def _read_while_loading(dataset: Dataset) -> Iterator[ast.Attribute]:
 
 
 def _plays_tricks(owner: Class) -> bool:
-    """Say whether attributes may come to it in ways that are not seen."""
+    """Whether attributes may come to it in ways that are not seen."""
     for each in owner.lineage:
         if _TRICKS & set(each.module.scopes.of_node[each.node].names):
             return True
@@ -72,7 +72,7 @@ def _plays_tricks(owner: Class) -> bool:
 
 
 def _passes_self(call: ast.Call, owner: Class) -> bool:
-    """Say whether `self` is given away in `__init__`, to somebody who may add to it."""
+    """Whether `self` is given away in `__init__`, to somebody who may add to it."""
     function = owner.module.function_around(call)
     if function is None or function.name != "__init__":
         return False
@@ -80,7 +80,7 @@ def _passes_self(call: ast.Call, owner: Class) -> bool:
 
 
 def _is_missing(name: str, dataset: Dataset, view: View) -> bool:
-    """Say whether nobody sets it from outside, or asks first whether it is there."""
+    """Whether nobody sets it from outside, or asks first whether it is there."""
     if view.project.any_file_sets(name):
         return False
     return not any(

@@ -24,7 +24,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_seeded(view: View) -> bool:
-    """Say whether the program has a seed: a call with the word in its name, here or elsewhere."""
+    """Whether the program has a seed: a call with the word in its name, here or elsewhere."""
     if any(view.project.any_file_calls(name) for name in _SEEDS):
         return True
     return any(

@@ -30,7 +30,7 @@ FREEZE, CRASH, WRONG_DATA, SLOW = Severity
 
 @dataclass(frozen=True, slots=True)
 class SetArgument:
-    """Give a call a keyword argument, or another value for the one it has."""
+    """Return a call a keyword argument, or another value for the one it has."""
 
     call: ast.Call
     name: str
@@ -39,7 +39,7 @@ class SetArgument:
 
 @dataclass(frozen=True, slots=True)
 class DropArgument:
-    """Take a keyword argument from a call."""
+    """Remove a keyword argument from a call."""
 
     call: ast.Call
     name: str
@@ -47,7 +47,7 @@ class DropArgument:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Put other code in the place of an expression or a statement."""
+    """Replace an expression or a statement with other code."""
 
     node: ast.expr | ast.stmt
     code: str

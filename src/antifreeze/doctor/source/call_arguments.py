@@ -31,11 +31,11 @@ class Argument:
 
     @property
     def absent(self) -> bool:
-        """Say whether it is certainly not given."""
+        """Whether it is certainly not given."""
         return self.node is None and not self.hidden
 
     def is_(self, value: object) -> bool:
-        """Say whether it is certainly this constant."""
+        """Whether it is certainly this constant."""
         return self.node is not None and type(self.value) is type(value) and self.value == value
 
 
@@ -89,8 +89,8 @@ def read_arguments(
 def entries(
     node: ast.expr, module: Module, seen: dict[ast.expr, _Entries] | None = None
 ) -> tuple[dict[str, ast.expr], bool]:
-    """Give the entries of a dictionary that is passed with `**`, and whether these are all. `seen`:
-    what was found for the dictionaries around it, and in them."""
+    """Return the entries of a dictionary that is passed with `**`, and whether these are all.
+    `seen`: what was found for the dictionaries around it, and in them."""
     seen = {} if seen is None else seen
     values = module.values(node)
     if len(values) != 1 or len(seen) > MOST_DICTIONARIES:
@@ -149,7 +149,7 @@ def _forget_changed(call: ast.Call, found: dict[str, ast.expr]) -> None:
 
 
 def _set_later(name: ast.Name, module: Module, found: dict[str, ast.expr]) -> bool:
-    """Add `name["key"] = value`; say whether nothing else may change the dictionary."""
+    """Add `name["key"] = value`, and return whether nothing else may change the dictionary."""
     complete = True
     scope = module.scopes.lookup(name.id, name)
     for node in module.nodes(ast.Name):

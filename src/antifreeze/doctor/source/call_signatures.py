@@ -8,7 +8,7 @@ from .syntax.scopes import FunctionNode
 
 
 def signature_mismatch(call: ast.Call, function: FunctionNode, *, bound: bool) -> str:
-    """Say in Python's words why a call cannot work: "missing 1 required argument: 'path'".
+    """Return in Python's words why a call cannot work: "missing 1 required argument: 'path'".
 
     Empty if it may work: also where `*args` or `**kwargs` hide what is passed. `bound`: the first
     parameter is `self` and not passed.

@@ -72,7 +72,7 @@ class Summary:
     mentions_data_loading: bool = False  # it speaks of loaders, datasets or ranks
 
     def imports_any(self, *tops: str) -> bool:
-        """Say whether one of these packages is imported, or a part of it."""
+        """Whether one of these packages is imported, or a part of it."""
         return any(
             each == top or each.startswith(top + ".") for each in self.imports for top in tops
         )
@@ -123,7 +123,7 @@ def summarise(module: Module, *, is_package: bool = False) -> Summary:
 
 
 def _stores(text: str) -> Iterator[str]:
-    """Give the names in `x.name = ...`, `x.name += ...`, and where an `=` follows in the line:
+    """Yield the names in `x.name = ...`, `x.name += ...`, and where an `=` follows in the line:
     `x.name: int = ...`, `x.name, y = ...`."""
     equals = line_end = -1  # the next ones, looked for once each
     for match in _STORE.finditer(text):

@@ -33,7 +33,7 @@ _NEVER_LOCAL = _EARLY | frozenset(sys.builtin_module_names)
 
 
 def module_name(path: Path) -> tuple[str, bool]:
-    """Give the name of a file, and whether it is a package."""
+    """Return the name of a file, and whether it is a package."""
     is_package = path.name == "__init__.py"
     parts = [] if is_package else [path.stem]
     folder = path.resolve().parent
@@ -49,7 +49,7 @@ def _is_regular(folder: Path) -> bool:
 
 
 def relative_to(name: str, path: Path, is_package: bool, level: int) -> str:
-    """Give what `from ..x import y` (`level`: how many dots) of a file is relative to."""
+    """Return what `from ..x import y` (`level`: how many dots) of a file is relative to."""
     ups = level if not is_package else level - 1
     if not name.startswith("/"):
         parts = name.split(".")
@@ -62,7 +62,7 @@ def relative_to(name: str, path: Path, is_package: bool, level: int) -> str:
 
 
 def _place(path: Path) -> str:
-    """Give where a file is, as imports see it: without its suffix; a package is its folder."""
+    """Return where a file is, as imports see it: without its suffix; a package is its folder."""
     whole = os.path.abspath(path)
     if path.name == "__init__.py":
         return os.path.dirname(whole)
@@ -74,7 +74,7 @@ def _anchor(place: str) -> str:
 
 
 def last_part(name: str) -> str:
-    """Give the last part of a name of either kind."""
+    """Return the last part of a name of either kind."""
     return name[max(name.rfind("."), name.rfind("/")) + 1 :]
 
 
@@ -117,7 +117,7 @@ class ImportResolver:
 
     @functools.cached_property
     def _highest(self) -> str:
-        """Give the folder above which nothing is looked for: the project's own that all files are
+        """Return the folder above which nothing is looked for: the project's own that all files are
         in, the one that was checked, or the one that holds them all."""
         folders = {os.path.dirname(each) for each in self._by_place} or {os.getcwd()}
         top = os.path.commonpath(folders)
@@ -127,7 +127,7 @@ class ImportResolver:
         return _project_above(top) or top
 
     def find(self, name: str, folder: str) -> Summary | None:
-        """Give the file that a name means to the files of a folder."""
+        """Return the file that a name means to the files of a folder."""
         if name.startswith("/"):
             return self._by_anchor.get(name.replace(".", "/"))
         first = name.partition(".")[0]
@@ -143,7 +143,7 @@ class ImportResolver:
         return _nearest(self._by_name.get(name, ()), folder)
 
     def _starts_of(self, first: str, folder: str) -> tuple[str, ...]:
-        """Give the places at which a name begins, in the order in which they are tried."""
+        """Return the places at which a name begins, in the order in which they are tried."""
         key = first, folder
         if key not in self._starts:
             self._starts[key] = tuple(self._all_starts(first, folder))
@@ -189,7 +189,7 @@ class ImportResolver:
 
 
 def _project_above(folder: str) -> str:
-    """Give the nearest folder with marks of a project, this one or one above; '' if none has."""
+    """Return the nearest folder with marks of a project, this one or one above; '' if none has."""
     above = ""
     while folder != above:
         if any(os.path.exists(f"{folder}/{mark}") for mark in _MARKS):
@@ -199,7 +199,7 @@ def _project_above(folder: str) -> str:
 
 
 def _nearest(candidates: Iterable[Summary], folder: str) -> Summary | None:
-    """Give the one that shares most folders; None if there are several of them."""
+    """Return the one that shares most folders; None if there are several of them."""
     best: Summary | None = None
     most = -1
     for each in candidates:

@@ -162,7 +162,7 @@ STAR_EXPORTS = {
 
 
 def canonical_spelling(name: str) -> str:
-    """Bring a qualified name to the spelling that rules use."""
+    """Return a qualified name in the spelling that rules use."""
     for _ in range(3):  # one replacement may lead to another
         parts = name.split(".")
         for end in range(len(parts), 0, -1):

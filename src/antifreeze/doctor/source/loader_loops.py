@@ -33,12 +33,12 @@ class LoaderLoop:
 
     @property
     def place(self) -> ast.AST:
-        """Give a node with a line."""
+        """Return a node with a line."""
         return self.node if not isinstance(self.node, ast.comprehension) else self.node.iter
 
     @property
     def epochs(self) -> ast.For | ast.While | ast.AsyncFor | None:
-        """Give the loop around it in the same function: that over epochs, most likely."""
+        """Return the loop around it in the same function: that over epochs, most likely."""
         return self.view.loop_around(self.node)
 
     @property
@@ -47,7 +47,7 @@ class LoaderLoop:
 
 
 def find_loops(view: View) -> Iterator[LoaderLoop]:
-    """Give the loops over loaders, in the order of the text."""
+    """Yield the loops over loaders, in the order of the text."""
     made = {each.node: each for each in view.loaders}
     for node in view.module.scopes.nodes:
         if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -58,7 +58,7 @@ def find_loops(view: View) -> Iterator[LoaderLoop]:
 
 
 def _end_of(node: ast.expr) -> str:
-    """Give the last letters of an expression; most are plain names, and `unparse` is slow."""
+    """Return the last letters of an expression; most are plain names, and `unparse` is slow."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -69,7 +69,7 @@ def _end_of(node: ast.expr) -> str:
 
 
 def without_wrappers(node: ast.expr, view: View) -> ast.expr:
-    """Take off `enumerate`, `tqdm`, `loader.progress()` and the like."""
+    """Strip `enumerate`, `tqdm`, `loader.progress()` and the like."""
     for _ in range(5):
         if not isinstance(node, ast.Call):
             return node
@@ -88,8 +88,8 @@ def without_wrappers(node: ast.expr, view: View) -> ast.expr:
 def loader_of(
     node: ast.expr, view: View, made: dict[ast.Call, Loader], depth: int = 0
 ) -> Loader | None:
-    """Give the loader that an expression stands for, if it is made in this file; also by a function
-    that returns it."""
+    """Return the loader that an expression stands for, if it is made in this file; also by a
+    function that returns it."""
     for value in view.origins(node):
         inside = without_wrappers(value, view)
         if isinstance(inside, ast.Call) and inside in made:

@@ -33,7 +33,7 @@ FORKSERVER_BY_DEFAULT = (3, 14)  # on Linux: https://docs.python.org/3/whatsnew/
 
 
 def distributed_evidence(view: View) -> str:
-    """Say what shows that a file is of a program with several ranks; '' if nothing does."""
+    """Return what shows that a file is of a program with several ranks; '' if nothing does."""
     for call in view.module.nodes(ast.Call):
         name = view.resolve(call.func) or ""
         short = name.rpartition(".")[2]
@@ -52,7 +52,7 @@ def distributed_evidence(view: View) -> str:
 
 
 def _is_of_environment(node: ast.Constant, view: View) -> bool:
-    """Say whether a word is the name of a variable of the environment: `os.environ["RANK"]`."""
+    """Whether a word is the name of a variable of the environment: `os.environ["RANK"]`."""
     match view.module.scopes.parents.get(node):
         case ast.Subscript(value=owner, slice=key) if key is node:
             return view.resolve(owner) == "os.environ"
@@ -75,8 +75,8 @@ def _several(trainer: ast.Call, view: View) -> bool:
 
 
 def start_method_set(view: View) -> str:
-    """Give the start method that a file sets for all: spawn, forkserver, fork; or '', also where it
-    is set on a condition, such as the platform."""
+    """Return the start method that a file sets for all: spawn, forkserver, fork; or '', also where
+    it is set on a condition, such as the platform."""
     for call in view.calls("multiprocessing.set_start_method"):
         if any(_is_condition(each) for each in view.module.ancestors(call)):
             continue
@@ -91,7 +91,7 @@ def start_method_set(view: View) -> str:
 
 
 def _is_condition(node: ast.AST) -> bool:
-    """Say whether a node is an `if` that may leave the start method as it is."""
+    """Whether a node is an `if` that may leave the start method as it is."""
     return (
         isinstance(node, ast.If)
         and not is_main_guard(node)
@@ -100,7 +100,7 @@ def _is_condition(node: ast.AST) -> bool:
 
 
 def is_main_guard(node: ast.AST) -> bool:
-    """Say whether a node is `if __name__ == "__main__":`, perhaps with `and ...`."""
+    """Whether a node is `if __name__ == "__main__":`, perhaps with `and ...`."""
     match node:
         case ast.If(test=ast.BoolOp(op=ast.And(), values=parts)):
             return any(map(_asks_for_main, parts))
@@ -124,7 +124,7 @@ _EXPECT_FAILURE = frozenset({"raises", "assertRaises", "assertRaisesRegex", "sup
 
 
 def is_expected_to_fail(node: ast.AST, module: Module) -> bool:
-    """Say whether a node is under `with pytest.raises(...)` or the like: it is wrong on purpose."""
+    """Whether a node is under `with pytest.raises(...)` or the like: it is wrong on purpose."""
     for each in module.ancestors(node):
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
@@ -139,7 +139,7 @@ def is_expected_to_fail(node: ast.AST, module: Module) -> bool:
 
 
 def run_on_import(view: View) -> frozenset[FunctionNode]:
-    """Give the functions of a file that run when it is imported: called at the top and not under
+    """Return the functions of a file that run when it is imported: called at the top and not under
     the guard, or by one that is."""
     module = view.module
     by_name: dict[str, list[FunctionNode]] = {}
@@ -162,7 +162,7 @@ def run_on_import(view: View) -> frozenset[FunctionNode]:
 
 
 def is_guarded(node: ast.AST, module: Module) -> bool:
-    """Say whether a node runs under the main guard only."""
+    """Whether a node runs under the main guard only."""
     return any(
         is_main_guard(each) and _in_body(node, each, module) for each in module.ancestors(node)
     )

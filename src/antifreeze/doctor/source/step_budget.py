@@ -38,8 +38,9 @@ class Budget:
 
 
 def cached_walk(walk: Walk) -> Walk:
-    """Have a walk of `view.origins` answer once for the same node and depth; one that yields, each
-    finding once. Its first arguments are the node and the view.
+    """Cache a walk of `view.origins` by node and depth; of one that yields, keep each value once.
+
+    Its first arguments are the node and the view.
 
     Where a list holds another twenty times, and that one a third, such a walk would take as many
     steps as there are ways through them, not as there are lists.

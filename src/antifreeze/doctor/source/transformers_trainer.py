@@ -18,7 +18,7 @@ _DATASETS = ("train_dataset", "eval_dataset")
 
 
 def workers_of_trainers(view: View) -> Workers:
-    """Say whether the Trainers of a file start workers: by the arguments that the file makes."""
+    """Whether the Trainers of a file start workers: by the arguments that the file makes."""
     for call in view.training_arguments:
         number = view.call_arguments(call, ("output_dir",))["dataloader_num_workers"]
         if isinstance(number.value, int) and number.value > 0:
@@ -29,7 +29,7 @@ def workers_of_trainers(view: View) -> Workers:
 
 
 def collators_of_trainers(view: View) -> Iterator[Function]:
-    """Give the project's functions that Trainers with workers collate with."""
+    """Yield the project's functions that Trainers with workers collate with."""
     if workers_of_trainers(view).any:
         for call in view.calls(*_TRAINERS):
             node = view.call_arguments(call, ("model", "args", "data_collator"))[
@@ -41,7 +41,7 @@ def collators_of_trainers(view: View) -> Iterator[Function]:
 
 
 def facts_of_trainers(view: View) -> Iterator[LoaderFact]:
-    """Give what the files of a Trainer's datasets should know of its loaders."""
+    """Yield what the files of a Trainer's datasets should know of its loaders."""
     workers = workers_of_trainers(view) if view.training_arguments else Workers.NONE
     for call in view.calls(*_TRAINERS) if workers.any else ():
         arguments = view.call_arguments(call, ("model", "args", "data_collator", *_DATASETS))

@@ -24,7 +24,7 @@ _KEEP = frozenset({"torch.nn.Sequential", "functools.partial"})
 
 
 def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
-    """Give the project's functions that a loader's dataset calls for each sample."""
+    """Yield the project's functions that a loader's dataset calls for each sample."""
     node = loader["dataset"].node
     if node is None:
         return
@@ -39,7 +39,7 @@ def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
 
 
 def _called(dataset: Dataset, view: View) -> Iterator[Function]:
-    """Give what `self.transform(...)` calls, and `for each in self.transforms: each(...)`, for all
+    """Yield what `self.transform(...)` calls, and `for each in self.transforms: each(...)`, for all
     attributes that loading calls."""
     names = {
         called.attr
@@ -55,7 +55,7 @@ def _called(dataset: Dataset, view: View) -> Iterator[Function]:
 
 
 def _one_of(called: ast.expr, function: Function) -> ast.expr:
-    """Give what a loop goes over whose variable is called; else what is called."""
+    """Return what a loop goes over whose variable is called; else what is called."""
     if not isinstance(called, ast.Name):
         return called
     for each in function.module.ancestors(called):

@@ -28,12 +28,12 @@ class ValueDependencies:
 
     @property
     def fixed(self) -> bool:
-        """Say whether it is the same in every call, if the attributes of `self` are."""
+        """Whether it is the same in every call, if the attributes of `self` are."""
         return self.complete and not self.parameters and not self.calls
 
 
 def value_dependencies(node: ast.expr, function: Function, view: View) -> ValueDependencies:
-    """Give what an expression in a function depends on, through the function's own variables."""
+    """Return what an expression in a function depends on, through the function's own variables."""
     found = ValueDependencies()
     queue: list[ast.AST] = [node]
     seen: set[ast.AST] = set()

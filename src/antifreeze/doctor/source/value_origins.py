@@ -20,7 +20,7 @@ MOST_ORIGIN_NODES = 50
 
 
 def origins(node: ast.expr, view: View) -> tuple[ast.expr, ...]:
-    """Give what a variable may stand for, as far as it is seen: unlike `values` also through
+    """Return what a variable may stand for, as far as it is seen: unlike `values` also through
     parameters to their defaults and the calls in this file, without promising that there is no
     more."""
     found: list[ast.expr] = []
@@ -67,7 +67,7 @@ def _behind_name(node: ast.Name, view: View) -> Iterator[ast.expr]:
 
 
 def _unpacked(name: str, statement: ast.Assign, view: View) -> Iterator[ast.expr]:
-    """Give what a name gets of `a, b = loaders()`: its part of what a function of this file
+    """Yield what a name gets of `a, b = loaders()`: its part of what a function of this file
     returns; else the whole, as for `random_split(...)`."""
     places = [
         place
@@ -97,7 +97,7 @@ def _behind_attribute(node: ast.Attribute, view: View) -> Iterator[ast.expr]:
 
 
 def _passed(parameter: ast.arg, home: Module, view: View) -> Iterator[ast.expr]:
-    """Give what is passed for a parameter at the calls in this file."""
+    """Yield what is passed for a parameter at the calls in this file."""
     arguments = home.scopes.parents.get(parameter)
     function = home.scopes.parents.get(arguments) if arguments is not None else None
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -112,7 +112,7 @@ def _passed(parameter: ast.arg, home: Module, view: View) -> Iterator[ast.expr]:
 
 
 def _partials_of(function: FunctionNode, view: View) -> Iterator[ast.Call]:
-    """Give the `partial(function, ...)` of this file, as calls with what they pass."""
+    """Yield the `partial(function, ...)` of this file, as calls with what they pass."""
     for call in view.calls("functools.partial"):
         first = call.args[0] if call.args else None
         if not isinstance(first, (ast.Name, ast.Attribute)):

@@ -75,7 +75,7 @@ class View:
         return self.module.path
 
     def module_of(self, node: ast.AST) -> Module:
-        """Give the file that a node is of."""
+        """Return the file that a node is of."""
         self.budget.spend()
         if self.module.holds(node):
             return self.module
@@ -87,22 +87,22 @@ class View:
     # ---- what a node stands for ------------------------------------------------------------------
 
     def resolve(self, node: ast.AST) -> str | None:
-        """Give the qualified name of a name or attribute: `numpy.random.default_rng`, `open`."""
+        """Return the qualified name of a name or attribute: `numpy.random.default_rng`, `open`."""
         home = self.module_of(node)
         name = home.resolve(node)
         return self.project.canonical(name, home.path) if name is not None else None
 
     def values(self, node: ast.expr) -> tuple[ast.expr, ...]:
-        """Give the expressions a variable may stand for; none if one of them is not known."""
+        """Return the expressions a variable may stand for; none if one of them is not known."""
         return self.module_of(node).values(node)
 
     def value(self, node: ast.expr) -> ast.expr | None:
-        """Give the one expression that a variable stands for, or None."""
+        """Return the one expression that a variable stands for, or None."""
         found = self.values(node)
         return found[0] if len(found) == 1 else None
 
     def constant(self, node: ast.expr) -> Any:
-        """Give the constant that an expression is, through variables; or UNKNOWN."""
+        """Return the constant that an expression is, through variables; or UNKNOWN."""
         every = self.values(node)
         found = [constants.constant(each) for each in every]
         if not found or any(each is UNKNOWN or each != found[0] for each in found):
@@ -110,24 +110,24 @@ class View:
         return found[0]
 
     def type_of(self, node: ast.expr) -> str | None:
-        """Give the qualified name of the class or function that made a value: `h5py.File`."""
+        """Return the qualified name of the class or function that made a value: `h5py.File`."""
         for value in self.origins(node):
             if isinstance(value, ast.Call):
                 return self.resolve(value.func)
         return None
 
     def origins(self, node: ast.expr) -> tuple[ast.expr, ...]:
-        """Give what a variable may stand for, as far as it is seen: unlike `values` also through
+        """Return what a variable may stand for, as far as it is seen: unlike `values` also through
         parameters to their defaults and the calls in this file, without promising that there is no
         more."""
         return origins(node, self)
 
     def is_closed_after(self, name: ast.Name) -> bool:
-        """Say whether a name is bound by `with`, which closes it at its end."""
+        """Whether a name is bound by `with`, which closes it at its end."""
         return any(each.kind is Kind.WITH for each in self.module_of(name).bindings(name))
 
     def returned(self, call: ast.expr) -> list[ast.expr]:
-        """Give what a call of a function of this file may return; nothing for any other."""
+        """Return what a call of a function of this file may return; nothing for any other."""
         if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
             return []
         function = self.function_of(call.func)
@@ -138,7 +138,7 @@ class View:
         return self._returned[function.node]
 
     def calls_of(self, function: FunctionNode) -> list[ast.Call]:
-        """Give the calls in this file of a function; for `__init__`, of its class."""
+        """Return the calls in this file of a function; for `__init__`, of its class."""
         if function in self.only_calls:
             return [self.only_calls[function]]
         if function not in self._calls_of:
@@ -168,31 +168,31 @@ class View:
                     yield call
 
     def call_arguments(self, call: ast.Call, parameters: Sequence[str] = ()) -> Arguments:
-        """Give the arguments of a call by name, with constants followed through variables and
+        """Return the arguments of a call by name, with constants followed through variables and
         `**dict(...)`. `parameters`: the names of the positional ones, in order."""
         return read_arguments(call, parameters, self.module_of(call), self.constant)
 
     def arguments(self, call: ast.Call, function: FunctionNode) -> Arguments:
-        """Give the arguments of a call of a function of the project, by name."""
+        """Return the arguments of a call of a function of the project, by name."""
         names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(self.module_of(function).scopes.parents.get(function), ast.ClassDef):
             names = names[1:]
         return self.call_arguments(call, names)
 
     def dependencies(self, node: ast.expr, function: Function) -> ValueDependencies:
-        """Give what an expression in a function depends on: its parameters, calls, attributes."""
+        """Return what an expression in a function depends on: its parameters, calls, attributes."""
         return value_dependencies(node, function, self)
 
     # ---- what is in the file ---------------------------------------------------------------------
 
     @functools.cached_property
     def loaders(self) -> tuple[Loader, ...]:
-        """Give every construction of a DataLoader: torch's, ours, subclasses, `partial`s."""
+        """Return every construction of a DataLoader: torch's, ours, subclasses, `partial`s."""
         return tuple(find_loaders(self))
 
     @functools.cached_property
     def loops(self) -> tuple[LoaderLoop, ...]:
-        """Give every loop over a loader."""
+        """Return every loop over a loader."""
         return tuple(find_loops(self))
 
     @functools.cached_property
@@ -203,7 +203,7 @@ class View:
 
     @functools.cached_property
     def datasets(self) -> tuple[Dataset, ...]:
-        """Give the dataset classes of this file: by their bases, or because a loader has them."""
+        """Return the dataset classes of this file: by their bases, or because a loader has them."""
         nodes = [each.node for each in self.classes if self._kind(each) is not None]
         for loader in self.loaders:
             found = loader.dataset
@@ -213,19 +213,19 @@ class View:
 
     @functools.cached_property
     def training_arguments(self) -> tuple[ast.Call, ...]:
-        """Give the constructions of transformers' TrainingArguments, for `call_arguments()`."""
+        """Return the constructions of transformers' TrainingArguments, for `call_arguments()`."""
         return tuple(self.calls(*library_names.TRAINING_ARGUMENTS))
 
     @functools.cached_property
     def worker_code(self) -> tuple[WorkerCode, ...]:
-        """Give all functions of this file that run in workers: what loads samples (if a loader of
+        """Return all functions of this file that run in workers: what loads samples (if a loader of
         the dataset has workers, or none was found), transforms, collate and worker_init functions,
         each with what it calls."""
         return tuple(each for each in self._all_worker_code if each.entry_point is None)
 
     @property
     def worker_code_in_other_files(self) -> tuple[WorkerCode, ...]:
-        """Give the functions of other files that run in workers by way of this one."""
+        """Return the functions of other files that run in workers by way of this one."""
         return tuple(each for each in self._all_worker_code if each.entry_point is not None)
 
     @functools.cached_property
@@ -265,7 +265,7 @@ class View:
                 yield node, call
 
     def calls(self, *names: str) -> list[ast.Call]:
-        """Give the calls of functions or classes, by qualified name: `calls("h5py.File")`."""
+        """Return the calls of functions or classes, by qualified name: `calls("h5py.File")`."""
         return [call for name in names for call in self._calls_by_name.get(name, [])]
 
     @functools.cached_property
@@ -280,7 +280,7 @@ class View:
     def constructions(
         self, bases: frozenset[str], also: frozenset[str] = frozenset()
     ) -> Iterator[tuple[Class, list[ast.Call]]]:
-        """Give the classes of the project that this file makes objects of, with the calls: those
+        """Yield the classes of the project that this file makes objects of, with the calls: those
         that descend from some bases, and those of some qualified names."""
         for name, calls in self._calls_by_name.items():
             if self.project.bases(name, self.path) is None:
@@ -292,12 +292,13 @@ class View:
                 yield owner, calls
 
     def undefined(self, function: Function) -> list[ast.Name]:
-        """Give the names in a function that nothing binds: to use one is a NameError."""
+        """Return the names in a function that nothing binds: to use one is a NameError."""
         found = function.module.undefined(function.node)
         return sorted(found, key=lambda name: (name.lineno, name.col_offset))
 
     def signature_mismatch(self, call: ast.Call) -> str:
-        """Say why a call of a function or class of the project cannot work: "lacks 'path'"; or ''.
+        """Return why a call of a function or class of the project cannot work: "lacks 'path'"; or
+        ''.
 
         A class without an `__init__` that we can see fits everything.
         """
@@ -314,7 +315,7 @@ class View:
         return signature_mismatch(call, function.node, bound=owner is not None)
 
     def method_calls(self, *names: str) -> list[ast.Call]:
-        """Give the calls `x.name(...)`, whatever x is."""
+        """Return the calls `x.name(...)`, whatever x is."""
         return [
             call
             for call in self.module.nodes(ast.Call)
@@ -324,7 +325,7 @@ class View:
     # ---- from one to the other -------------------------------------------------------------------
 
     def dataset_of(self, node: ast.expr) -> Dataset | None:
-        """Give the dataset class of an expression, if it is one of the project's."""
+        """Return the dataset class of an expression, if it is one of the project's."""
         name = dataset_name(node, self)
         found = self.project.definition(name, self.path) if name is not None else None
         if found is None or not isinstance(found[1], ast.ClassDef):
@@ -332,7 +333,7 @@ class View:
         return self._dataset(found[1], found[0])
 
     def loader_of(self, node: ast.expr) -> Loader | None:
-        """Give the loader that an expression stands for, if it is made in this file."""
+        """Return the loader that an expression stands for, if it is made in this file."""
         made = self._loaders_by_node
         return loader_of(without_wrappers(node, self), self, made) if made else None
 
@@ -341,7 +342,7 @@ class View:
         return {each.node: each for each in self.loaders}
 
     def takes_torchs_arguments(self, loader: Loader) -> bool:
-        """Say whether a loader's arguments mean what those of torch's mean: not where a class of
+        """Whether a loader's arguments mean what those of torch's mean: not where a class of
         the project has an `__init__` of its own."""
         own = self.class_of(loader.node.func)
         return loader.kind in library_names.SAME_SIGNATURE_AS_TORCH and (
@@ -349,12 +350,12 @@ class View:
         )
 
     def class_of(self, node: ast.expr) -> Class | None:
-        """Give the project's class that an expression names."""
+        """Return the project's class that an expression names."""
         return find_class(node, self.module_of(node), self.project)
 
     def function_of(self, node: ast.expr) -> Function | None:
-        """Give the project's function that an expression names: also through `partial`, variables,
-        and objects with `__call__`."""
+        """Return the project's function that an expression names: also through `partial`,
+        variables, and objects with `__call__`."""
         return find_function(node, self.module_of(node), self.project)
 
     def _kind(self, found: Class) -> DatasetKind | None:
@@ -369,7 +370,7 @@ class View:
         return dataset
 
     def here(self, node: ast.AST, otherwise: ast.AST) -> ast.AST:
-        """Give a node if it is of this file, else another: hits must be of this file."""
+        """Return a node if it is of this file, else another: hits must be of this file."""
         return node if self.module.holds(node) else otherwise
 
     # ---- where a node is -------------------------------------------------------------------------
@@ -378,7 +379,7 @@ class View:
         return self.module_of(node).function_around(node)
 
     def loop_around(self, node: ast.AST) -> ast.For | ast.While | ast.AsyncFor | None:
-        """Give the nearest loop statement whose body a node is in, within the same function."""
+        """Return the nearest loop statement whose body a node is in, within the same function."""
         inner = node
         for each in self.module_of(node).ancestors(node):
             if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
@@ -389,7 +390,7 @@ class View:
         return None
 
     def variable_of(self, node: ast.AST) -> str:
-        """Give the name that an expression is bound to: loader, or self.loader; '' if to none."""
+        """Return the name that an expression is bound to: loader, or self.loader; '' if to none."""
         match self.module_of(node).scopes.parents.get(node):
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
                 return text_of(target)
@@ -399,13 +400,13 @@ class View:
                 return ""
 
     def for_evaluation(self, node: ast.AST) -> bool:
-        """Say whether the name a value is given, or its function's, is one of validation or tests,
+        """Whether the name a value is given, or its function's, is one of validation or tests,
         where order, repetition and speed matter less."""
         function = self.function_around(node)
         return speaks_of_evaluation(f"{self.variable_of(node)} {function.name if function else ''}")
 
     def runs_on_import(self, node: ast.AST) -> bool:
-        """Say whether a node runs when the file is imported: not under the main guard, and not in a
+        """Whether a node runs when the file is imported: not under the main guard, and not in a
         function, unless that is called so."""
         function = self.module.function_around(node)
         called = function is None or function in self._run_on_import
@@ -419,7 +420,7 @@ class View:
 
     @functools.cached_property
     def summary(self) -> Summary:
-        """Give what other files need to know of this one."""
+        """Return what other files need to know of this one."""
         return dataclasses.replace(
             self.project.summary_of(self.path) or summarise(self.module),
             loaders=(
@@ -432,7 +433,7 @@ class View:
 
     @functools.cached_property
     def distributed(self) -> str:
-        """Say what shows that the program has several ranks, here or in a file that imports this
+        """Return what shows that the program has several ranks, here or in a file that imports this
         one: "DistributedSampler, line 12". Empty if nothing does."""
         here = program_facts.distributed_evidence(self)
         if here:
@@ -444,7 +445,7 @@ class View:
 
     @functools.cached_property
     def start_method(self) -> str:
-        """Give how workers start, as far as the source says: spawn, forkserver, fork, or ''."""
+        """Return how workers start, as far as the source says: spawn, forkserver, fork, or ''."""
         here = program_facts.start_method_set(self)
         if here:
             return here
@@ -456,7 +457,7 @@ class View:
         return "forkserver" if newer else ""
 
     def sent_by(self, dataset: Dataset) -> str:
-        """Give the start method by which a dataset is pickled and sent to workers of torch's
+        """Return the start method by which a dataset is pickled and sent to workers of torch's
         loader: spawn or forkserver. Empty if there are none, or the source does not say."""
         for each in dataset.loaders:
             method = each.start_method or self.start_method
@@ -465,7 +466,7 @@ class View:
         return ""
 
     def imports(self, *packages: str) -> bool:
-        """Say whether this file imports one of these packages, or a part of it."""
+        """Whether this file imports one of these packages, or a part of it."""
         return self._own_summary.imports_any(*packages)
 
     @functools.cached_property

@@ -31,14 +31,14 @@ class WorkerCode:
 
     @property
     def only_ours(self) -> bool:
-        """Say whether only antifreeze's loaders run it."""
+        """Whether only antifreeze's loaders run it."""
         if self.loader is not None:
             return self.loader.ours
         return self.dataset is not None and self.dataset.only_ours
 
 
 def find_worker_code(view: View) -> list[WorkerCode]:
-    """Give what loads samples, transforms, collates and starts workers, each with what it calls;
+    """Return what loads samples, transforms, collates and starts workers, each with what it calls;
     of other files, what this one leads to."""
     found: dict[ast.AST, WorkerCode] = {}
     for dataset in view.datasets:
@@ -81,7 +81,7 @@ def _add(
 def _entry_points(
     reached: Iterable[Function], view: View, dataset: Dataset | None = None
 ) -> dict[ast.AST, ast.AST]:
-    """Give the places of this file that lead to functions of others. What a dataset inherits is
+    """Return the places of this file that lead to functions of others. What a dataset inherits is
     left to the file of the base class."""
     mine = {each.node for each in dataset.lineage} if dataset is not None else set()
     entry_points: dict[ast.AST, ast.AST] = {}

@@ -18,7 +18,7 @@ _MOST_ITEMS = 50  # of a list: the others are as these
 
 @cached_walk
 def datasets_behind(node: ast.expr, view: View, depth: int = 0) -> Iterable[ast.expr]:
-    """Give the expressions that make the datasets which an expression stands for, or wraps."""
+    """Yield the expressions that make the datasets which an expression stands for, or wraps."""
     for value in view.origins(node) if depth <= _DEEPEST else ():
         inside: list[ast.expr]
         match value:
@@ -43,7 +43,7 @@ def datasets_behind(node: ast.expr, view: View, depth: int = 0) -> Iterable[ast.
 
 
 def _item(node: ast.Subscript, view: View) -> list[ast.expr]:
-    """Give what `datasets["train"]` is: that entry alone, where it is seen."""
+    """Return what `datasets["train"]` is: that entry alone, where it is seen."""
     found: list[ast.expr] = []
     for whole in view.origins(node.value):
         if isinstance(whole, ast.Dict) and isinstance(node.slice, ast.Constant):

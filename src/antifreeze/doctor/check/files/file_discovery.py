@@ -42,7 +42,7 @@ class WalkResult:
 
 def walk(paths: Sequence[Path], settings: Settings) -> WalkResult:
     """Find the files to check, in a stable order, each once. Files that are named are always meant,
-    unless excluding is forced. Raises FileNotFoundError for a path that is not there, OSError for
+    unless excluding is forced. Raise FileNotFoundError for a path that is not there, OSError for
     one that is not a regular file, since a device may have no end, or leads out of its project.
     """
     done = WalkResult()
@@ -219,7 +219,7 @@ class _Tree:
         self._todo.append(place)
 
     def _look_at(self, place: _Place) -> None:
-        """Take the files of a folder, and note the folders in it."""
+        """Add the files of a folder, and note the folders in it."""
         try:
             with os.scandir(place.path) as found:
                 entries = list(found)

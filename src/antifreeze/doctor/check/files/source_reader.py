@@ -52,7 +52,7 @@ class Source:
 
 
 def read_source(path: Path, text: str | None = None, named: Sequence[Path] = ()) -> Source:
-    """Read a file, or take its text. Raises Unreadable or SkippedFile. `named`: what the command
+    """Read a file, or take its text. Raise Unreadable or SkippedFile. `named`: what the command
     line names."""
     is_notebook = path.suffix == ".ipynb"
     try:
@@ -79,7 +79,7 @@ def read_source(path: Path, text: str | None = None, named: Sequence[Path] = ())
 
 def read_bytes(path: Path, largest: int, named: Sequence[Path] = ()) -> bytes:
     """Read a file that is one: devices and pipes may have no end, and links may lead elsewhere,
-    also since the file was found. Raises OSError, SkippedFile."""
+    also since the file was found. Raise OSError, SkippedFile."""
     try:
         descriptor = open_real(resolve(path, named))
     except (NotRegular, LinkLeadsOut) as error:

@@ -25,7 +25,7 @@ _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 
 
 def repaired(source: Source) -> Source:
-    """Give a source that can be parsed, with its faults. Raises Unreadable if it cannot be."""
+    """Return a source that can be parsed, with its faults. Raise Unreadable if it cannot be."""
     if source.notebook is None:
         text, faults = _with_bodies(source.text)
         return dataclasses.replace(source, text=text, faults=faults, original=source.text)
@@ -53,7 +53,7 @@ def repaired(source: Source) -> Source:
 
 
 def _with_bodies(text: str, what: str = "this file") -> tuple[str, tuple[Unreadable, ...]]:
-    """Give a text with `pass` where a body is missing. Raises Unreadable for all else."""
+    """Return a text with `pass` where a body is missing. Raise Unreadable for all else."""
     faults: list[Unreadable] = []
     most = min(MOST_MISSING_BODIES, MOST_REPAIR_CHARACTERS // (len(text) + 1))
     while True:

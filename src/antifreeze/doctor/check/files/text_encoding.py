@@ -22,7 +22,7 @@ class Decoded:
     problem: str = ""  # why there is none
 
     def encoded(self, text: str) -> bytes:
-        """Give another text as bytes of the same encoding."""
+        """Return another text as bytes of the same encoding."""
         return text.encode(self.encoding) if text != self.text else self.data
 
 

@@ -89,7 +89,7 @@ def _one(found: RuleFinding, places: dict[str, int]) -> dict[str, Any]:
 
 
 def _region(found: RuleFinding) -> dict[str, int]:
-    """Give the place in the file. Of a notebook that is JSON, whose lines nobody means: its first
+    """Return the place in the file. Of a notebook that is JSON, whose lines nobody means: its first
     line, and the message and the logical location say which cell."""
     if found.cell is not None:
         return {"startLine": 1}
@@ -108,7 +108,7 @@ def _cell(found: RuleFinding) -> dict[str, Any]:
 
 
 def _uri(path: Path) -> str:
-    """Give the path as a URI, relative without dots if it is below this folder. Names that are no
+    """Return the path as a URI, relative without dots if it is below this folder. Names that are no
     UTF-8 are quoted byte by byte."""
     plain = Path(os.path.normpath(path))
     if plain.is_absolute():

@@ -120,7 +120,7 @@ def _place_in(text: str, place: int) -> int:
 
 
 def summary(result: Result) -> str:
-    """Say in one line what was found, and what was not looked at."""
+    """Return in one line what was found, and what was not looked at."""
     files = _count(result.files, "file")
     unseen = []
     if result.not_looked_at:

@@ -33,7 +33,7 @@ class ConstructedObject:
 
     @property
     def is_iterable(self) -> bool:
-        """Say whether torch takes it for an iterable dataset: by its base alone."""
+        """Whether torch takes it for an iterable dataset: by its base alone."""
         return self.owner.descends_from(*library_names.ITERABLE_DATASETS)
 
 
@@ -41,7 +41,7 @@ class ConstructedObject:
 def constructed_objects(
     node: ast.expr, view: View, inside: str = "", depth: int = 0
 ) -> Iterable[ConstructedObject]:
-    """Give the objects of the project's classes that an expression may stand for."""
+    """Yield the objects of the project's classes that an expression may stand for."""
     if depth > 3:
         return
     for value in view.origins(node):
@@ -60,8 +60,8 @@ def constructed_objects(
 
 
 def construction_confidence(node: ast.expr, view: View) -> Confidence:
-    """Say how sure it is that an object is what a variable stands for: not if there are others, and
-    hardly if it may be inside of what a function made of it, `rows = windows(rows)`."""
+    """Return how sure it is that an object is what a variable stands for: not if there are others,
+    and hardly if it may be inside of what a function made of it, `rows = windows(rows)`."""
     values = view.origins(node)
     wrapped = any(
         isinstance(each, ast.Call)
@@ -76,7 +76,7 @@ def construction_confidence(node: ast.expr, view: View) -> Confidence:
 
 
 def is_fully_known(owner: Class) -> bool:
-    """Say whether all that a class has is seen: its bases are known, and nothing adds to it."""
+    """Whether all that a class has is seen: its bases are known, and nothing adds to it."""
     return (
         owner.is_known_whole
         and not is_defined_twice(owner)
@@ -93,7 +93,7 @@ def is_fully_known(owner: Class) -> bool:
 
 @functools.lru_cache(maxsize=8)  # asked for each class of a file
 def _changes_classes(module: Module) -> bool:
-    """Say whether a file gives classes other bases, or objects another class, as it runs."""
+    """Whether a file gives classes other bases, or objects another class, as it runs."""
     return any(
         node.attr in ("__bases__", "__class__") and not isinstance(node.ctx, ast.Load)
         for node in module.nodes(ast.Attribute)
@@ -109,13 +109,13 @@ def is_dataclass(owner: Class) -> bool:
 
 
 def is_defined_twice(owner: Class) -> bool:
-    """Say whether its name is given again: in a later cell, or under `try` and `except`."""
+    """Whether its name is given again: in a later cell, or under `try` and `except`."""
     scope = owner.module.scopes.around(owner.node)
     return len(scope.names.get(owner.name, ())) > 1
 
 
 def has_attribute(owner: Class, name: str) -> bool:
-    """Say whether a class or one it descends from has a name in its body, or is given it later."""
+    """Whether a class or one it descends from has a name in its body, or is given it later."""
     if any(name in each.module.scopes.of_node[each.node].names for each in owner.lineage):
         return True
     modules = {each.module.path: each.module for each in owner.lineage}.values()

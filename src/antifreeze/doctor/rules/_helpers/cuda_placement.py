@@ -28,7 +28,7 @@ _STARTS_CUDA = frozenset(
 
 @cached_walk
 def is_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether a device is, or may be chosen to be, a GPU: "cuda:0", `torch.device("cuda" if
+    """Whether a device is, or may be chosen to be, a GPU: "cuda:0", `torch.device("cuda" if
     torch.cuda.is_available() else "cpu")`."""
     if depth > _DEEPEST:
         return False
@@ -59,7 +59,7 @@ def is_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
 
 
 def puts_on_cuda(call: ast.Call, view: View) -> bool:
-    """Say whether a call puts something on a GPU: `x.cuda()`, `x.to("cuda")`, `device="cuda"`."""
+    """Whether a call puts something on a GPU: `x.cuda()`, `x.to("cuda")`, `device="cuda"`."""
     name = view.resolve(call.func) or ""
     if name in _STARTS_CUDA:
         return True

@@ -17,7 +17,7 @@ _COUNTING = ("append", "add", "extend", "update", "inc", "increment")
 
 
 def is_broad(handler: ast.ExceptHandler) -> bool:
-    """Say whether it catches nearly everything: `except:`, `except Exception:`."""
+    """Whether it catches nearly everything: `except:`, `except Exception:`."""
     match handler.type:
         case None:
             return True
@@ -33,13 +33,13 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
 
 
 def catches_any_of(handler: ast.ExceptHandler, *names: str) -> bool:
-    """Say whether it names one of these classes: `except (KeyError, queue.Empty)`."""
+    """Whether it names one of these classes: `except (KeyError, queue.Empty)`."""
     parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(part is not None and last_name(part) in names for part in parts)
 
 
 def exception_handlers(function: Function) -> Iterator[tuple[TryNode, ast.ExceptHandler]]:
-    """Give every handler of a function, with its `try`."""
+    """Yield every handler of a function, with its `try`."""
     for node in function.nodes():
         if isinstance(node, (ast.Try, ast.TryStar)):
             for handler in node.handlers:
@@ -47,7 +47,7 @@ def exception_handlers(function: Function) -> Iterator[tuple[TryNode, ast.Except
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Give a node and all under it, but not what is in functions and classes defined there."""
+    """Yield a node and all under it, but not what is in functions and classes defined there."""
     queue = [node]  # not by recursion: a sum may have a thousand terms
     while queue:
         here = queue.pop()
@@ -63,12 +63,12 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def leaves_block(handler: ast.ExceptHandler) -> bool:
-    """Say whether a handler, at some place, ends what it is in: by an error, `return`, `break`."""
+    """Whether a handler, at some place, ends what it is in: by an error, `return`, `break`."""
     return any(isinstance(each, (ast.Raise, ast.Return, ast.Break)) for each in own_nodes(handler))
 
 
 def reports_exception(handler: ast.ExceptHandler) -> bool:
-    """Say whether someone can learn of the exception: it is logged, counted, kept or raised on.
+    """Whether someone can learn of the exception: it is logged, counted, kept or raised on.
 
     `print` does not count: nobody reads it in the output of sixteen workers.
     """

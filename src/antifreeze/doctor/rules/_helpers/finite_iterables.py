@@ -46,7 +46,7 @@ def is_finite(dataset: Dataset, view: View) -> bool:
 
 
 def _is_samples(node: ast.expr, function: Function, view: View) -> bool:
-    """Say whether a loop goes over what the class holds: `self.paths`, or a list seen."""
+    """Whether a loop goes over what the class holds: `self.paths`, or a list seen."""
     if isinstance(node, ast.Call) and node.args and view.resolve(node.func) in ("enumerate", "zip"):
         return _is_samples(node.args[0], function, view)
     for value in view.origins(node):

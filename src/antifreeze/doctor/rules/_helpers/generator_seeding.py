@@ -41,7 +41,7 @@ class SeedingCall:
 def seeding_calls(
     function: Function, view: View, names: frozenset[str] = GLOBAL_SEEDS
 ) -> Iterator[SeedingCall]:
-    """Give the calls of a function that seed a generator, itself or through one function more."""
+    """Yield the calls of a function that seed a generator, itself or through one function more."""
     for call in function.calls():
         name = view.resolve(call.func)
         if name in names:
@@ -52,7 +52,7 @@ def seeding_calls(
 
 
 def _seed(call: ast.Call) -> ast.expr | None:
-    """Give the seed that is passed; None if there is none, and the system's is taken."""
+    """Return the seed that is passed; None if there is none, and the system's is taken."""
     given = [*call.args[:1], *(each.value for each in call.keywords if each.arg in ("seed", "a"))]
     if not given or isinstance(given[0], ast.Starred):
         return None

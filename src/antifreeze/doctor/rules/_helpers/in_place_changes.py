@@ -17,7 +17,7 @@ _PLAIN = frozenset(
 
 
 def changed_in_place(node: ast.AST) -> ast.expr | None:
-    """Give what a statement or call changes in place: `x` of `x += 1`, `x[k] = v`, `x.append(v)`;
+    """Return what a statement or call changes in place: `x` of `x += 1`, `x[k] = v`, `x.append(v)`;
     None if it is none of these."""
     match node:
         case ast.AugAssign(target=ast.Subscript(value=owner)):
@@ -33,7 +33,7 @@ def changed_in_place(node: ast.AST) -> ast.expr | None:
 
 
 def is_plain_value(value: ast.expr | None, view: View) -> bool:
-    """Say whether a value is a number, list, dict or the like: nothing that processes share."""
+    """Whether a value is a number, list, dict or the like: nothing that processes share."""
     match value:
         case ast.Constant() | ast.List() | ast.Dict() | ast.Set() | ast.ListComp():
             return True
@@ -46,7 +46,7 @@ def is_plain_value(value: ast.expr | None, view: View) -> bool:
 
 
 def has_plain_values(attribute: str, dataset: Dataset, view: View) -> bool:
-    """Say whether an attribute of a dataset has plain values only."""
+    """Whether an attribute of a dataset has plain values only."""
     values = [
         e.value for e in dataset.assignments(attribute) if not isinstance(e.node, ast.AugAssign)
     ]

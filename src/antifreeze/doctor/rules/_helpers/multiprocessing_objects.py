@@ -10,8 +10,8 @@ _FROM = ("multiprocessing.Manager", "multiprocessing.get_context", "multiprocess
 
 
 def multiprocessing_primitive(node: ast.expr, view: View) -> str:
-    """Give the name of the primitive that an expression stands for, if multiprocessing made it, by
-    itself, a context or a manager: Lock, Queue; '' if it is something else."""
+    """Return the name of the primitive that an expression stands for, if multiprocessing made it,
+    by itself, a context or a manager: Lock, Queue; '' if it is something else."""
     for value in view.origins(node):
         if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
             continue

@@ -81,7 +81,7 @@ OpenedHandle = tuple[str, ast.Call]
 
 
 def opened_handle(node: ast.expr, view: View, depth: int = 0) -> OpenedHandle | None:
-    """Give who opened the handle that an expression is, holds or is a part of, and the call."""
+    """Return who opened the handle that an expression is, holds or is a part of, and the call."""
     if depth > _DEEPEST or (isinstance(node, ast.Name) and view.is_closed_after(node)):
         return None
     for value in view.origins(node):
@@ -92,7 +92,7 @@ def opened_handle(node: ast.expr, view: View, depth: int = 0) -> OpenedHandle | 
 
 
 def _closed_by_then(call: ast.Call, node: ast.expr, view: View) -> bool:
-    """Say whether what a call opens is closed when the function ends that has it: by `with`, or by
+    """Whether what a call opens is closed when the function ends that has it: by `with`, or by
     `file.close()`. What is opened elsewhere and passed may be open for as long as it is used."""
     function = view.function_around(call)
     if function is None:
@@ -164,7 +164,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _by_function(function: Function, view: View, depth: int) -> OpenedHandle | None:
-    """Give the handle that a function of the project returns, if it returns nothing else."""
+    """Return the handle that a function of the project returns, if it returns nothing else."""
     node = function.node
     if isinstance(node, ast.AsyncFunctionDef) or function.is_generator:
         return None
@@ -182,7 +182,7 @@ def _by_function(function: Function, view: View, depth: int) -> OpenedHandle | N
 
 
 def _is_key(key: ast.expr, whole: ast.expr, view: View) -> bool:
-    """Say whether a subscript names a part, `file["x"]`; and does not read it, `file["x"][:]`,
+    """Whether a subscript names a part, `file["x"]`; and does not read it, `file["x"][:]`,
     `file["x"][mask]`."""
     match key:
         case ast.Constant(value=str()) | ast.JoinedStr():
@@ -194,14 +194,14 @@ def _is_key(key: ast.expr, whole: ast.expr, view: View) -> bool:
 
 
 def _is_npz(call: ast.Call, view: View) -> bool:
-    """Say whether numpy.load opens an archive, whose arrays it reads when they are asked for."""
+    """Whether numpy.load opens an archive, whose arrays it reads when they are asked for."""
     if not call.args or any(each.arg == "mmap_mode" for each in call.keywords):
         return False
     return _ends_in_npz(call.args[0], view)
 
 
 def _ends_in_npz(path: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether a path has the ending of an archive, as far as its end is seen."""
+    """Whether a path has the ending of an archive, as far as its end is seen."""
     match path:
         case ast.Constant(value=str() as text):
             return text.endswith(".npz")
@@ -221,7 +221,7 @@ def _ends_in_npz(path: ast.expr, view: View, depth: int = 0) -> bool:
 
 
 def handles_kept_by(owner: Class, view: View, depth: int = 0) -> Iterator[tuple[str, OpenedHandle]]:
-    """Give the attributes in which a plain class keeps a handle that it opens when it is made."""
+    """Yield the attributes in which a plain class keeps a handle that it opens when it is made."""
     prepared = {each.node for each in owner.reached("__init__")}
     for attribute, places in owner.attributes.items():
         if any(each.method is None or each.method not in prepared for each in places):

@@ -27,7 +27,7 @@ ObjectCount = tuple[str, Confidence]  # what makes it many, and how sure that is
 
 @cached_walk
 def object_count(value: ast.expr, view: View, depth: int = 0) -> ObjectCount | None:
-    """Say what makes a value many Python objects, and how sure that is."""
+    """Return what makes a value many Python objects, and how sure that is."""
     if depth > 6:
         return None
     match value:
@@ -74,7 +74,7 @@ def _is_line_end(node: ast.expr) -> bool:
 
 
 def object_count_of_rows(iterable: ast.expr, view: View, depth: int = 0) -> ObjectCount | None:
-    """Say the same of a loop: what it goes over."""
+    """Return the same of a loop: what it goes over."""
     origins = view.origins(iterable)
     value = origins[0] if len(origins) == 1 else iterable
     if isinstance(value, ast.Call):

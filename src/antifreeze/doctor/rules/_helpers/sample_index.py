@@ -8,8 +8,8 @@ from ...source.definitions import Dataset
 
 
 def sample_index_parameters(dataset: Dataset) -> dict[ast.AST, set[str]]:
-    """Give the parameters that are the number of the sample, as `__getitem__` has it and passes it
-    on: `self.read(index)`. Others may be that of a shard or a class."""
+    """Return the parameters that are the number of the sample, as `__getitem__` has it and passes
+    it on: `self.read(index)`. Others may be that of a shard or a class."""
     starts = [each for each in dataset.loading if each.name in ("__getitem__", "__getitems__")]
     found: dict[ast.AST, set[str]] = {each.node: set(each.parameters[1:2]) for each in starts}
     for _ in range(3):

@@ -34,7 +34,7 @@ class SampleInvariants:
         }
 
     def is_same_for_all(self, node: ast.AST, function: Function, depth: int = 0) -> bool:
-        """Say whether an expression is certainly the same for every sample."""
+        """Whether an expression is certainly the same for every sample."""
 
         def all_same(*nodes: ast.AST | None) -> bool:
             return all(
@@ -99,7 +99,7 @@ class SampleInvariants:
                 return False
 
     def runs_once(self, node: ast.AST, function: Function, depth: int = 0) -> bool:
-        """Say whether something is done the first time only: kept in `self`, under `if x is None`,
+        """Whether something is done the first time only: kept in `self`, under `if x is None`,
         in a cached function, or in one that is called so."""
         module = self.view.module
         if isinstance(function.node, ast.Lambda) or depth > 4 or not module.holds(node):
@@ -128,7 +128,7 @@ class SampleInvariants:
         return all(self.runs_once(call, other, depth + 1) for call, other in calls)
 
     def _kept(self, node: ast.AST, function: Function) -> bool:
-        """Say whether the function stores something in `self`, an item or a global, and the value
+        """Whether the function stores something in `self`, an item or a global, and the value
         may be that: it is loaded lazily."""
         return any(
             isinstance(each, ast.Global)
@@ -160,7 +160,7 @@ def _words(node: ast.AST) -> list[str]:
 
 
 def _asks_first(test: ast.expr) -> bool:
-    """Say whether a condition asks if something is there already."""
+    """Whether a condition asks if something is there already."""
     for node in ast.walk(test):
         if isinstance(node, ast.Compare) and any(
             isinstance(op, (ast.Is, ast.IsNot, ast.NotIn, ast.In)) for op in node.ops

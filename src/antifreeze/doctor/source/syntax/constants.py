@@ -35,7 +35,7 @@ LARGEST_FACTOR = 1 << 62  # of a product: source may ask for more than memory ho
 
 
 def constant(node: ast.expr, depth: int = 0) -> Any:
-    """Give the value of a literal, or UNKNOWN. Names are not followed."""
+    """Return the value of a literal, or UNKNOWN. Names are not followed."""
     if depth > _DEEPEST:
         return UNKNOWN
     match node:

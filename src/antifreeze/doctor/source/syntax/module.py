@@ -62,14 +62,14 @@ class Module:
     # ---- nodes -----------------------------------------------------------------------------------
 
     def nodes(self, kind: type[Node]) -> list[Node]:
-        """Give all nodes of a type, in the order of the text."""
+        """Return all nodes of a type, in the order of the text."""
         if not self._by_type:
             for node in self.scopes.nodes:
                 self._by_type.setdefault(type(node), []).append(node)
         return self._by_type.get(kind, [])  # type: ignore[return-value]
 
     def body_of(self, node: FunctionNode | ast.Lambda) -> tuple[ast.AST, ...]:
-        """Give the nodes of a function's body, but not those of functions and classes defined in
+        """Return the nodes of a function's body, but not those of functions and classes defined in
         it. Every rule asks: they are found once."""
         if node not in self._bodies:
             body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
@@ -105,7 +105,7 @@ class Module:
         return node in self.scopes.parents or node is self.tree
 
     def adopt(self, made: Node, near: ast.AST) -> Node:
-        """Take in a node that is not in the text, but made of parts that are, as a sibling of one
+        """Adopt a node that is not in the text, but made of parts that are, as a sibling of one
         that is."""
         self.scopes.parents[made] = self.scopes.parents[near]
         return made
@@ -114,7 +114,7 @@ class Module:
         return self.scopes.ancestors(node)
 
     def function_around(self, node: ast.AST) -> FunctionNode | None:
-        """Give the function whose body a node is in, lambdas aside; or None."""
+        """Return the function whose body a node is in, lambdas aside; or None."""
         inner = node
         for each in self.scopes.ancestors(node):
             if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner in each.body:
@@ -129,7 +129,7 @@ class Module:
         return None
 
     def class_of_self(self, node: ast.AST) -> ast.ClassDef | None:
-        """Give the class whose `self` a name is, if it is one."""
+        """Return the class whose `self` a name is, if it is one."""
         if not isinstance(node, ast.Name):
             return None
         found = self.scopes.lookup(node.id, node)
@@ -149,7 +149,7 @@ class Module:
     # ---- attributes of self ----------------------------------------------------------------------
 
     def assignments(self, owner: ast.ClassDef) -> dict[str, list[AttributeAssignment]]:
-        """Give every assignment to an attribute of `self` in a class, by the attribute's name."""
+        """Return every assignment to an attribute of `self` in a class, by the attribute's name."""
         if self._assignments_of is None:
             self._assignments_of = {}
             for where, each in self._all_assignments():
@@ -186,12 +186,13 @@ class Module:
         return [each for each in every if can_reach(each, node, every, self)]
 
     def bindings(self, node: ast.Name) -> list[Binding]:
-        """Give all places where the name used here gets its value; none if it is not bound here."""
+        """Return all places where the name used here gets its value; none if it is not bound
+        here."""
         found = self.scopes.lookup(node.id, node)
         return found[1] if found is not None else []
 
     def qualified(self, node: ast.ClassDef | FunctionNode) -> str:
-        """Give the dotted name of a class or function of this file."""
+        """Return the dotted name of a class or function of this file."""
         parts = [node.name]
         for each in self.scopes.ancestors(node):
             if isinstance(each, ast.ClassDef):
@@ -201,7 +202,7 @@ class Module:
         return ".".join([self.name, *reversed(parts)])
 
     def resolve(self, node: ast.AST, depth: int = 0) -> str | None:
-        """Give the qualified name that an expression stands for: `numpy.random.default_rng`."""
+        """Return the qualified name that an expression stands for: `numpy.random.default_rng`."""
         if depth > MOST_NAME_STEPS:
             return None
         match node:
@@ -260,7 +261,7 @@ class Module:
     # ---- values ----------------------------------------------------------------------------------
 
     def values(self, node: ast.expr) -> tuple[ast.expr, ...]:
-        """Give the expressions that a name may stand for here; none if one of them is not known.
+        """Return the expressions that a name may stand for here; none if one of them is not known.
 
         Follows variables, attributes of `self`, `a if c else b` and `a or b`. What is none of these
         stands for itself.
@@ -271,8 +272,8 @@ class Module:
     def _gather(
         self, node: ast.expr, found: dict[ast.expr, None], seen: dict[ast.expr, bool], depth: int
     ) -> bool:
-        """Add what a node stands for, each once; say whether all of it is known. `seen`: the nodes
-        that were asked about; what leads to itself is not known."""
+        """Add what a node stands for, each once, and return whether all of it is known. `seen`: the
+        nodes that were asked about; what leads to itself is not known."""
         if node in seen:
             return seen[node]
         if depth > MOST_NAME_STEPS or len(seen) > MOST_VALUES:
@@ -289,7 +290,7 @@ class Module:
         return True
 
     def _candidates(self, node: ast.expr) -> Sequence[ast.expr | None] | None:
-        """Give what may be the value of a node, one step on; None if it stands for itself."""
+        """Return what may be the value of a node, one step on; None if it stands for itself."""
         match node:
             case ast.Name():
                 return [e.value if _has_value(e) else None for e in self.reaching(node)]
@@ -308,7 +309,7 @@ class Module:
                 return None
 
     def undefined(self, root: ast.AST) -> Iterator[ast.Name]:
-        """Give the names under a node that nothing binds: to use one is a NameError."""
+        """Yield the names under a node that nothing binds: to use one is a NameError."""
         if self._has_stars is None:
             self._has_stars = bool(self.scopes.all_stars())
         if self._has_stars:
@@ -334,7 +335,7 @@ def _is_base(module: Module, node: ast.AST) -> bool:
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Give what a statement assigns to, each with its value if it has one of its own."""
+    """Yield what a statement assigns to, each with its value if it has one of its own."""
     match node:
         case ast.Assign():
             for target in node.targets:
@@ -353,7 +354,7 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 
 
 def _parts(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Take a target apart: `a, (b, *c) = value`."""
+    """Unpack a target: `a, (b, *c) = value`."""
     if isinstance(target, ast.Starred):
         yield from _parts(target.value, None)
     elif not isinstance(target, (ast.Tuple, ast.List)):
@@ -378,7 +379,7 @@ def parse_module(
     is_whole: bool = True,
     shallow: bool = False,
 ) -> Module:
-    """Parse a file's text. Raises SyntaxError, or ValueError for null bytes."""
+    """Parse a file's text. Raise SyntaxError, or ValueError for null bytes."""
     flags = ast.PyCF_ONLY_AST | (ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if is_notebook else 0)
     tree: ast.Module = compile_quietly(text, flags, path.name)
     package = functools.partial(relative_to, name, path, is_package)

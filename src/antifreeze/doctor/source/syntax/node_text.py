@@ -15,7 +15,7 @@ _EVALUATION = re.compile(
 
 
 def text_of(node: ast.AST) -> str:
-    """Give a node as source; "..." if it is nested deeper than Python follows: a sum of thousands
+    """Return a node as source; "..." if it is nested deeper than Python follows: a sum of thousands
     of terms parses, and `ast.unparse` fails on it."""
     try:
         return ast.unparse(node)
@@ -24,7 +24,7 @@ def text_of(node: ast.AST) -> str:
 
 
 def last_name(node: ast.AST) -> str:
-    """Give the last name of `a.b.name`; '' if it is no name."""
+    """Return the last name of `a.b.name`; '' if it is no name."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -33,5 +33,5 @@ def last_name(node: ast.AST) -> str:
 
 
 def speaks_of_evaluation(names: str) -> bool:
-    """Say whether a word in some names is one of validation or tests: `val_loader`, `testSet`."""
+    """Whether a word in some names is one of validation or tests: `val_loader`, `testSet`."""
     return any(_EVALUATION.fullmatch(part.lower()) for part in _PARTS.findall(names))

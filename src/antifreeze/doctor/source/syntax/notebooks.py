@@ -42,19 +42,19 @@ class Notebook:
     is_whole: bool = True  # False: names may come from where we cannot see
 
     def locate(self, line: int) -> tuple[int, int]:
-        """Give the cell and the line in it of a line of the text."""
+        """Return the cell and the line in it of a line of the text."""
         place = bisect.bisect_left(self.cells, (line, 0)) - 1
         before, number = self.cells[place] if place >= 0 else (0, 1)
         return number, line - before
 
     def extents(self) -> list[tuple[int, int]]:
-        """Give the lines of each cell: from, and to (not included), from 0."""
+        """Return the lines of each cell: from, and to (not included), from 0."""
         starts = [start for start, _ in self.cells]
         return list(zip(starts, [*starts[1:], self.text.count("\n")], strict=True))
 
 
 def read_notebook(text: str) -> Notebook:
-    """Read an .ipynb file; one of another language has no cells. Raises ValueError for none."""
+    """Read an .ipynb file; one of another language has no cells. Raise ValueError for none."""
     try:
         whole = json.loads(text)
         sources = list(_sources(whole)) if _is_python(whole) else []
@@ -70,7 +70,7 @@ def read_notebook(text: str) -> Notebook:
 
 
 def _is_python(whole: dict[str, Any]) -> bool:
-    """Say whether its kernel is one of Python, or nothing is said of it."""
+    """Whether its kernel is one of Python, or nothing is said of it."""
     about = whole.get("metadata") or {}
     kernel, language = about.get("kernelspec") or {}, about.get("language_info") or {}
     word = kernel.get("language") or language.get("name") or "python"
@@ -78,7 +78,7 @@ def _is_python(whole: dict[str, Any]) -> bool:
 
 
 def _sources(whole: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """Give the code cells, with their numbers among all cells. Before nbformat 4 cells were in
+    """Yield the code cells, with their numbers among all cells. Before nbformat 4 cells were in
     worksheets, and code was `input`."""
     cells = whole["cells"] if "worksheets" not in whole else _of_worksheets(whole["worksheets"])
     for number, cell in enumerate(cells, start=1):
@@ -98,7 +98,7 @@ def _brings_names(source: str) -> bool:
 
 
 def _python(source: str) -> list[str]:
-    """Give the lines of a cell with magics put out of the way; each line stays in its place."""
+    """Return the lines of a cell with magics put out of the way; each line stays in its place."""
     lines = _dedented(list(split_lines(source)))
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(_STILL_PYTHON):
@@ -115,7 +115,7 @@ def _python(source: str) -> list[str]:
 
 
 def _dedented(lines: list[str]) -> list[str]:
-    """Take from each line what the first one is indented by, as IPython does: such a cell runs."""
+    """Remove the indentation of the first line from all, as IPython does: such a cell runs."""
     indent = re.match(r"[ \t]*", lines[0])
     width = len(indent[0]) if indent is not None and lines[0].strip() else 0
     return [line[width:] if line[:width].isspace() else line for line in lines] if width else lines

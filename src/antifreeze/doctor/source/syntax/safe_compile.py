@@ -37,7 +37,7 @@ class TooManyFields(ValueError):
 
 
 def compile_quietly(text: str, flags: int = 0, name: str = "source") -> Any:
-    """Compile a text, or parse it with `ast.PyCF_ONLY_AST`. Raises SyntaxError, ValueError,
+    """Compile a text, or parse it with `ast.PyCF_ONLY_AST`. Raise SyntaxError, ValueError,
     RecursionError, MemoryError; `name` is in the words of the first."""
     refuse_huge_strings(text)
     with warnings.catch_warnings():

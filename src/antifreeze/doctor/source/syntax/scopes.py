@@ -112,7 +112,7 @@ class Scope:
         scope.names.setdefault(name, []).append(binding)
 
     def _outer_with(self, name: str) -> Scope:
-        """Give the scope that `nonlocal name` means: the nearest function around that has it; if
+        """Return the scope that `nonlocal name` means: the nearest function around that has it; if
         none has it yet, the nearest, which binds it further down."""
         functions: list[Scope] = []
         scope = self.parent
@@ -136,7 +136,7 @@ class Scopes:
     _far: dict[ast.AST, Scope] = field(default_factory=dict)  # the scopes of nodes far inside
 
     def around(self, node: ast.AST) -> Scope:
-        """Give the scope in which a node is evaluated."""
+        """Return the scope in which a node is evaluated."""
         inner, here = node, self.parents.get(node)
         outside: ast.AST | None = None
         straight = True  # on the way up nothing was passed that is evaluated elsewhere
@@ -167,7 +167,7 @@ class Scopes:
             node = self.parents[node]
 
     def lookup(self, name: str, node: ast.AST) -> tuple[Scope, list[Binding]] | None:
-        """Give the scope and the bindings that a name used at a node refers to."""
+        """Return the scope and the bindings that a name used at a node refers to."""
         first = self.around(node)
         scope: Scope | None = first
         # Annotations under type parameters see the names of the class that they are in.
@@ -182,7 +182,7 @@ class Scopes:
         return None
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Give the parents of a node, the nearest first."""
+        """Yield the parents of a node, the nearest first."""
         here = self.parents.get(node)
         while here is not None:
             yield here
@@ -197,7 +197,7 @@ class Scopes:
 
 
 def _first_source(inner: ast.AST, clause: ast.AST, whole: ast.AST | None) -> ast.AST | None:
-    """Give the clause of a comprehension if a node is what it goes over first, which is evaluated
+    """Return the clause of a comprehension if a node is what it goes over first, which is evaluated
     in the scope around: in a class, with the names of the class."""
     if not isinstance(clause, ast.comprehension) or clause.iter is not inner:
         return None
@@ -206,7 +206,7 @@ def _first_source(inner: ast.AST, clause: ast.AST, whole: ast.AST | None) -> ast
 
 
 def _inside(inner: ast.AST, opener: ast.AST) -> bool:
-    """Say whether a child is evaluated in the scope its parent opens. Decorators, defaults, bases
+    """Whether a child is evaluated in the scope its parent opens. Decorators, defaults, bases
     and annotations are not."""
     match opener:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -230,12 +230,12 @@ def _inside(inner: ast.AST, opener: ast.AST) -> bool:
 
 
 def _type_parameters(node: ast.AST) -> list[ast.AST]:
-    """Give the T of `class D[T]`, `def f[T]()`, `type X[T] = ...`: of Python 3.12 and newer."""
+    """Return the T of `class D[T]`, `def f[T]()`, `type X[T] = ...`: of Python 3.12 and newer."""
     return getattr(node, "type_params", None) or []
 
 
 def _sees_types(inner: ast.AST, opener: ast.AST) -> bool:
-    """Say whether a child of what has type parameters may name them: decorators may not."""
+    """Whether a child of what has type parameters may name them: decorators may not."""
     return inner not in getattr(opener, "decorator_list", ())
 
 
@@ -274,7 +274,7 @@ def read_scopes(tree: ast.Module, package: Package, *, shallow: bool = False) ->
 
 
 def _children(node: ast.AST, *, shallow: bool) -> list[ast.AST]:
-    """Give the children of a node. Those of `ctx` and `op` are shared by all: left out."""
+    """Return the children of a node. Those of `ctx` and `op` are shared by all: left out."""
     found: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
