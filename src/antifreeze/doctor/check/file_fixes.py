@@ -52,7 +52,7 @@ def apply_fixes(
     given = dict(texts or {})
     for _ in range(MOST_FIX_ROUNDS):
         with rare_garbage_collection():
-            changed = _round(done, given, settings.named, write=write)
+            changed = _apply_round(done, given, settings.named, write=write)
         if not changed:
             break
         if write:
@@ -66,7 +66,7 @@ def apply_fixes(
     return done
 
 
-def _round(
+def _apply_round(
     done: FixResult, given: Mapping[Path, Decoded], named: Sequence[Path], *, write: bool
 ) -> list[Path]:
     """Mend each file once. Return those that changed; what goes wrong with one is noted of it."""
@@ -77,7 +77,7 @@ def _round(
     changed = []
     for path, found in by_path.items():
         try:
-            if _mend_one(done, path, found, given.get(path), named, write=write):
+            if _fix_file(done, path, found, given.get(path), named, write=write):
                 changed.append(path)
         except CannotFix:
             raise
@@ -88,7 +88,7 @@ def _round(
     return changed
 
 
-def _mend_one(
+def _fix_file(
     done: FixResult,
     path: Path,
     found: list[RuleFinding],

@@ -40,7 +40,7 @@ def read_settings(named: Path, say: Say | None = None) -> Settings:
     are passed over are reported to `say`, or else on stderr. Raise ValueError, with the file's
     name."""
     python: tuple[int, int] | None = None
-    for each in read_upward(named, say or _say):
+    for each in read_upward(named, say or _warn):
         python = python or _oldest(each.requires_python)
         table = (each.table or {}).get("check")
         if table is not None:
@@ -52,7 +52,7 @@ def read_settings(named: Path, say: Say | None = None) -> Settings:
     return Settings(root=named if named.is_dir() else named.parent, python=python)
 
 
-def _say(words: str) -> None:
+def _warn(words: str) -> None:
     print(as_log_line(f"antifreeze check: {words}"), file=sys.stderr)
 
 

@@ -20,14 +20,14 @@ def find(view: View) -> Iterator[Hit]:
             continue
         if view.sent_by(dataset):
             continue  # such handles cannot be sent at all: AF103
-        told: set[ast.AST] = set()
+        reported: set[ast.AST] = set()
         for attribute, value, place in _kept(dataset):
             if not _is_used(attribute, dataset):
                 continue
             found = opened_handle(value, view) or _archive(attribute, value, dataset, view)
-            if found is None or found[1] in told:
+            if found is None or found[1] in reported:
                 continue
-            told.add(found[1])
+            reported.add(found[1])
             direct = (
                 isinstance(value, ast.Name)
                 or any(each is found[1] for each in ast.walk(place))

@@ -25,7 +25,7 @@ _READERS = frozenset(
 
 
 def find(view: View) -> Iterator[Hit]:
-    told: set[ast.AST] = set()
+    reported: set[ast.AST] = set()
     for loader in view.loaders:
         dataset = loader.dataset
         if dataset is None or loader.ours or not loader.workers.any or not _sends_as_is(loader):
@@ -35,8 +35,8 @@ def find(view: View) -> Iterator[Hit]:
                 name = ""
                 if function is not None:
                     name = _held(part, function, dataset, view) or _decoded(part, view)
-                if name and part not in told:
-                    told.add(part)
+                if name and part not in reported:
+                    reported.add(part)
                     yield Hit(
                         view.here(part, loader.node),
                         f"`{text_of(part)}` is a view of all of `{name}`, and nothing"

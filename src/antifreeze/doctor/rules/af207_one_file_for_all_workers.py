@@ -40,9 +40,9 @@ def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         for call in code.function.calls():
             path, appends = _written(call, view)
-            told = _by_command(call, code, view)
-            if told is not None or (path is not None and _same_for_all(path, code, view)):
-                path = told or path
+            written = _by_command(call, code, view)
+            if written is not None or (path is not None and _same_for_all(path, code, view)):
+                path = written or path
                 assert path is not None
                 yield Hit(
                     call,

@@ -16,12 +16,12 @@ def find(view: View) -> Iterator[Hit]:
     if not codes:
         return
     in_workers: set[ast.AST] = {code.function.node for code in view.worker_code}
-    told: set[str] = set()
+    reported: set[str] = set()
     for code in codes:
         for node, name in _changes(code.function, view):
-            reader = _reader(name, in_workers, view) if name not in told else None
+            reader = _reader(name, in_workers, view) if name not in reported else None
             if reader is not None:
-                told.add(name)
+                reported.add(name)
                 yield Hit(
                     node,
                     f"each worker changes a copy of `{name}` of its own: what the main process"

@@ -33,7 +33,7 @@ def find(view: View) -> Iterator[Hit]:
 
 def _of_transforms(view: View) -> Iterator[Hit]:
     """Find generators of objects that the dataset calls for each sample."""
-    told: set[ast.AST] = set()
+    reported: set[ast.AST] = set()
     for code in view.worker_code:
         owner = code.function.owner
         if code.role != "transform" or owner is None or code.only_ours:
@@ -50,9 +50,9 @@ def _of_transforms(view: View) -> Iterator[Hit]:
                 continue
             for place in places:
                 maker = _maker(view, place.value) if place.value is not None else None
-                if maker is None or place.node in told or _seeded(code.function, attribute):
+                if maker is None or place.node in reported or _seeded(code.function, attribute):
                     continue
-                told.add(place.node)
+                reported.add(place.node)
                 yield Hit(
                     view.here(place.node, code.function.node),
                     f"every worker gets a copy of the transform `{owner.name}` with its"

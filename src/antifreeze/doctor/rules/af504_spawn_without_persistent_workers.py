@@ -12,16 +12,16 @@ from .rule import LIKELY, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
-    told = set[ast.Call]()
+    reported = set[ast.Call]()
     for loop in view.loops:
         loader = loop.loader
-        if loader is None or loader.ours or not loader.workers.any or loader.node in told:
+        if loader is None or loader.ours or not loader.workers.any or loader.node in reported:
             continue
         kept = loader["persistent_workers"]
         if not (kept.absent or kept.is_(False)) or loader.start_method not in PICKLING:
             continue
         if loader.in_loop is None and _in_epochs(loop, view):
-            told.add(loader.node)
+            reported.add(loader.node)
             yield Hit(
                 loader.node,
                 f"workers start by {loader.start_method}, and this loader starts them anew in every"

@@ -18,18 +18,18 @@ _PARAMETERS = {"to": ("device", "dtype", "non_blocking"), "cuda": ("device", "no
 
 
 def find(view: View) -> Iterator[Hit]:
-    told = set[ast.Call]()
+    reported = set[ast.Call]()
     for loop in view.loops:
         if loop.loader is None or not _pins(loop.loader, view) or _is_there(loop.loader, view):
             continue
         batch = _batch(loop)
         for call in _calls(loop.body):
-            if call in told or not _copies(call, view) or not batch.has(call):
+            if call in reported or not _copies(call, view) or not batch.has(call):
                 continue
             part = batch.is_part(call)
             if not part and _own_type(loop.loader, view):
                 continue
-            told.add(call)
+            reported.add(call)
             yield Hit(
                 call,
                 f"`{text_of(call)}` waits until the copy is done, though the loader pins its"

@@ -25,12 +25,12 @@ def find(view: View) -> Iterator[Hit]:
         there = set(dataset.attributes) | _OF_EVERY_OBJECT
         for each in dataset.lineage:
             there |= set(each.module.scopes.of_node[each.node].names)
-        told: set[str] = set()
+        reported: set[str] = set()
         for node in _read_while_loading(dataset):
             name = node.attr
-            if name in there or name in told or not _is_missing(name, dataset, view):
+            if name in there or name in reported or not _is_missing(name, dataset, view):
                 continue
-            told.add(name)
+            reported.add(name)
             near = difflib.get_close_matches(name, there - _OF_EVERY_OBJECT, 1, 0.8)
             more = f"; there is `self.{near[0]}`" if near else ""
             yield Hit(

@@ -61,7 +61,7 @@ def walk(paths: Sequence[Path], settings: Settings) -> WalkResult:
                 continue
             known = every.setdefault(real, each)
             if known is not each and known.is_symlink() and not each.is_symlink():
-                every[real] = each  # the file is told of at its own place
+                every[real] = each  # the file is reported at its own place
         led_out = dict.fromkeys(tree.led_out)  # one that is tracked was met twice
         done.led_out += (each for each in led_out if not is_left_out(each, settings))
         done.is_whole = done.is_whole and not tree.steps.are_spent
