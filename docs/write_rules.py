@@ -1,4 +1,4 @@
-"""Write docs/rules anew from the rules' own texts."""
+"""Write docs/rules from the pages beside the rules."""
 
 from __future__ import annotations
 
