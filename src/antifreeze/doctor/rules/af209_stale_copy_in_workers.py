@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ..source import library_names
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
 from ..source.syntax.node_text import text_of
 from ..source.view import View
+from ._helpers.dataset_changes import DatasetChange, dataset_changes, is_dataset_of
 from ._helpers.in_place_changes import changed_in_place, has_plain_values
 from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
@@ -19,96 +18,26 @@ _READ_BY_LOADING = frozenset({"transform", "transforms", "target_transform", "ep
 _STARTS_ANEW = frozenset({"reset", "_reset", "shutdown_workers", "_shutdown_workers", "close"})
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A place that changes the attribute of a dataset."""
-
-    node: ast.AST
-    owner: ast.expr  # the dataset
-    attribute: str
-    method: bool = False  # through a method of the dataset
-    in_place: bool = False  # `dataset.weights[3] = 0.5`
-
-
 def find(view: View) -> Iterator[Hit]:
     with_workers = [each for each in view.loaders if each.workers.any]
     if not with_workers:
         return
     in_workers = {code.function.node for code in view.worker_code}
-    for change in _changes(view):
+    for change in dataset_changes(view):
         if view.function_around(change.node) in in_workers:
             continue
         if view.module.class_of_self(change.owner) is not None:
             continue  # `self.x`: no loader has it
         for loader in with_workers:
             view.budget.spend()  # each change is asked of each loader
-            if _is_dataset_of(change.owner, loader, view) and _is_read(change, loader, view):
+            if is_dataset_of(change.owner, loader, view) and _is_read(change, loader, view):
                 hit = _hit(change, loader, view)
                 if hit is not None:
                     yield hit
                     break
 
 
-def _changes(view: View) -> Iterator[Change]:
-    assigned: list[tuple[ast.stmt, ast.expr]] = [
-        (node, target) for node in view.module.nodes(ast.Assign) for target in node.targets
-    ]
-    assigned += [(node, node.target) for node in view.module.nodes(ast.AugAssign)]
-    for statement, target in assigned:
-        match target:
-            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr=name):
-                yield Change(statement, owner, name)
-            case _:
-                pass
-    for node in (*(each for each, _ in assigned), *view.module.nodes(ast.Call)):
-        match changed_in_place(node):
-            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr=name):
-                yield Change(node, owner, name, in_place=True)
-            case _:
-                pass
-    for call in view.module.nodes(ast.Call):
-        if isinstance(call.func, ast.Attribute) and isinstance(
-            call.func.value, (ast.Name, ast.Attribute)
-        ):
-            yield Change(call, call.func.value, call.func.attr, method=True)
-
-
-def _is_dataset_of(owner: ast.expr, loader: Loader, view: View) -> bool:
-    """Whether an expression is the dataset of a loader, by name or by the call that made it."""
-    if isinstance(owner, ast.Attribute) and owner.attr == "dataset":
-        found = view.loader_of(owner.value)
-        if found is not None:
-            return found is loader
-    given = loader["dataset"].node
-    if given is None:
-        return False
-    theirs = _made(given, view)
-    if theirs:
-        return not theirs.isdisjoint(_made(owner, view))
-    same_function = view.function_around(owner) is view.function_around(loader.node)
-    return same_function and text_of(owner) == text_of(given)
-
-
-def _made(node: ast.expr, view: View) -> set[ast.Call]:
-    """Return the calls that made an object, or the one it wraps (`data = Subset(data, ...)`
-    too)."""
-    found: set[ast.Call] = set()
-    seen: set[ast.Call] = set()
-    queue = [node]
-    while queue:
-        for value in view.origins(queue.pop()):
-            if not isinstance(value, ast.Call) or value in seen:
-                continue
-            seen.add(value)
-            if view.resolve(value.func) in library_names.WRAPPERS and value.args:
-                for each in view.origins(value.args[0]):
-                    queue += each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
-            else:
-                found.add(value)
-    return found
-
-
-def _is_read(change: Change, loader: Loader, view: View) -> bool:
+def _is_read(change: DatasetChange, loader: Loader, view: View) -> bool:
     """Whether loading reads what is changed."""
     dataset = loader.dataset
     if dataset is None:
@@ -143,7 +72,7 @@ def _changed_by(method: Function, dataset: Dataset, view: View) -> set[str]:
     return given
 
 
-def _hit(change: Change, loader: Loader, view: View) -> Hit | None:
+def _hit(change: DatasetChange, loader: Loader, view: View) -> Hit | None:
     what = text_of(change.node).partition("\n")[0]
     what = what if len(what) <= 60 else f"{what[:57]}..."
     persistent = loader["persistent_workers"]
@@ -171,7 +100,7 @@ def _hit(change: Change, loader: Loader, view: View) -> Hit | None:
     )
 
 
-def _is_for_later(change: Change, loader: Loader) -> bool:
+def _is_for_later(change: DatasetChange, loader: Loader) -> bool:
     """Whether a change in the loop may be meant for the next epoch: weights by sample, ..."""
     if not change.method:
         return change.in_place

@@ -9,21 +9,9 @@ from ..source.definitions import Function
 from ..source.syntax.node_text import text_of
 from ..source.view import View
 from ..source.worker_code import WorkerCode
+from ._helpers.tensor_graphs import GRAPH_CUTS, call_of_model, leaf_tensor
 from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
-# Layers of torch.nn that have weights: what they give has a graph.
-LAYERS = frozenset(
-    {"Linear", "Bilinear", "Embedding", "EmbeddingBag", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell"}
-    | {f"{kind}{n}d" for kind in ("Conv", "ConvTranspose", "BatchNorm") for n in (1, 2, 3)}
-    | {"LayerNorm", "GroupNorm", "MultiheadAttention", "Transformer", "TransformerEncoder"}
-    | {"TransformerEncoderLayer", "PReLU", "Parameter"}
-)
-_MODELS = ("torchvision.models.", "timm.create_model", "torch.hub.load")
-# Any of these in what loads the sample: the graph is cut, somewhere.
-_CUTS = frozenset(
-    {"detach", "detach_", "numpy", "item", "tolist", "no_grad", "inference_mode", "data", "argmax"}
-    | {"set_grad_enabled", "requires_grad_", "requires_grad"}
-)
 # What is read off a tensor, and has no graph; `torch.autograd.grad` has none but if asked to.
 _READ_OFF = frozenset(
     {"grad", "shape", "size", "dtype", "device", "ndim", "len", "float", "int", "bool", "str"}
@@ -37,7 +25,7 @@ def find(view: View) -> Iterator[Hit]:
         if code.called or code.role in ("init", "transform"):
             continue
         for node in code.function.nodes():
-            what = _leaf(node) or _with_weights(node, code.function, view)
+            what = leaf_tensor(node) or call_of_model(node, code.function, view)
             if what and _gets_out(node, code.function):
                 yield Hit(node, _words(what, code), LIKELY if code.workers else POSSIBLE)
 
@@ -96,11 +84,11 @@ def _in(value: ast.expr, node: ast.AST, names: set[str]) -> bool:
     if isinstance(value, (ast.Name, ast.Attribute)) and text_of(value) in names:
         return True
     match value:
-        case ast.Attribute(attr=name) if name in _CUTS | _READ_OFF:
+        case ast.Attribute(attr=name) if name in GRAPH_CUTS | _READ_OFF:
             return False
         case ast.Call(func=ast.Name(id=name)) if name in _READ_OFF:
             return False
-        case ast.Call(func=ast.Attribute(attr=name)) if name in _CUTS | _READ_OFF:
+        case ast.Call(func=ast.Attribute(attr=name)) if name in GRAPH_CUTS | _READ_OFF:
             return name == "requires_grad_" and _in(value.func, node, names)
         case ast.Compare():
             return False
@@ -127,79 +115,6 @@ def _words(what: str, code: WorkerCode) -> str:
     return (
         f"{place} gives a tensor with a graph: it cannot be sent from a worker. The default collate"
         " function fails; with another one, the loop waits for ever"
-    )
-
-
-def _leaf(node: ast.AST) -> str:
-    """Return what makes a tensor that asks for gradients, if its graph has begun."""
-    match node:
-        case ast.Call(func=ast.Attribute(attr="tensor" | "ones" | "zeros" | "randn" | "rand")):
-            wants = any(
-                each.arg == "requires_grad"
-                and isinstance(each.value, ast.Constant)
-                and each.value.value is True
-                for each in node.keywords
-            )
-            return "`requires_grad=True`" if wants else ""
-        case ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[], keywords=[]):
-            return "`requires_grad_()`"
-        case _:
-            return ""
-
-
-def _with_weights(node: ast.AST, function: Function, view: View) -> str:
-    """Return the model that is called, if what it gives has a graph and keeps it."""
-    match node:
-        case ast.Call(func=ast.Attribute() | ast.Name() as called, args=[_, *_]):
-            pass
-        case _:
-            return ""
-    if not _has_weights(called, view) or _cut(node, function, view):
-        return ""
-    return f"`{text_of(called)}(...)`"
-
-
-def _has_weights(node: ast.expr, view: View, depth: int = 0) -> bool:
-    for value in view.origins(node):
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if value.func.attr not in ("eval", "to", "cuda", "cpu", "half", "float", "train"):
-                break
-            value = value.func.value
-        if not isinstance(value, ast.Call):
-            continue
-        name = view.resolve(value.func) or ""
-        if name.startswith("torch.nn.") and name.rpartition(".")[2] in LAYERS:
-            return True
-        if name == "torch.nn.Sequential" and depth < 2:
-            return any(_is_layer(each, view, depth) for each in value.args)
-        if name.startswith(_MODELS) or name.endswith("Model.from_pretrained"):
-            return True
-        made = (
-            view.class_of(value.func) if isinstance(value.func, (ast.Name, ast.Attribute)) else None
-        )
-        if made is not None and made.descends_from("torch.nn.Module", "torch.nn.modules.Module"):
-            return any(
-                each.value is not None and depth < 2 and _is_layer(each.value, view, depth)
-                for places in made.attributes.values()
-                for each in places
-            )
-    return False
-
-
-def _is_layer(node: ast.expr, view: View, depth: int) -> bool:
-    return isinstance(node, ast.Call) and _has_weights(node, view, depth + 1)
-
-
-def _cut(node: ast.AST, function: Function, view: View) -> bool:
-    """Whether the graph is cut, as far as the function and those around it show."""
-    around = view.module.class_around(node)
-    nodes = list(ast.walk(around or function.node))
-    attributes = {each.attr for each in nodes if isinstance(each, ast.Attribute)}
-    names = {each.id for each in nodes if isinstance(each, ast.Name)}
-    return (
-        not attributes.isdisjoint(_CUTS)
-        or not names.isdisjoint({"no_grad", "inference_mode"})
-        or bool(view.calls("torch.set_grad_enabled"))
     )
 
 

@@ -1,1 +1,1 @@
-"""What several rules ask of a view. One module a subject; a rule imports what it needs."""
+"""What rules ask of a view. One module a subject; a rule imports what it needs."""
