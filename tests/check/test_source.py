@@ -14,7 +14,7 @@ from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.source.definitions import DatasetKind
 from antifreeze.doctor.source.file_summary import Workers
 from antifreeze.doctor.source.project import MOST_KEPT_MODULES, Project
-from antifreeze.doctor.source.syntax.node_text import speaks_of_evaluation
+from antifreeze.doctor.source.syntax.node_text import mentions_evaluation
 from antifreeze.doctor.source.syntax.notebooks import read_notebook
 from antifreeze.doctor.source.view import View
 
@@ -348,7 +348,7 @@ def test_what_functions_call_at_whatever_depth_runs_on_import() -> None:
     ],
 )
 def test_a_name_of_evaluation_is_one_by_its_words(name: str, is_one: bool) -> None:
-    assert speaks_of_evaluation(name) is is_one
+    assert mentions_evaluation(name) is is_one
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from .files.source_reader import PYTHON, Source, Unreadable
 from .finding_builder import build_finding, finding_at
 from .settings import Settings
 
-WITHOUT_EFFECT = "AF002"
+ALLOW_WITHOUT_EFFECT = "AF002"
 # A file without any of these words has nothing for us, unless a class of it is a dataset.
 _MENTIONS = re.compile(
     r"DataLoader|dataloader|data_loader|torch\.utils|Dataset\b|__getitem__|Sampler|worker_init"
@@ -166,7 +166,7 @@ def _without_effect(
 ) -> Iterator[RuleFinding]:
     """Report allows of rules that do not exist, and under `strict` those that silence nothing.
     `followed`: others import this file, and may lead to what they silence."""
-    about = next((rule for rule in rules if rule.code == WITHOUT_EFFECT), None)
+    about = next((rule for rule in rules if rule.code == ALLOW_WITHOUT_EFFECT), None)
     if about is None:
         return
     looked = {rule.code for rule in rules if not (followed and rule.follows)}

@@ -20,7 +20,7 @@ from .error_text import describe_error, error_message
 from .files.atomic_write import replace_file
 from .files.source_reader import MOST_SOURCE_BYTES, read_bytes
 from .files.text_encoding import BOM, Decoded, decode
-from .libcst_fixes import CannotFix, Fixed, fix_text
+from .libcst_fixes import CannotFix, FixedText, fix_text
 from .settings import Settings
 
 # A fix may wait for one that it overlaps; more rounds than that are a quarrel of rules.
@@ -114,22 +114,22 @@ def _fix_file(
     return True
 
 
-def _fixed(text: str, found: list[RuleFinding]) -> Fixed:
+def _fixed(text: str, found: list[RuleFinding]) -> FixedText:
     """Fix a text; keep it as it was if what comes out is no Python."""
     mark = BOM if text.startswith(BOM) else ""
     ends = set(LINE_END.findall(text))
     old = len(ends) == 1 and "\r" in ends
     if "\r" in ends and not old:
-        return Fixed(text, ())  # some of its lines end as on an old Mac: libcst loses such ends
+        return FixedText(text, ())  # some of its lines end as on an old Mac: libcst loses such ends
     bare = text.removeprefix(BOM)
     fixed = fix_text(bare.replace("\r", "\n") if old else bare, found)
     if old:
-        fixed = Fixed(fixed.text.replace("\n", "\r"), fixed.applied)
+        fixed = FixedText(fixed.text.replace("\n", "\r"), fixed.applied)
     try:
         compile_quietly(fixed.text)
     except (SyntaxError, ValueError):
-        return Fixed(text, ())
-    return Fixed(mark + fixed.text, fixed.applied)
+        return FixedText(text, ())
+    return FixedText(mark + fixed.text, fixed.applied)
 
 
 def _notebooks(result: Result) -> tuple[Path, ...]:

@@ -22,14 +22,14 @@ class CannotFix(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedText:
     """A text after its fixes."""
 
     text: str
     applied: tuple[RuleFinding, ...]
 
 
-def fix_text(text: str, found: Iterable[RuleFinding]) -> Fixed:
+def fix_text(text: str, found: Iterable[RuleFinding]) -> FixedText:
     """Apply the fixes of findings to the text they were found in. Raise CannotFix."""
     try:
         import libcst
@@ -46,14 +46,14 @@ def fix_text(text: str, found: Iterable[RuleFinding]) -> Fixed:
         taken.add(spans)
         chosen.append(each)
     if not chosen:
-        return Fixed(text, ())
+        return FixedText(text, ())
     edits = [edit for each in chosen if each.fix is not None for edit in each.fix.edits]
     try:
         new, took = _apply(text, edits)
     except libcst.ParserSyntaxError:
-        return Fixed(text, ())
+        return FixedText(text, ())
     applied = (each for each in chosen if each.fix is not None and took.issuperset(each.fix.edits))
-    return Fixed(new, tuple(applied))
+    return FixedText(new, tuple(applied))
 
 
 class _Taken:

@@ -33,7 +33,7 @@ from .step_budget import Budget
 from .syntax import constants
 from .syntax.constants import UNKNOWN
 from .syntax.module import Module
-from .syntax.node_text import speaks_of_evaluation, text_of
+from .syntax.node_text import mentions_evaluation, text_of
 from .syntax.scopes import FunctionNode, Kind
 from .transformers_trainer import facts_of_trainers
 from .value_dependencies import ValueDependencies, value_dependencies
@@ -380,14 +380,7 @@ class View:
 
     def loop_around(self, node: ast.AST) -> ast.For | ast.While | ast.AsyncFor | None:
         """Return the nearest loop statement whose body a node is in, within the same function."""
-        inner = node
-        for each in self.module_of(node).ancestors(node):
-            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                return None
-            if isinstance(each, (ast.For, ast.While, ast.AsyncFor)) and inner in each.body:
-                return each
-            inner = each
-        return None
+        return self.module_of(node).loop_around(node)
 
     def variable_of(self, node: ast.AST) -> str:
         """Return the name that an expression is bound to: loader, or self.loader; '' if to none."""
@@ -403,7 +396,7 @@ class View:
         """Whether the name a value is given, or its function's, is one of validation or tests,
         where order, repetition and speed matter less."""
         function = self.function_around(node)
-        return speaks_of_evaluation(f"{self.variable_of(node)} {function.name if function else ''}")
+        return mentions_evaluation(f"{self.variable_of(node)} {function.name if function else ''}")
 
     def runs_on_import(self, node: ast.AST) -> bool:
         """Whether a node runs when the file is imported: not under the main guard, and not in a
@@ -422,7 +415,7 @@ class View:
     def summary(self) -> Summary:
         """Return what other files need to know of this one."""
         return dataclasses.replace(
-            self.project.summary_of(self.path) or summarise(self.module),
+            self._own_summary,
             loaders=(
                 *(fact for each in self.loaders if (fact := each.fact()) is not None),
                 *facts_of_trainers(self),

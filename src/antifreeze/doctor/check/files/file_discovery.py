@@ -26,7 +26,7 @@ SUFFIXES = (".py", ".ipynb")
 IGNORE_FILE = ".gitignore"
 # Steps for each pattern of a file: what it takes to read one, beside trying one.
 READ_STEPS_PER_PATTERN = 10
-_NOBODY_MEANS = frozenset(
+_SKIPPED_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", ".ipynb_checkpoints"}
 )
 
@@ -275,7 +275,9 @@ class _Tree:
     def _walk_plainly(self) -> None:
         for here, folders, names in os.walk(self.folder):
             folders[:] = [
-                each for each in folders if not each.startswith(".") and each not in _NOBODY_MEANS
+                each
+                for each in folders
+                if not each.startswith(".") and each not in _SKIPPED_FOLDERS
             ]
             for name in names:
                 if name.endswith(SUFFIXES):

@@ -122,6 +122,17 @@ class Module:
             inner = each
         return None
 
+    def loop_around(self, node: ast.AST) -> ast.For | ast.While | ast.AsyncFor | None:
+        """Return the nearest loop statement whose body a node is in, within the same function."""
+        inner = node
+        for each in self.ancestors(node):
+            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                return None
+            if isinstance(each, (ast.For, ast.While, ast.AsyncFor)) and inner in each.body:
+                return each
+            inner = each
+        return None
+
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
         for each in self.scopes.ancestors(node):
             if isinstance(each, ast.ClassDef):

@@ -32,6 +32,6 @@ def last_name(node: ast.AST) -> str:
             return ""
 
 
-def speaks_of_evaluation(names: str) -> bool:
+def mentions_evaluation(names: str) -> bool:
     """Whether a word in some names is one of validation or tests: `val_loader`, `testSet`."""
     return any(_EVALUATION.fullmatch(part.lower()) for part in _PARTS.findall(names))
