@@ -12,10 +12,10 @@ import importlib.util
 import time
 from pathlib import Path
 
-from antifreeze.doctor.check.found import Result
-from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.check_result import Result
+from antifreeze.doctor.check.checker import check
+from antifreeze.doctor.check.files.file_discovery import walk
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import find_files
 from antifreeze.doctor.rules import all_rules
 
 PACKAGES = ("transformers", "lightning", "accelerate", "monai", "timm", "ultralytics", "torch")
@@ -31,7 +31,7 @@ def places(words: list[str]) -> list[Path]:
 
 
 def measure(folder: Path, settings: Settings) -> tuple[Result, float]:
-    files = list(find_files([folder], settings))
+    files = walk([folder], settings).files
     start = time.perf_counter()
     result = check(files, settings)
     return result, time.perf_counter() - start

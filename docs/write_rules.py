@@ -1,10 +1,10 @@
-"""Write docs/rules anew from the rules' own texts."""
+"""Write docs/rules from the pages beside the rules."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from antifreeze.doctor.rules.pages import pages
+from antifreeze.doctor.rules.rule_pages import pages
 
 FOLDER = Path(__file__).parent / "rules"
 

@@ -39,7 +39,7 @@ PART = 60  # seconds, about: so that lanes end together, and few processes impor
 WEIGHTS = {
     "chaos/test_chaos.py": 95,
     "check/test_bars.py": 25,
-    "check/test_failing.py": 20,
+    "check/test_failures.py": 20,
     "check/test_gitignore.py": 20,
     "cli/test_attach.py": 15,
     "cli/test_run.py": 100,

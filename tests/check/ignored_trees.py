@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from antifreeze.doctor.check.files.file_discovery import SUFFIXES, walk
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import SUFFIXES, walk
 
 NAMES = (
     "a",

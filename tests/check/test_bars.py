@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.config import read_settings
-from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.checker import check, check_text
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.pyproject_settings import read_settings
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import walk
 from antifreeze.doctor.findings import Confidence
 
 from ..patience import PATIENCE_S

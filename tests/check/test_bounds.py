@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.looking import Source, first_pass
-from antifreeze.doctor.check.running import check_text
-from antifreeze.doctor.source.budget import Budget
-from antifreeze.doctor.source.summary import Summary
+from antifreeze.doctor.check.checker import check_text
+from antifreeze.doctor.check.file_check import Source, first_pass
+from antifreeze.doctor.source.file_summary import Summary
+from antifreeze.doctor.source.step_budget import Budget
 
 SOON_S = 10.0  # a shared machine at its worst; each takes less than a second or two by itself
 

@@ -11,16 +11,16 @@ import pytest
 
 from antifreeze.cli import main
 from antifreeze.doctor.attach.shapes import all_shapes
-from antifreeze.doctor.check.config import read_settings
-from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.checker import check, check_text
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.pyproject_settings import read_settings
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import walk
 from antifreeze.doctor.findings import Confidence
 from antifreeze.doctor.rules import find_rule
 
 RULE = find_rule("AF601")
 assert RULE is not None
-BAD = RULE.bad.strip() + "\n"
+BAD = RULE.page.bad.strip() + "\n"
 LINE = next(n for n, line in enumerate(BAD.split("\n"), start=1) if "= DistributedSampler" in line)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check import gitignore
-from antifreeze.doctor.check.git_index import read_index
-from antifreeze.doctor.check.gitignore import IgnoreFile, Steps
-from antifreeze.doctor.check.globs import Text, git_glob, settings_glob
+from antifreeze.doctor.check.files import gitignore
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.files.git_index import read_index
+from antifreeze.doctor.check.files.gitignore import IgnoreFile, Steps
+from antifreeze.doctor.check.files.globs import Text, git_glob, settings_glob
 from antifreeze.doctor.check.settings import Settings, matches
-from antifreeze.doctor.check.walking import walk
 
 from .ignored_trees import as_text, asked_git, clear, found_by_us, git, plant
 
@@ -182,9 +182,9 @@ def test_a_file_of_patterns_is_read_so_far_and_no_further(
     for name in ("a.py", "b.py"):
         (here / name).write_text("")
     assert found_by_us(here) == []
-    monkeypatch.setattr(gitignore, "MOST_LINES", 11)
+    monkeypatch.setattr(gitignore, "MOST_IGNORE_FILE_LINES", 11)
     assert found_by_us(here) == ["b.py"]
-    monkeypatch.setattr(gitignore, "LARGEST", 20)
+    monkeypatch.setattr(gitignore, "MOST_IGNORE_FILE_BYTES", 20)
     assert found_by_us(here) == ["a.py", "b.py"]
 
 

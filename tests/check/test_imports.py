@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.config import read_settings
-from antifreeze.doctor.check.running import check
-from antifreeze.doctor.check.walking import walk
+from antifreeze.doctor.check.checker import check
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.pyproject_settings import read_settings
 
 DATASET = """
 from torch.utils.data import Dataset

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
-from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.checker import check
 from antifreeze.doctor.check.settings import Settings
 
 from .notebook import write_notebook

@@ -15,16 +15,16 @@ import pytest
 from rich.cells import cell_len
 
 from antifreeze.cli import main
-from antifreeze.doctor.check.as_github import as_github
-from antifreeze.doctor.check.as_json import as_json
-from antifreeze.doctor.check.as_sarif import as_sarif
-from antifreeze.doctor.check.found import Failure, Found, PlainFix, Result, Span
-from antifreeze.doctor.check.running import check_text
-from antifreeze.doctor.check.telling import MOST, show
+from antifreeze.doctor.check.check_result import Failure, PlainFix, Result, RuleFinding, Span
+from antifreeze.doctor.check.checker import check_text
+from antifreeze.doctor.check.output.github_annotations import as_github
+from antifreeze.doctor.check.output.json_output import as_json
+from antifreeze.doctor.check.output.sarif import as_sarif
+from antifreeze.doctor.check.output.terminal_text import MOST_FINDINGS_SHOWN, print_result
 from antifreeze.doctor.findings import Confidence
 from antifreeze.doctor.rules import all_rules
-from antifreeze.doctor.rules.base import Rule, Severity
-from antifreeze.doctor.rules.pages import advice
+from antifreeze.doctor.rules.rule import Rule, Severity
+from antifreeze.doctor.rules.rule_pages import advice
 
 from ..patience import PATIENCE_S
 
@@ -36,7 +36,7 @@ wrong = DataLoader(missing)
 FAILED = Failure(Path("a.py"), "ValueError: no", "AF101")
 
 
-def found(**changes: Any) -> Found:
+def found(**changes: Any) -> RuleFinding:
     given: dict[str, Any] = {
         "path": Path("a b/ü.py"),
         "code": "AF704",
@@ -48,7 +48,7 @@ def found(**changes: Any) -> Found:
         "header": (3, 3),
         "source": "x = f(1, 2)",
     }
-    return Found(**(given | changes))
+    return RuleFinding(**(given | changes))
 
 
 def test_sarif_has_what_the_standard_requires() -> None:
@@ -113,7 +113,7 @@ def told(result: Result, width: int, monkeypatch: pytest.MonkeyPatch, *, termina
             return terminal
 
     screen = Screen()
-    show(result, screen)
+    print_result(result, screen)
     return screen.getvalue()
 
 
@@ -161,7 +161,7 @@ def test_nothing_found_is_one_friendly_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_very_many_findings_are_counted_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     out = told(Result((found(),) * 1000, 9), 100, monkeypatch, terminal=False)
-    assert out.count("AF704 arguments") == MOST
+    assert out.count("AF704 arguments") == MOST_FINDINGS_SHOWN
     assert "and 800 more" in out and "1,000 found in 9 files: 1,000 crash" in out
 
 
@@ -180,7 +180,7 @@ def test_no_color_is_heeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             return True
 
     screen = Screen()
-    show(check_text(TEXT), screen)
+    print_result(check_text(TEXT), screen)
     assert "\x1b[3" not in screen.getvalue(), "no colours; bold and dim may stay"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.checker import check_text
 
 HEAD = """
 import os

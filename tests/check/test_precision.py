@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.checker import check, check_text
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.findings import Confidence
 

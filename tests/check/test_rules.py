@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.found import Result
-from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.check_result import Result
+from antifreeze.doctor.check.checker import check_text
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.rules import Rule, all_rules, find_rule, pages
-from antifreeze.doctor.rules.base import GROUPS
+from antifreeze.doctor.rules import Rule, all_rules, find_rule, rule_pages
+from antifreeze.doctor.rules.rule import GROUPS
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "src" / "antifreeze" / "doctor" / "rules"
@@ -32,12 +32,12 @@ def looked_at(text: str, rule: Rule) -> Result:
 EXAMPLES = [
     pytest.param(rule, text, id=f"{named(rule)}-{place}")
     for rule in all_rules()
-    for place, text in enumerate((rule.bad, *rule.also_bad))
+    for place, text in enumerate((rule.page.bad, *rule.page.also_bad))
 ]
 GOOD = [
     pytest.param(rule, text, id=f"{named(rule)}-{place}")
     for rule in all_rules()
-    for place, text in enumerate((rule.good, *rule.also_good))
+    for place, text in enumerate((rule.page.good, *rule.page.also_good))
 ]
 
 
@@ -79,12 +79,12 @@ def test_a_rule_has_all_that_belongs_to_it(rule: Rule) -> None:
     file = RULES / f"{rule.code.lower()}_{rule.name.replace('-', '_')}.py"
     assert file.exists(), f"the rule's file is {file.name}"
     assert rule.opinion == rule.code.startswith("AF9")
-    for text in (rule.title, rule.what, rule.why, rule.instead):
+    for text in (rule.title, rule.page.what, rule.page.why, rule.page.instead):
         assert text.strip()
     assert not rule.title.endswith(".")
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert f"{rule.code} {rule.name}" in changes, "a rule has its entry in CHANGELOG.md"
-    assert pages.file_name(rule) in pages.pages()
+    assert rule_pages.file_name(rule) in rule_pages.pages()
 
 
 def test_codes_and_names_are_each_used_once() -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from antifreeze.doctor.check.running import check_text
+from antifreeze.doctor.check.checker import check_text
 
 START = "from torch.utils.data import Dataset\n"
 

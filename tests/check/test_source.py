@@ -8,15 +8,15 @@ from textwrap import dedent
 
 import pytest
 
-from antifreeze.doctor.check.looking import Source, first_pass
-from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.checker import check, check_text
+from antifreeze.doctor.check.file_check import Source, first_pass
 from antifreeze.doctor.check.settings import Settings
 from antifreeze.doctor.source.definitions import DatasetKind
-from antifreeze.doctor.source.notebooks import read_notebook
-from antifreeze.doctor.source.project import KEPT, Project
-from antifreeze.doctor.source.summary import Workers
+from antifreeze.doctor.source.file_summary import Workers
+from antifreeze.doctor.source.project import MOST_KEPT_MODULES, Project
+from antifreeze.doctor.source.syntax.node_text import mentions_evaluation
+from antifreeze.doctor.source.syntax.notebooks import read_notebook
 from antifreeze.doctor.source.view import View
-from antifreeze.doctor.source.wording import speaks_of_evaluation
 
 
 def views(**files: str) -> dict[str, View]:
@@ -141,7 +141,7 @@ def test_attributes_lead_to_what_they_were_given() -> None:
         """
     )
     (rows,) = found.datasets
-    (given,) = rows.given("file")
+    (given,) = rows.assignments("file")
     assert given.value is not None and found.type_of(given.value) == "h5py.File"
     assert len(rows.uses("file")) == 1 and not rows.uses("path")
     assert not rows.sets_anew("file")
@@ -200,7 +200,7 @@ def test_calls_that_cannot_work_and_names_that_are_not_there_are_seen() -> None:
         One(); One("a", 3); One("a", size=3); One("a", depth=3); One(*x); Two(10); Two()
         """
     )
-    assert [found.misfit(call) for call in found.module.nodes(ast.Call)[-7:]] == [
+    assert [found.signature_mismatch(call) for call in found.module.nodes(ast.Call)[-7:]] == [
         "lacks 'path'",
         "takes 1 positional argument, gets 2",
         "",
@@ -252,7 +252,7 @@ def test_a_notebook_is_read_by_cell_and_its_magics_are_put_aside() -> None:
 
 def test_a_file_that_leads_to_many_others_stays_the_one_that_is_looked_at() -> None:
     """Its tree was parsed again as another, and what was compared by identity was not found."""
-    many = KEPT + 12
+    many = MOST_KEPT_MODULES + 12
     imports = "\n".join(f"from m{i} import D{i}" for i in range(many))
     loaders = "\n".join(f"L{i} = DataLoader(D{i}('x'), num_workers=2)" for i in range(many))
     one = (
@@ -348,7 +348,7 @@ def test_what_functions_call_at_whatever_depth_runs_on_import() -> None:
     ],
 )
 def test_a_name_of_evaluation_is_one_by_its_words(name: str, is_one: bool) -> None:
-    assert speaks_of_evaluation(name) is is_one
+    assert mentions_evaluation(name) is is_one
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_an_option_may_have_the_name_of_a_parameter_before_the_slash() -> None:
         """
     )
     fits, lacks = found.module.nodes(ast.Call)
-    assert found.misfit(fits) == "" and found.misfit(lacks) == "lacks 'a'"
+    assert found.signature_mismatch(fits) == "" and found.signature_mismatch(lacks) == "lacks 'a'"
 
 
 def test_what_a_profiler_puts_among_the_builtins_is_at_most_possible() -> None:

@@ -153,7 +153,7 @@ MAKES_PROCESSES = (
     "_processes",
     "_transport.worker_slabs",
     "doctor.attach.bounded_run",  # py-spy, and who may be left behind
-    "doctor.check.processes",  # to read many files
+    "doctor.check.process_pool",  # to read many files
     "cli.gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )
 

@@ -11,7 +11,7 @@ import torch
 import antifreeze
 from antifreeze._core.inspection.state_diagrams import pages
 from antifreeze.doctor.attach import pages as hangs
-from antifreeze.doctor.rules import pages as rules
+from antifreeze.doctor.rules import rule_pages as rules
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)#]+)\)")

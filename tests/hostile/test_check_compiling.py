@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check import tracked
-from antifreeze.doctor.check.git_index import read_index
-from antifreeze.doctor.check.looking import in_words
-from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.checker import check
+from antifreeze.doctor.check.error_text import describe_error
+from antifreeze.doctor.check.files import tracked_files
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.files.git_index import read_index
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import walk
-from antifreeze.doctor.source import parsing
+from antifreeze.doctor.source.syntax import safe_compile
 
 from ..check.notebook import write_notebook
 from .stage import antifreeze
@@ -26,7 +26,7 @@ LOADER = "from torch.utils.data import DataLoader\nl = DataLoader('x', timeout=3
 WARNED = LOADER + "x = 1\nassert (x, 'msg')\nx is 1\n'\\d'\n"
 # Names that were given to `compile`, and those that people give.
 NAMES = ("fixed", "cell", "file", "source", "<fixed>", "<cell>", "<string>", "<unknown>")
-slow = pytest.mark.skipif(not parsing._IS_SLOW, reason="this Python parses f-strings quickly")
+slow = pytest.mark.skipif(not safe_compile._IS_SLOW, reason="this Python parses f-strings quickly")
 
 
 def seconds(path: Path) -> float:
@@ -72,7 +72,7 @@ def test_an_error_that_cannot_be_shown_has_a_name() -> None:
         def __str__(self) -> str:
             raise RecursionError
 
-    assert in_words(Mute()) == "Mute"
+    assert describe_error(Mute()) == "Mute"
 
 
 @pytest.mark.parametrize("end", ["(", "!x", "= !x"])
@@ -109,9 +109,9 @@ def test_a_cell_with_too_many_fields_is_told_and_the_others_are_checked(tmp_path
 
 
 def test_ordinary_text_with_many_braces_is_no_f_string() -> None:
-    parsing.refuse_huge_strings("x = '" + "{a}" * 300_000 + "'\n")
-    parsing.refuse_huge_strings("# f'" + "{a}" * 300_000 + "'\n")
-    parsing.refuse_huge_strings("x = [\n" + "f'{a}',\n" * 100_000 + "]\n")
+    safe_compile.refuse_huge_strings("x = '" + "{a}" * 300_000 + "'\n")
+    safe_compile.refuse_huge_strings("# f'" + "{a}" * 300_000 + "'\n")
+    safe_compile.refuse_huge_strings("x = [\n" + "f'{a}',\n" * 100_000 + "]\n")
 
 
 # ---- an index that is written to cost more than its bytes ----------------------------------------
@@ -169,6 +169,6 @@ def test_tracked_files_behind_few_links_are_found(
     names = [f"real/a/x{number:02}.py".replace("x0", "x").encode() for number in range(20)]
     sized = [(len(before), name) for before, name in zip([b"", *names], names, strict=False)]
     (here / ".git" / "index").write_bytes(index(*sized))
-    monkeypatch.setattr(tracked, "MOST_LINKS", 1)  # one for all of them
+    monkeypatch.setattr(tracked_files, "MOST_LINKS", 1)  # one for all of them
     assert len(walk([here], Settings()).files) == 20
     assert not capsys.readouterr().err

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
-from antifreeze.doctor.check.found import Result
-from antifreeze.doctor.check.running import check_text
-from antifreeze.doctor.check.telling import show
+from antifreeze.doctor.check.check_result import Result
+from antifreeze.doctor.check.checker import check_text
+from antifreeze.doctor.check.output.terminal_text import print_result
 
 from ..check.notebook import write_notebook
 from ..patience import PATIENCE_S
@@ -183,7 +183,7 @@ def test_carets_stand_under_what_is_meant(start: str, capsys: pytest.CaptureFixt
     lead = "if 1:\n" if bare != start else ""
     text = f"from torch.utils.data import DataLoader\n{lead}{start}DataLoader(missing)\n"
     found = [each for each in check_text(text).found if each.code == "AF705"]
-    show(Result(tuple(found), 1))
+    print_result(Result(tuple(found), 1))
     lines = capsys.readouterr().out.split("\n")
     at = next(n for n, line in enumerate(lines) if "DataLoader(missing)" in line and "|" in line)
     where = lines[at].index("missing")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
-from antifreeze.doctor.check import reading
-from antifreeze.doctor.check.running import check, check_text
+from antifreeze.doctor.check.checker import check, check_text
+from antifreeze.doctor.check.files import source_reader
 from antifreeze.doctor.check.settings import Settings
 
 from ..check.notebook import write_notebook
@@ -86,14 +86,14 @@ def test_a_file_that_is_gone_when_it_is_read_is_told(
 ) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "b.py").write_text("def f(:\n")
-    real = reading.resolve
+    real = source_reader.resolve
 
     def gone(path: Path, *rest: Path) -> str:
         if path.name == "a.py" and path.exists():
             os.unlink(path)
         return real(path, *rest)
 
-    monkeypatch.setattr(reading, "resolve", gone)
+    monkeypatch.setattr(source_reader, "resolve", gone)
     assert main(["check", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert "a.py:1:1: AF001" in out and "b.py:1:7: AF001" in out

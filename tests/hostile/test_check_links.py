@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
-from antifreeze.doctor.check import reading
-from antifreeze.doctor.check.links import LeadsOut, resolve
-from antifreeze.doctor.check.running import check
+from antifreeze.doctor.check.checker import check
+from antifreeze.doctor.check.files import source_reader
+from antifreeze.doctor.check.files.atomic_write import replace_file
+from antifreeze.doctor.check.files.file_discovery import walk
+from antifreeze.doctor.check.files.symlinks import LinkLeadsOut, resolve
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import walk
-from antifreeze.doctor.check.writing import replace_file
 
 from ..check.ignored_trees import git
 from ..patience import PATIENCE_S
@@ -104,7 +104,7 @@ def test_a_folder_in_no_project_is_the_limit_of_its_own_links(tmp_path: Path) ->
     settings = Settings(named=(folder,))
     (failure,) = check([folder / "leak.py"], settings).failures
     assert f"it leads out of the folder {folder}" in failure.words
-    with pytest.raises(LeadsOut):
+    with pytest.raises(LinkLeadsOut):
         resolve(folder / "leak.py", (folder,))
     assert resolve(folder / "leak.py") == str(tmp_path / "secret.py"), "who names it means it"
 
@@ -131,7 +131,7 @@ def test_a_file_that_is_replaced_after_it_was_found_is_not_read(
     path = here / "deep" / "program.py"
     path.parent.mkdir()
     path.write_text("x = 1\n")
-    real = reading.resolve
+    real = source_reader.resolve
 
     def replaced(*given: Path) -> str:
         found = real(*given)
@@ -147,7 +147,7 @@ def test_a_file_that_is_replaced_after_it_was_found_is_not_read(
             path.parent.symlink_to(tmp_path)
         return found
 
-    monkeypatch.setattr(reading, "resolve", replaced)
+    monkeypatch.setattr(source_reader, "resolve", replaced)
     result = check([path], Settings())
     assert not result.found and len(result.failures) == 1
 
@@ -165,7 +165,7 @@ def test_a_fix_writes_through_no_link_that_leads_out(
     code, _, err = run(capsys, str(here / "alias.py"), "--fix")
     assert code == 0 and "mended 1" in err
     assert (here / "alias.py").is_symlink() and (here / "real.py").read_text() == MENDED
-    with pytest.raises(LeadsOut):
+    with pytest.raises(LinkLeadsOut):
         replace_file(here / "link.py", b"")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from antifreeze.doctor.check.files.file_discovery import walk
 from antifreeze.doctor.check.settings import Settings
-from antifreeze.doctor.check.walking import walk
 
 from ..check.ignored_trees import git
 from ..patience import PATIENCE_S

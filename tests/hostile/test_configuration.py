@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.check.config import read_settings
+from antifreeze.doctor.check.pyproject_settings import read_settings
 from antifreeze.doctor.check.settings import Settings, matches
 
 from ..cli.running import NO_LOADER, OURS, start, write

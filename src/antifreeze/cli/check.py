@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from .._reporting.untrusted_text import as_log_line, printable, printable_lines
 
 if TYPE_CHECKING:
-    from ..doctor.check.decoding import Decoded
-    from ..doctor.check.found import Result
-    from ..doctor.check.mending import Mended
+    from ..doctor.check.check_result import Result
+    from ..doctor.check.file_fixes import FixResult
+    from ..doctor.check.files.file_discovery import WalkResult
+    from ..doctor.check.files.text_encoding import Decoded
     from ..doctor.check.settings import Settings
-    from ..doctor.check.walking import Walked
 
 NAMED_LINKS = 5  # of those that are left out
 LONGEST_NAME = 200  # characters of each
@@ -84,9 +84,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ..doctor.check.found import Failure
-    from ..doctor.check.running import check
-    from ..doctor.check.walking import folders_without, is_left_out, not_there, walk
+    from ..doctor.check.check_result import Failure
+    from ..doctor.check.checker import check
+    from ..doctor.check.files.file_discovery import (
+        folders_without_files,
+        is_left_out,
+        refused_paths,
+        walk,
+    )
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files need not be UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -98,13 +103,13 @@ def _run(arguments: argparse.Namespace) -> int:
             files = [p for p in given if not (settings.force_exclude and is_left_out(p, settings))]
         else:
             paths = [Path(each) for each in arguments.paths]
-            refused = not_there(paths)
+            refused = refused_paths(paths)
             paths = [each for each in paths if each not in refused]
             settings = dataclasses.replace(settings, named=tuple(paths))
             walked = walk(paths, settings)
             files = walked.files
             _complain_of_walk(walked)
-            for folder in folders_without(paths, files):
+            for folder in folders_without_files(paths, files):
                 _complain(
                     f"no Python files in {folder} (what git ignores or `exclude` names is left out)"
                 )
@@ -120,7 +125,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return _exit_code(result)
 
 
-def _complain_of_walk(walked: Walked) -> None:
+def _complain_of_walk(walked: WalkResult) -> None:
     """Name what was left out of folders, or was not."""
     if walked.led_out:
         many = len(walked.led_out)
@@ -144,16 +149,16 @@ def _complain(words: str) -> None:
 
 def _standard_input(arguments: argparse.Namespace) -> dict[Path, Decoded]:
     """Give what stands on standard input, by the file it is of; nothing if nobody asks."""
-    from ..doctor.check.decoding import decode
-    from ..doctor.check.reading import LARGEST_NOTEBOOK, too_large
+    from ..doctor.check.files.source_reader import MOST_NOTEBOOK_BYTES, too_large
+    from ..doctor.check.files.text_encoding import decode
 
     if arguments.paths != [STANDARD_INPUT]:
         if arguments.stdin_filename is not None:
             raise ValueError("--stdin-filename is for - alone")
         return {}
-    data = sys.stdin.buffer.read(LARGEST_NOTEBOOK + 1)
-    if len(data) > LARGEST_NOTEBOOK:
-        raise ValueError(f"{NAMELESS}: {too_large(LARGEST_NOTEBOOK)}")
+    data = sys.stdin.buffer.read(MOST_NOTEBOOK_BYTES + 1)
+    if len(data) > MOST_NOTEBOOK_BYTES:
+        raise ValueError(f"{NAMELESS}: {too_large(MOST_NOTEBOOK_BYTES)}")
     return {Path(arguments.stdin_filename or NAMELESS): decode(data)}
 
 
@@ -165,12 +170,12 @@ def _mend(
     given: dict[Path, Decoded],
 ) -> int:
     """Mend, or show what would be; then tell what is left."""
-    from ..doctor.check.fixes import CannotFix
-    from ..doctor.check.mending import mend
+    from ..doctor.check.file_fixes import apply_fixes
+    from ..doctor.check.libcst_fixes import CannotFix
 
     try:
         write = arguments.fix and not arguments.diff and not given
-        done = mend(result, files, settings, given, write=write)
+        done = apply_fixes(result, files, settings, given, write=write)
     except CannotFix as error:
         _complain(str(error))
         return CANNOT
@@ -189,8 +194,8 @@ def _mend(
     return CANNOT if done.refused else _exit_code(done.result)
 
 
-def _say_what_was_done(done: Mended, *, diff: bool) -> None:
-    from ..doctor.check.diffs import as_diff
+def _say_what_was_done(done: FixResult, *, diff: bool) -> None:
+    from ..doctor.check.output.unified_diff import as_diff
 
     for path in done.notebooks:
         _complain(f"{path}: notebooks are not changed; what could be fixed is left to you")
@@ -209,26 +214,26 @@ def _say_what_was_done(done: Mended, *, diff: bool) -> None:
 def _tell(result: Result, how: str, out: TextIO) -> None:
     match how:
         case "json":
-            from ..doctor.check.as_json import as_json
+            from ..doctor.check.output.json_output import as_json
 
             print(as_json(result), file=out)
         case "sarif":
-            from ..doctor.check.as_sarif import as_sarif
+            from ..doctor.check.output.sarif import as_sarif
 
             print(as_sarif(result), file=out)
         case "github":
-            from ..doctor.check.as_github import as_github
+            from ..doctor.check.output.github_annotations import as_github
 
             print(as_github(result), end="", file=out)
         case _:
-            from ..doctor.check.telling import show
+            from ..doctor.check.output.terminal_text import print_result
 
-            show(result, out)
+            print_result(result, out)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     """Give what pyproject.toml says, and what the command line says instead or in addition."""
-    from ..doctor.check.config import read_settings
+    from ..doctor.check.pyproject_settings import read_settings
     from ..doctor.findings import Confidence
 
     first = Path(arguments.stdin_filename or arguments.paths[0])

@@ -58,7 +58,7 @@ def _pages(word: str) -> list[str]:
     from ..doctor.attach import pages as hangs
     from ..doctor.attach.shapes import all_shapes
     from ..doctor.rules import find_rule
-    from ..doctor.rules import pages as rules
+    from ..doctor.rules import rule_pages as rules
 
     rule = find_rule(word)
     found = [rules.page(rule)] if rule is not None else []

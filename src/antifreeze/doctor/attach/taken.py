@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from ..._linux.regular_files import read_regular
-from ..source.parsing import compile_quietly
+from ..source.syntax.safe_compile import compile_quietly
 from .calls import Call
 from .facts import Frame, Process, Thread
 from .outside import run_outside

@@ -1,1 +1,1 @@
-"""`antifreeze check`: rules over files, and what is told of it."""
+"""`antifreeze check`: run the rules over files, and report what they find."""

@@ -1,4 +1,4 @@
-"""What is checked and shown: `[tool.antifreeze.check]`, and what the command line adds."""
+"""Settings of a check: which rules run on which files, and which findings are shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..findings import Confidence
 from ..rules import Rule, all_rules
-from .globs import Glob, Text, settings_glob
+from .files.globs import Glob, Text, settings_glob
 
 # Of `exclude` and `per-path` together: some milliseconds for a file; long lists have 5,000.
 MOST_PATTERN_CHARACTERS = 20_000
@@ -32,7 +32,7 @@ class ForPaths:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that decides what is reported. Rules may be given by name, by code, by its
-    beginning (AF3 is all of AF3xx) or ALL; here they become codes. Raises ValueError for a word
+    beginning (AF3 is all of AF3xx) or ALL; here they become codes. Raise ValueError for a word
     that means no rule."""
 
     root: Path = Path()  # what patterns are relative to
@@ -57,7 +57,7 @@ class Settings:
             raise ValueError(f"the patterns of exclude and per-path have more than {most}")
 
     def rules_for(self, path: Path) -> tuple[Rule, ...]:
-        """Give the rules that look at a file."""
+        """Return the rules that look at a file."""
         ignore, more = [*self.ignore], [*self.extend_select]
         for each in self.for_paths:
             if matches(path, each.patterns, self.root):
@@ -79,7 +79,7 @@ class Settings:
 
 
 def codes_of(word: str) -> tuple[str, ...]:
-    """Give the codes of the rules that a word means, in any case. Raises ValueError for none."""
+    """Return the codes of the rules that a word means, in any case. Raise ValueError for none."""
     wanted = word.strip().upper()
     found = tuple(
         rule.code

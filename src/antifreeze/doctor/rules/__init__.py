@@ -1,4 +1,4 @@
-"""The rules of `antifreeze check`: one file each, with its page inside."""
+"""The rules of `antifreeze check`: one file each, with its page beside it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import functools
 import importlib
 import pkgutil
 
-from .base import Rule
+from .rule import Rule
 
 __all__ = ["Rule", "all_rules", "find_rule"]
 
 
 @functools.cache
 def all_rules() -> tuple[Rule, ...]:
-    """Give all rules, by code."""
+    """Return all rules, by code."""
     names = (each.name for each in pkgutil.iter_modules(__path__) if each.name.startswith("af"))
     found: list[Rule] = [importlib.import_module(f"{__name__}.{name}").RULE for name in names]
     return tuple(sorted(found, key=lambda each: each.code))
 
 
 def find_rule(word: str) -> Rule | None:
-    """Give the rule of a code or a name, in any case."""
+    """Return the rule of a code or a name, in any case."""
     return _by_word().get(word.strip().lower())
 
 

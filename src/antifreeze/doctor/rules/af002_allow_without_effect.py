@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..source.view import View
-from .base import CERTAIN, SLOW, Hit, Rule
+from .rule import CERTAIN, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
-    """Find nothing: who reads the comments reports it (`check/looking.py`)."""
+    """Find nothing: who reads the comments reports it (`check/file_check.py`)."""
     return iter(())
 
 
@@ -18,18 +18,5 @@ RULE = Rule(
     name="allow-without-effect",
     severity=SLOW,
     confidence=CERTAIN,
-    title="A comment allows nothing",
-    what="""
-    `# antifreeze: allow[...]` with a name that no rule has; with `--strict` also one that silences
-    nothing any more.
-    """,
-    why="A misspelt name silences nothing, and a stale one hides the next mistake on that line.",
-    instead="Write the name as `antifreeze check` prints it, or take the comment away.",
-    bad="""
-import torch  # antifreeze: allow[no-such-rule]
-""",
-    good="""
-import torch
-""",
     find=find,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import PICKLING
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -37,47 +37,5 @@ RULE = Rule(
     name="missing-main-guard",
     severity=CRASH,
     confidence=LIKELY,
-    title="Workers that import the script run it again",
-    what="""
-    A loop over a loader with workers that runs when the file is imported, in a program whose
-    workers are started by spawn or forkserver: that is the default on macOS and Windows, and on
-    Linux from Python 3.14 on (`python-version` in the settings, or `requires-python`).
-    """,
-    why="""
-    Such a worker imports the script to find its classes. Without the guard it comes to the loop,
-    wants workers of its own, and Python stops it: `DataLoader worker (pid(s) ...) exited
-    unexpectedly` ([pytorch#59438](https://github.com/pytorch/pytorch/issues/59438)).
-    """,
-    instead="""
-    Put what the script does into a function, and call it under `if __name__ == "__main__":`.
-    """,
-    not_flagged="""
-    Scripts that say nothing about how workers start are shown with `--confidence possible`.
-    Notebooks. antifreeze's own loader, whose workers do not import the script.
-    """,
-    bad="""
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-dataset = TensorDataset(torch.arange(10))
-loader = DataLoader(dataset, num_workers=2, multiprocessing_context="spawn")
-for batch in loader:
-    print(batch)
-""",
-    good="""
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-
-def main():
-    dataset = TensorDataset(torch.arange(10))
-    loader = DataLoader(dataset, num_workers=2, multiprocessing_context="spawn")
-    for batch in loader:
-        print(batch)
-
-
-if __name__ == "__main__":
-    main()
-""",
     find=find,
 )

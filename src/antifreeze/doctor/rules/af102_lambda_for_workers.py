@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
-from ..source import known
-from ..source.budget import asked_once
+from ..source import library_names
 from ..source.definitions import PICKLING, Dataset
+from ..source.file_summary import Workers
 from ..source.loaders import Loader
-from ..source.summary import Workers
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _DEEPEST = 5  # Compose([Lambda(...)]) in a list in a partial
 _SENT = ("collate_fn", "worker_init_fn")
@@ -96,9 +96,9 @@ def _cannot(method: str) -> str:
     return f"which cannot be pickled: workers {started} cannot be given it"
 
 
-@asked_once
+@cached_walk
 def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST, str]]:
-    """Give what pickle finds no name for, in an expression: each with words for it."""
+    """Yield what pickle finds no name for, in an expression: each with words for it."""
     if depth > _DEEPEST:
         return
     named = view.function_of(node) if isinstance(node, ast.Name) else None
@@ -124,7 +124,7 @@ def _local(node: ast.expr, view: View, depth: int = 0) -> Iterable[tuple[ast.AST
 
 def _of_call(call: ast.Call, view: View, depth: int) -> Iterator[tuple[ast.AST, str]]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(known.TRANSFORMS):
+    if name in _KEEP or name.startswith(library_names.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _local(each, view, depth + 1)
         return
@@ -152,182 +152,5 @@ RULE = Rule(
     name="lambda-for-workers",
     severity=CRASH,
     confidence=LIKELY,
-    title="A lambda, or a local function or class, cannot be sent to workers",
-    what="""
-    A lambda, or a function or class that is defined inside a function, as `collate_fn`,
-    `worker_init_fn` or the dataset, or kept in an attribute of the dataset, in a program whose
-    workers are started by spawn or forkserver.
-    """,
-    why="""
-    Such workers get all of this by pickle, which stores functions and classes by name; a lambda
-    or a local one has none to be found by. The first `iter(loader)` raises `Can't pickle local
-    object 'main.<locals>.<lambda>'`. With fork the same program works, so it breaks when it comes
-    to macOS, Windows, or Python 3.14, where forkserver is the default on Linux
-    ([pytorch#167387](https://github.com/pytorch/pytorch/pull/167387)).
-    """,
-    instead="""
-    Define it at the top of a module; `functools.partial` of such a function takes what a lambda
-    would capture. Or load with `antifreeze.DataLoader`, which sends lambdas and local classes.
-    """,
-    not_flagged="""
-    Programs that say nothing about how workers start are shown with `--confidence possible`.
-    Loaders without workers, or with `multiprocessing_context="fork"`. Datasets with
-    `__getstate__` or `__reduce__`. antifreeze's loader.
-    """,
-    bad="""
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self, count):
-        self.count = count
-        self.transform = lambda x: x * 2
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return self.transform(torch.tensor(index))
-
-
-def load():
-    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
-""",
-    good="""
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-def double(x):
-    return x * 2
-
-
-class Numbers(Dataset):
-    def __init__(self, count):
-        self.count = count
-        self.transform = double
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return self.transform(torch.tensor(index))
-
-
-def load():
-    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
-""",
-    also_bad=(
-        """
-import argparse
-
-import torch
-import torch.multiprocessing as mp
-from torch.utils.data import DataLoader
-
-
-def make_collate(pad):
-    def collate(samples):
-        return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True, padding_value=pad)
-
-    return collate
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workers", type=int, default=4)
-    args = parser.parse_args()
-    mp.set_start_method("spawn")
-    sentences = [torch.arange(n) for n in range(3, 40)]
-    loader = DataLoader(
-        sentences, batch_size=4, num_workers=args.workers, collate_fn=make_collate(0)
-    )
-    for batch in loader:
-        print(batch.shape)
-
-
-if __name__ == "__main__":
-    main()
-""",
-        """
-import multiprocessing
-
-from torch.utils.data import DataLoader
-from torchvision import datasets, transforms
-
-
-def load(root):
-    transform = transforms.Compose(
-        [transforms.ToTensor(), transforms.Lambda(lambda x: x.repeat(3, 1, 1))]
-    )
-    pictures = datasets.MNIST(root, train=True, transform=transform)
-    context = multiprocessing.get_context("forkserver")
-    return DataLoader(pictures, batch_size=64, num_workers=8, multiprocessing_context=context)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-def train(count):
-    class Squares(Dataset):
-        def __len__(self):
-            return count
-
-        def __getitem__(self, index):
-            return torch.tensor(index**2)
-
-    for batch in DataLoader(Squares(), num_workers=2, multiprocessing_context="spawn"):
-        print(batch)
-""",
-    ),
-    also_good=(
-        """
-import functools
-
-import torch
-from torch.utils.data import DataLoader
-
-
-def collate(samples, pad):
-    return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True, padding_value=pad)
-
-
-def load(sentences):
-    lengths = sorted(sentences, key=lambda each: len(each))
-    return DataLoader(
-        lengths,
-        batch_size=4,
-        num_workers=4,
-        collate_fn=functools.partial(collate, pad=0),
-        multiprocessing_context="spawn",
-    )
-""",
-        """
-from collections import defaultdict
-
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Words(Dataset):
-    def __init__(self, lines):
-        counts = defaultdict(lambda: 0)
-        for line in lines:
-            counts[line] += 1
-        self.lines = sorted(counts)
-
-    def __len__(self):
-        return len(self.lines)
-
-    def __getitem__(self, index):
-        return torch.tensor(len(self.lines[index]))
-
-
-def load(lines):
-    return DataLoader(Words(lines), num_workers=2, multiprocessing_context="spawn")
-""",
-    ),
     find=find,
 )

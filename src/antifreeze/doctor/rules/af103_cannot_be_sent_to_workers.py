@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset
-from ..source.module import Given
+from ..source.syntax.module import AttributeAssignment
 from ..source.view import View
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
-from .handles import HANDLES, MAY_BE_SENT, opened
+from ._helpers.open_handles import HANDLES, MAY_BE_SENT, opened_handle
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 # Tried with Python 3.11: each of these is a TypeError of pickle's, or the like.
 _REFUSED = frozenset(
@@ -41,7 +41,9 @@ def _is_none(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
-def _hits(view: View, dataset: Dataset, attribute: str, kept: list[Given]) -> Iterator[Hit]:
+def _hits(
+    view: View, dataset: Dataset, attribute: str, kept: list[AttributeAssignment]
+) -> Iterator[Hit]:
     method = view.sent_by(dataset)
     started = f"started by {method}" if method else "that are not forked"
     for place in kept:
@@ -69,7 +71,7 @@ def _refused(node: ast.expr, view: View) -> str:
                     return f"the generator `{function.name}`"
             case _:
                 pass
-    handle = opened(node, view)
+    handle = opened_handle(node, view)
     return handle[0] if handle is not None and handle[0] not in MAY_BE_SENT else ""
 
 
@@ -78,190 +80,5 @@ RULE = Rule(
     name="cannot-be-sent-to-workers",
     severity=CRASH,
     confidence=LIKELY,
-    title="The dataset holds what cannot be sent to workers",
-    what="""
-    A dataset with an attribute that pickle refuses (a thread's lock, event or queue, a thread pool,
-    a generator, an open file, archive or database, a socket, `ctypes`), in a program whose workers
-    are started by spawn or forkserver.
-    """,
-    why="""
-    Such workers get the dataset by pickle, and the first `iter(loader)` raises `cannot pickle
-    '_thread.lock' object`, or the like, without the name of the attribute
-    ([pytorch#22585](https://github.com/pytorch/pytorch/issues/22585),
-    [vision#689](https://github.com/pytorch/vision/issues/689)). With fork the same program starts,
-    so it breaks when it comes to macOS, Windows, or Python 3.14, where forkserver is the default
-    on Linux.
-    """,
-    instead="""
-    Make it in the worker, at first use: `self.lock = None` in `__init__`. Or leave it out of what
-    is sent with `__getstate__`. Or load with `antifreeze.DataLoader` and keep
-    `antifreeze.per_worker(make)`, which is made anew in each worker.
-    """,
-    not_flagged="""
-    Programs that say nothing about how workers start are shown with `--confidence possible`; what
-    forked workers do with a shared handle is AF201. Datasets with `__getstate__` or `__reduce__`.
-    Locks and queues of `multiprocessing`, which may be given to a worker. antifreeze's loader,
-    which names what it cannot send.
-    """,
-    bad="""
-import threading
-
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self, count):
-        self.count = count
-        self.lock = threading.Lock()
-        self.known = {}
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        with self.lock:
-            return torch.tensor(index)
-
-
-def load():
-    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
-""",
-    good="""
-import threading
-
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self, count):
-        self.count = count
-        self.lock = threading.Lock()
-
-    def __getstate__(self):
-        return {"count": self.count}
-
-    def __setstate__(self, state):
-        self.__init__(state["count"])
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        with self.lock:
-            return torch.tensor(index)
-
-
-def load():
-    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
-""",
-    also_bad=(
-        """
-import lmdb
-import torch.multiprocessing as mp
-from torch.utils.data import DataLoader, Dataset
-
-
-class Store(Dataset):
-    def __init__(self, args):
-        super().__init__()
-        env = lmdb.open(args.store, readonly=True, lock=False, readahead=False)
-        self.env = env
-        with env.begin() as reading:
-            self.length = int(reading.get(b"length"))
-
-    def __len__(self):
-        return self.length
-
-    def __getitem__(self, index):
-        with self.env.begin() as reading:
-            return reading.get(str(index).encode())
-
-
-def main(args):
-    mp.set_start_method("forkserver")
-    dataset = Store(args)
-    for batch in DataLoader(dataset, batch_size=args.batch_size, num_workers=args.workers):
-        print(len(batch))
-""",
-        """
-import json
-import multiprocessing
-
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-
-class Lines(IterableDataset):
-    def __init__(self, path):
-        self.path = path
-        self.lines = (json.loads(line) for line in open(path))
-
-    def __iter__(self):
-        worker = get_worker_info()
-        for number, line in enumerate(self.lines):
-            if number % worker.num_workers == worker.id:
-                yield line
-
-
-def load(path):
-    context = multiprocessing.get_context("spawn")
-    return DataLoader(Lines(path), num_workers=4, multiprocessing_context=context)
-""",
-    ),
-    also_good=(
-        """
-import threading
-
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self, count):
-        lock = threading.Lock()
-        with lock:
-            self.count = count
-        self.lock = None
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        if self.lock is None:
-            self.lock = threading.Lock()
-        with self.lock:
-            return torch.tensor(index)
-
-
-def load():
-    return DataLoader(Numbers(100), num_workers=2, multiprocessing_context="spawn")
-""",
-        """
-import json
-
-import torch
-import torch.multiprocessing as mp
-from torch.utils.data import DataLoader, Dataset
-
-
-class Lines(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            self.lengths = torch.tensor(list(len(json.loads(line)["text"]) for line in file))
-        self.seen = mp.Value("i", 0)
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def __getitem__(self, index):
-        return self.lengths[index]
-
-
-def load(path):
-    mp.set_start_method("spawn")
-    return DataLoader(Lines(path), num_workers=4)
-""",
-    ),
     find=find,
 )

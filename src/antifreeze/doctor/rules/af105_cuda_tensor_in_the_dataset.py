@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
 from ..source.definitions import PICKLING, Dataset
 from ..source.loaders import Loader
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import CRASH, LIKELY, Hit, Rule
-from .devices import puts_on_cuda
+from ._helpers.cuda_placement import puts_on_cuda
+from .rule import CRASH, LIKELY, Hit, Rule
 
 _TENSORS = "torch.utils.data.TensorDataset"
 _DEEPEST = 6
@@ -64,9 +64,9 @@ def _given(loader: Loader, view: View) -> Iterator[Hit]:
             return
 
 
-@asked_once
+@cached_walk
 def _on_cuda(node: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether what an expression makes is, or has parts, on a GPU."""
+    """Whether what an expression makes is, or has parts, on a GPU."""
     if depth > _DEEPEST:
         return False
     for value in view.origins(node):
@@ -107,156 +107,5 @@ RULE = Rule(
     name="cuda-tensor-in-the-dataset",
     severity=CRASH,
     confidence=LIKELY,
-    title="The dataset is on the GPU, and workers read it",
-    what="""
-    A dataset that puts tensors (or a model) on the GPU in `__init__` and uses them while loading,
-    or a `TensorDataset` of such tensors, in a loader with workers.
-    """,
-    why="""
-    Forked workers cannot use CUDA: the first sample fails with `Cannot re-initialize CUDA in forked
-    subprocess` ([pytorch#40403](https://github.com/pytorch/pytorch/issues/40403)). And there is
-    nothing for workers to do: the data is loaded already.
-    """,
-    instead="""
-    With the data on the GPU: `num_workers=0`, which is fastest then. Else keep it on the CPU and
-    move each batch in the loop, with `pin_memory=True` and `non_blocking=True`.
-    """,
-    not_flagged="""
-    Loaders without workers; workers started by spawn or forkserver; what is brought back with
-    `.cpu()` or `.numpy()`; one of several things that a call gives, `model, transform = load(...)`.
-    """,
-    bad="""
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.data = torch.randn(1000, 3).to("cuda")
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, index):
-        return self.data[index]
-
-
-def load():
-    return DataLoader(Numbers(), batch_size=10, num_workers=2)
-""",
-    good="""
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.data = torch.randn(1000, 3).to("cuda")
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, index):
-        return self.data[index]
-
-
-def load():
-    return DataLoader(Numbers(), batch_size=10)
-""",
-    also_bad=(
-        """
-import numpy as np
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-device = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def main(args):
-    x = torch.from_numpy(np.load(args.x)).float().to(device)
-    y = torch.from_numpy(np.load(args.y)).long().to(device)
-    train_set = TensorDataset(x, y)
-    loader = DataLoader(train_set, batch_size=args.batch_size, num_workers=args.workers)
-    for inputs, labels in loader:
-        print(inputs.mean(), labels)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Encoded(Dataset):
-    def __init__(self, cfg, texts, encoder):
-        self.texts = texts
-        self.encoder = encoder
-        self.encoder.cuda()
-
-    def __len__(self):
-        return len(self.texts)
-
-    @torch.no_grad()
-    def __getitem__(self, index):
-        return self.encoder(self.texts[index]).cpu()
-
-
-def load(cfg, texts, encoder):
-    dataset = Encoded(cfg, texts, encoder)
-    return DataLoader(dataset, batch_size=cfg.batch_size, num_workers=cfg.num_workers)
-""",
-    ),
-    also_good=(
-        """
-import clip
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, pictures, transform):
-        self.pictures = pictures
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.pictures)
-
-    def __getitem__(self, index):
-        return self.transform(self.pictures[index])
-
-
-def load(pictures):
-    model, preprocess = clip.load("ViT-B/32", device="cuda")
-    return model, DataLoader(Pictures(pictures, preprocess), batch_size=8, num_workers=4)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Encoded(Dataset):
-    def __init__(self, texts, encoder):
-        encoder = encoder.cuda()
-        self.codes = [encoder(each).detach().cpu() for each in texts]
-
-    def __len__(self):
-        return len(self.codes)
-
-    def __getitem__(self, index):
-        return self.codes[index]
-
-
-def load(texts, encoder):
-    return DataLoader(Encoded(texts, encoder), batch_size=8, num_workers=4)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-
-def load(x, y, device):
-    on_device = TensorDataset(x.to(device), y.to(device))
-    train = DataLoader(on_device, batch_size=64, shuffle=True)
-    test = DataLoader(TensorDataset(x.to("cpu"), y), batch_size=64, num_workers=2)
-    return train, test
-""",
-    ),
     find=find,
 )

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _POOLS = frozenset(
     {"concurrent.futures.ThreadPoolExecutor", "concurrent.futures.thread.ThreadPoolExecutor"}
@@ -82,7 +82,7 @@ def _is_pool(value: ast.expr, view: View) -> bool:
 
 
 def _is_used(attribute: str, dataset: Dataset) -> bool:
-    """Say whether `__init__` gives a pool something to do: only then are there threads."""
+    """Whether `__init__` gives a pool something to do: only then are there threads."""
     return any(
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("submit", "map")
@@ -93,7 +93,7 @@ def _is_used(attribute: str, dataset: Dataset) -> bool:
 
 
 def _sample_taken(dataset: Dataset, view: View) -> int | None:
-    """Give the line where the main process itself takes a sample: `dataset[0]`."""
+    """Return the line where the main process itself takes a sample: `dataset[0]`."""
     for node in view.module.nodes(ast.Subscript):
         if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
@@ -112,7 +112,7 @@ def _sample_taken(dataset: Dataset, view: View) -> int | None:
 
 
 def _started(dataset: Dataset, view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give the threads that `__init__` starts, and that loading waits for."""
+    """Yield the threads that `__init__` starts, and that loading waits for."""
     waits = {
         name
         for name, places in dataset.attributes.items()
@@ -138,7 +138,7 @@ def _started(dataset: Dataset, view: View) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _touched(thread: ast.Call, function: Function, dataset: Dataset) -> set[str]:
-    """Give the attributes of `self` that a thread has to do with: in its target, or passed."""
+    """Return the attributes of `self` that a thread has to do with: in its target, or passed."""
     names: set[str] = set()
     for node in ast.walk(thread):
         if isinstance(node, ast.Attribute) and function.module.class_of_self(node.value):
@@ -180,242 +180,5 @@ RULE = Rule(
     name="threads-before-fork",
     severity=FREEZE,
     confidence=LIKELY,
-    title="Workers wait for threads that they do not have",
-    what="""
-    A dataset whose `__init__` (or the module) starts threads that loading waits for: a thread that
-    fills a queue, an event loop run by a thread, a thread pool that has been used, a file system of
-    s3fs, gcsfs or fsspec, a gRPC channel.
-    """,
-    why="""
-    Fork copies memory, but no threads. The queue, pool or event loop is there in the worker, and
-    nobody fills or runs it: it waits for ever. Measured with torch 2.13: a queue that a thread
-    fills, an event loop of a thread, and a `ThreadPoolExecutor` after its first task all hang; one
-    that had no task yet works. fsspec hung
-    ([s3fs#369](https://github.com/fsspec/s3fs/issues/369),
-    [gcsfs#379](https://github.com/fsspec/gcsfs/issues/379)), and now raises `This class is not
-    fork-safe` ([filesystem_spec#835](https://github.com/fsspec/filesystem_spec/issues/835)).
-    """,
-    instead="""
-    Make it in the worker, at first use: `self.fs = None` in `__init__`, and in `__getitem__` `if
-    self.fs is None: self.fs = s3fs.S3FileSystem()`; or `antifreeze.per_worker(s3fs.S3FileSystem)`.
-    """,
-    not_flagged="""
-    What is made in the worker; a `ThreadPoolExecutor` that the main process does not use, whose
-    threads start with the first task; workers started by spawn or forkserver; loaders without
-    workers, and antifreeze's, whose workers come from a process without threads.
-    """,
-    bad="""
-import queue
-import threading
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.ready = queue.Queue(maxsize=10)
-        threading.Thread(target=self.fill, daemon=True).start()
-
-    def fill(self):
-        for number in range(100):
-            self.ready.put(number)
-
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        return self.ready.get()
-
-
-def load():
-    return DataLoader(Numbers(), num_workers=2)
-""",
-    good="""
-import queue
-import threading
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.ready = None
-
-    def start(self):
-        self.ready = queue.Queue(maxsize=10)
-        threading.Thread(target=self.fill, daemon=True).start()
-
-    def fill(self):
-        for number in range(100):
-            self.ready.put(number)
-
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        if self.ready is None:
-            self.start()
-        return self.ready.get()
-
-
-def load():
-    return DataLoader(Numbers(), num_workers=2)
-""",
-    also_bad=(
-        """
-from concurrent.futures import ThreadPoolExecutor
-
-import cv2
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Stereo(Dataset):
-    def __init__(self, root, count):
-        self.root, self.count = root, count
-        self.pool = ThreadPoolExecutor(max_workers=2)
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        left = self.pool.submit(cv2.imread, f"{self.root}/left/{index}.png")
-        right = self.pool.submit(cv2.imread, f"{self.root}/right/{index}.png")
-        return torch.from_numpy(left.result()), torch.from_numpy(right.result())
-
-
-def main():
-    dataset = Stereo("kitti", 200)
-    print(dataset[0][0].shape)
-    for left, right in DataLoader(dataset, batch_size=4, num_workers=4):
-        print(left.shape, right.shape)
-""",
-        """
-import io
-
-import s3fs
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Bucket(Dataset):
-    def __init__(self, cfg):
-        self.cfg = cfg
-        self.fs = s3fs.S3FileSystem(anon=cfg.anonymous)
-        self.keys = sorted(self.fs.ls(cfg.bucket))
-
-    def __len__(self):
-        return len(self.keys)
-
-    def __getitem__(self, index):
-        with self.fs.open(self.keys[index], "rb") as file:
-            return torch.load(io.BytesIO(file.read()))
-
-
-def train_dataloader(cfg):
-    return DataLoader(Bucket(cfg), batch_size=cfg.batch_size, num_workers=cfg.num_workers)
-""",
-        """
-from concurrent.futures import ThreadPoolExecutor
-
-from torch.utils.data import DataLoader, Dataset
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-class Clips(Dataset):
-    def __init__(self, clips, threads=8):
-        self.clips = clips
-        self.pool = ThreadPoolExecutor(max_workers=threads)
-        self.sizes = [len(data) for data in self.pool.map(read, clips)]
-
-    def __len__(self):
-        return len(self.clips)
-
-    def __getitem__(self, index):
-        return [len(each) for each in self.pool.map(read, self.clips[index])]
-
-
-def main(args, clips):
-    for batch in DataLoader(Clips(clips), batch_size=2, num_workers=args.workers):
-        print(batch)
-""",
-        """
-import fsspec
-from torch.utils.data import DataLoader, Dataset
-
-fs = fsspec.filesystem("gs", token="anon")
-
-
-class Bucket(Dataset):
-    def __init__(self, keys):
-        self.keys = keys
-
-    def __len__(self):
-        return len(self.keys)
-
-    def __getitem__(self, index):
-        return len(fs.cat_file(self.keys[index]))
-
-
-def load(keys):
-    return DataLoader(Bucket(keys), batch_size=8, num_workers=4)
-""",
-    ),
-    also_good=(
-        """
-from concurrent.futures import ThreadPoolExecutor
-
-from torch.utils.data import DataLoader, Dataset
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-class Clips(Dataset):
-    def __init__(self, clips):
-        self.clips = clips
-        self.pool = ThreadPoolExecutor(max_workers=8)
-        with ThreadPoolExecutor() as pool:
-            self.sizes = list(pool.map(len, clips))
-
-    def __len__(self):
-        return len(self.clips)
-
-    def __getitem__(self, index):
-        return [len(each) for each in self.pool.map(read, self.clips[index])]
-
-
-def load(clips):
-    return DataLoader(Clips(clips), batch_size=2, num_workers=4)
-""",
-        """
-import fsspec
-from antifreeze import per_worker
-from torch.utils.data import DataLoader, Dataset
-
-
-class Bucket(Dataset):
-    def __init__(self, keys):
-        self.keys = keys
-        self.local = fsspec.filesystem("file")
-        self.fs = per_worker(lambda: fsspec.filesystem("s3"))
-
-    def __len__(self):
-        return len(self.keys)
-
-    def __getitem__(self, index):
-        return len(self.fs.cat_file(self.keys[index])), self.local.exists(self.keys[index])
-
-
-def load(keys):
-    return DataLoader(Bucket(keys), batch_size=8, num_workers=4)
-""",
-    ),
     find=find,
 )

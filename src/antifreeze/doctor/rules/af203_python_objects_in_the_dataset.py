@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset
-from ..source.module import Given
-from ..source.summary import Workers
+from ..source.file_summary import Workers
+from ..source.syntax.module import AttributeAssignment
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .amounts import Amount, amount_of, amount_of_rows
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
-from .samples import numbers_of_samples
+from ._helpers.python_object_counts import ObjectCount, object_count, object_count_of_rows
+from ._helpers.sample_index import sample_index_parameters
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 # Entries that are plain text, or may be.
 _TEXTS = frozenset({"a file's lines", ".readlines()", ".splitlines()", "json.load", "json.loads"})
@@ -41,7 +41,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _are_paths(dataset: Dataset, attribute: str) -> bool:
-    """Say whether the entries are names of files that loading opens: there are as many files as
+    """Whether the entries are names of files that loading opens: there are as many files as
     entries, so that they are seldom millions, and a path is small beside what is read."""
     entries: set[str] = set()
     for function in dataset.loading:
@@ -82,7 +82,7 @@ def _is_entry(node: ast.AST, attribute: str) -> bool:
 
 
 def _whole(node: ast.AST) -> Iterator[ast.AST]:
-    """Give a node and its parts, but not what a subscript takes from a part: `row["path"]`."""
+    """Yield a node and its parts, but not what a subscript takes from a part: `row["path"]`."""
     queue = [node]
     while queue:
         here = queue.pop()
@@ -103,14 +103,14 @@ def _read_while_loading(dataset: Dataset, attribute: str) -> bool:
 
 
 def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
-    """Say whether an attribute is as long as the dataset, not a table of its twenty classes: it is
+    """Whether an attribute is as long as the dataset, not a table of its twenty classes: it is
     in `__len__`, indexed with a parameter, or gone through."""
     length = dataset.method("__len__")
     if length is not None and any(
         isinstance(each, ast.Attribute) and each.attr == attribute for each in length.nodes()
     ):
         return True
-    numbers = numbers_of_samples(dataset)
+    numbers = sample_index_parameters(dataset)
     for function in dataset.loading:
         for node in function.nodes():
             match node:
@@ -125,8 +125,8 @@ def _has_a_sample_each(dataset: Dataset, attribute: str) -> bool:
 
 
 def _large(
-    dataset: Dataset, attribute: str, places: list[Given], view: View
-) -> Iterator[tuple[ast.AST, Amount]]:
+    dataset: Dataset, attribute: str, places: list[AttributeAssignment], view: View
+) -> Iterator[tuple[ast.AST, ObjectCount]]:
     prepared = {function.node for function in dataset.preparing}
     if any(each.value is not None and _is_array(each.value, view) for each in places):
         return  # made into one later
@@ -134,7 +134,7 @@ def _large(
         if place.value is None or place.method not in prepared:
             continue
         for value in view.origins(place.value):
-            amount = amount_of(value, view)
+            amount = object_count(value, view)
             if amount is None and isinstance(value, (ast.List, ast.Dict)):
                 amount = _appended(dataset, attribute, view)
             if amount is not None:
@@ -148,8 +148,8 @@ def _is_array(value: ast.expr, view: View) -> bool:
     )
 
 
-def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
-    """Say the same of a list that `__init__` fills in a loop."""
+def _appended(dataset: Dataset, attribute: str, view: View) -> ObjectCount | None:
+    """Return the same of a list that `__init__` fills in a loop."""
     for function in dataset.preparing:
         for node in function.nodes():
             match node:
@@ -165,7 +165,7 @@ def _appended(dataset: Dataset, attribute: str, view: View) -> Amount | None:
                     continue
             loop = view.loop_around(node)
             while loop is not None and not isinstance(loop, ast.While):
-                amount = amount_of_rows(loop.iter, view)
+                amount = object_count_of_rows(loop.iter, view)
                 if amount is not None:
                     return amount
                 loop = view.loop_around(loop)
@@ -177,244 +177,5 @@ RULE = Rule(
     name="python-objects-in-the-dataset",
     severity=SLOW,
     confidence=LIKELY,
-    title="Every worker makes its own copy of a large Python list",
-    what="""
-    A dataset with workers that keeps many Python objects (all lines of a file, a JSON file,
-    `df.to_dict("records")`, a list of a million numbers or more) and reads them in `__getitem__`.
-    """,
-    why="""
-    Forked workers share the memory of the main process until somebody writes to it, and reading a
-    Python object writes its reference count. Page by page each worker comes to have a copy: memory
-    grows through the epoch to (workers + 1) times the dataset, which looks like a leak and may end
-    with a worker that is killed. The reference thread, since 2018, is
-    [pytorch#13246](https://github.com/pytorch/pytorch/issues/13246). Under spawn and forkserver
-    every worker has a copy from the start.
-    """,
-    instead="""
-    Keep few, large objects: `np.array(lines)` for strings and numbers, one `bytes` with an array of
-    offsets, a pyarrow table or a memory-mapped file. If the file is small (some ten thousand
-    entries), allow it: nothing happens.
-    """,
-    not_flagged="""
-    numpy arrays, tensors, data frames. Attributes that only `__len__` reads. Lists of file names
-    (from a folder, or lines of a file that loading opens), tables that have no entry for each
-    sample, and datasets without a loader in sight are shown only with `--confidence possible`.
-    Loaders without workers.
-    """,
-    bad="""
-import json
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Captions(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            self.records = [json.loads(line) for line in file]
-
-    def __len__(self):
-        return len(self.records)
-
-    def __getitem__(self, index):
-        return self.records[index]["caption"]
-
-
-def load(path):
-    return DataLoader(Captions(path), batch_size=64, num_workers=8)
-""",
-    good="""
-import json
-
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Captions(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            self.captions = np.array([json.loads(line)["caption"] for line in file])
-
-    def __len__(self):
-        return len(self.captions)
-
-    def __getitem__(self, index):
-        return str(self.captions[index])
-
-
-def load(path):
-    return DataLoader(Captions(path), batch_size=64, num_workers=8)
-""",
-    also_bad=(
-        """
-import pandas as pd
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Clicks(Dataset):
-    def __init__(self, config):
-        frame = pd.read_csv(config.path)
-        self.rows = frame.to_dict("records")
-        self.columns = config.columns
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        row = self.rows[index]
-        return torch.tensor([row[name] for name in self.columns])
-
-
-def train(config):
-    dataset = Clicks(config)
-    loader = DataLoader(dataset, batch_size=config.batch_size, num_workers=config.workers)
-    for batch in loader:
-        print(batch.mean())
-""",
-        """
-from torch.utils.data import DataLoader, Dataset
-
-N = 10_000_000
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.data = [x for x in range(N)]
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, idx):
-        return self.data[idx]
-
-
-if __name__ == "__main__":
-    for batch in DataLoader(Numbers(), batch_size=300, num_workers=18):
-        pass
-""",
-        """
-import torch.utils.data as data
-
-
-class Text(data.Dataset):
-    def __init__(self, path):
-        self.samples = []
-        self._read(path)
-
-    def _read(self, path):
-        with open(path, encoding="utf-8") as f:
-            for line in f:
-                text, label = line.rstrip().split("|")
-                self.samples.append((text, int(label)))
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, i):
-        return self.samples[i]
-
-
-def loaders(path, n):
-    return data.DataLoader(Text(path), batch_size=32, num_workers=n)
-""",
-    ),
-    also_good=(
-        """
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms.functional import to_tensor
-
-
-class Listed(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            self.names = [line.strip() for line in file]
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        return self.read(self.names[index])
-
-    def read(self, name):
-        return to_tensor(Image.open(name).convert("RGB").resize((64, 64)))
-
-
-def load(path):
-    return DataLoader(Listed(path), batch_size=8, num_workers=8)
-""",
-        """
-import json
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Named(Dataset):
-    def __init__(self, labels, path):
-        self.labels = labels
-        with open(path) as file:
-            self.names = json.load(file)
-
-    def __len__(self):
-        return len(self.labels)
-
-    def __getitem__(self, index):
-        return self.names[str(self.labels[index])]
-
-
-def load(labels):
-    return DataLoader(Named(labels, "classes.json"), batch_size=8, num_workers=8)
-""",
-        """
-import json
-import os
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, folder):
-        self.folder = folder
-        self.names = sorted(os.listdir(folder))
-        with open(os.path.join(folder, "index.json")) as file:
-            self.count = len(json.load(file))
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        with open(os.path.join(self.folder, self.names[index]), "rb") as file:
-            return file.read()
-
-
-def load(folder):
-    return DataLoader(Pictures(folder), batch_size=8, num_workers=8)
-""",
-        """
-import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self, path):
-        with open(path) as file:
-            values = file.readlines()
-        self.values = torch.tensor([float(each) for each in values])
-        self.order = list(range(1000))
-        self.squares = np.arange(10_000_000) ** 2
-
-    def __len__(self):
-        return len(self.values)
-
-    def __getitem__(self, index):
-        place = self.order[index % 1000]
-        return self.values[place] + self.squares[index]
-
-
-def load(path):
-    return DataLoader(Numbers(path), batch_size=8, num_workers=8)
-""",
-    ),
     find=find,
 )

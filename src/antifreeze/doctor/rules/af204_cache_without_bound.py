@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from ..findings import Confidence
 from ..source.definitions import Dataset, Function
-from ..source.summary import Workers
+from ..source.file_summary import Workers
+from ..source.syntax.node_text import last_name, text_of
 from ..source.view import View
-from ..source.wording import last_name, text_of
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
-from .handles import HANDLES
+from ._helpers.lasting_tables import is_bounded, is_small_value, lasting_table
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
-_TABLES = frozenset({"dict", "collections.defaultdict", "collections.OrderedDict", "list"})
-_TAKES_OUT = frozenset({"pop", "popitem", "popleft", "clear", "remove", "move_to_end"})
 _ENTRIES = frozenset({"__getitem__", "__getitems__"})
 _FEW = frozenset({"device", "dtype", "shape", "ndim", "size", "mode", "suffix"})
 
@@ -37,12 +35,12 @@ def _stored(
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
             continue
         target = node.targets[0]
-        kept = _kept(target.value, function, dataset, view)
-        if not kept or _is_small(node.value, view):
+        kept = lasting_table(target.value, function, dataset, view)
+        if not kept or is_small_value(node.value, view):
             continue
         if not _of_the_sample(target.slice, function, dataset, view):
             continue  # the same few keys each time
-        if _is_bounded(kept, dataset):
+        if is_bounded(kept, dataset):
             continue
         yield Hit(
             view.here(node, dataset.node),
@@ -55,12 +53,12 @@ def _stored(
 def _of_the_sample(
     node: ast.expr, function: Function, dataset: Dataset, view: View, depth: int = 0
 ) -> bool:
-    """Say whether a key is another one for each sample: made of the index, through the functions
+    """Whether a key is another one for each sample: made of the index, through the functions
     that it is passed to. A shape, type or device is not."""
     value = view.value(node) or node
     if any(isinstance(each, ast.Attribute) and each.attr in _FEW for each in ast.walk(value)):
         return False
-    parameters = view.made_of(node, function).parameters
+    parameters = view.dependencies(node, function).parameters
     if function.name in _ENTRIES:
         return bool(parameters)
     if depth > 3 or isinstance(function.node, ast.Lambda):
@@ -78,78 +76,8 @@ def _of_the_sample(
     return False
 
 
-def _kept(node: ast.expr, function: Function, dataset: Dataset, view: View) -> str:
-    """Give the name of a table that outlives the sample: `self.cache`, or one of the module."""
-    match node:
-        case ast.Attribute() if function.module.class_of_self(node.value) is not None:
-            if dataset.sets_anew(node.attr):
-                return ""  # emptied, or made for this sample
-            places = [each.value for each in dataset.given(node.attr)]
-        case ast.Name():
-            found = function.module.scopes.lookup(node.id, node)
-            if found is None or found[0] is not function.module.scopes.top:
-                return ""
-            places = [each.value for each in found[1]]
-        case _:
-            return ""
-    tables = [each for each in places if each is not None and _is_table(each, view)]
-    return text_of(node) if tables and len(tables) == len(places) else ""
-
-
-def _is_table(value: ast.expr, view: View) -> bool:
-    match value:
-        case ast.Dict(keys=[]) | ast.List(elts=[]):
-            return True
-        case ast.Call(args=[] | [ast.Name()]):
-            return view.resolve(value.func) in _TABLES
-        case ast.BinOp(op=ast.Mult(), left=ast.List(elts=[ast.Constant(value=None)])):
-            return True
-        case ast.ListComp(elt=ast.Constant(value=None)):
-            return True
-        case _:
-            return False
-
-
-def _is_small(value: ast.expr, view: View) -> bool:
-    """Say whether what is kept is a number or a handle, of which thousands do no harm."""
-    for each in view.origins(value):
-        match each:
-            case ast.Constant() | ast.BinOp() | ast.Compare():
-                return True
-            case ast.Call():
-                name = view.resolve(each.func) or ""
-                last = last_name(each.func).lower()
-                if name in HANDLES or name in ("len", "int", "float", "bool"):
-                    return True
-                if any(word in last for word in ("open", "connect", "reader", "file", "client")):
-                    return name != "PIL.Image.open"
-            case _:
-                pass
-    return False
-
-
-def _is_bounded(kept: str, dataset: Dataset) -> bool:
-    """Say whether something takes entries out again, or looks at how many there are."""
-    modules = {each.module for each in dataset.lineage}
-    for module in modules:
-        for node in module.nodes(ast.Call):
-            match node:
-                case ast.Call(func=ast.Attribute(attr=name, value=owner)) if name in _TAKES_OUT:
-                    if text_of(owner) == kept:
-                        return True
-                case ast.Call(func=ast.Name(id="len"), args=[inner]) if text_of(inner) == kept:
-                    if any(isinstance(each, ast.Compare) for each in module.ancestors(node)):
-                        return True
-                case _:
-                    pass
-        for delete in module.nodes(ast.Delete):
-            if any(text_of(each).startswith(kept) for each in delete.targets):
-                return True
-    return False
-
-
 def _asked_for(node: ast.AST, kept: str, function: Function) -> bool:
-    """Say whether an option decides on it: `if self.use_cache:`."""
+    """Whether an option decides on it: `if self.use_cache:`."""
     for each in function.module.ancestors(node):
         if each is function.node:
             return False
@@ -199,269 +127,5 @@ RULE = Rule(
     name="cache-without-bound",
     severity=SLOW,
     confidence=LIKELY,
-    title="A cache without bound grows in every worker",
-    what="""
-    Loading a sample keeps it in a dict or list of the dataset or the module, or behind
-    `functools.cache` or `lru_cache(maxsize=None)`, and nothing takes entries out again.
-    """,
-    why="""
-    Every worker has a cache of its own. A sample that worker 1 keeps is of no use to worker 2,
-    which gets it in the next epoch: each worker comes to keep the whole dataset, and the memory of
-    the machine must hold as many as there are workers. Without `persistent_workers=True` the
-    caches end with the epoch, before they were of any use. Asked for again and again
-    ([torchdatasets#26](https://github.com/szymonmaszke/torchdatasets/issues/26),
-    [pytorch#62066](https://github.com/pytorch/pytorch/issues/62066)).
-    """,
-    instead="""
-    Fill the cache in `__init__`, before the workers start, as one array or tensor, which all of
-    them share; or in a memory-mapped file. Or bound it: `lru_cache(maxsize=1000)`.
-    """,
-    not_flagged="""
-    Caches that are looked at with `len`, emptied, or made anew while loading. Open files by name,
-    numbers, and keys that do not depend on the sample. `lru_cache` with a size. Loaders without
-    workers. Where an option of the dataset decides on it: only with `--confidence possible`.
-    """,
-    bad="""
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms.functional import to_tensor
-
-
-class Pictures(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-        self.cache = {}
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        if index not in self.cache:
-            self.cache[index] = to_tensor(Image.open(self.paths[index]))
-        return self.cache[index]
-
-
-def load(paths):
-    return DataLoader(Pictures(paths), batch_size=8, num_workers=4, persistent_workers=True)
-""",
-    good="""
-from functools import lru_cache
-
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms.functional import to_tensor
-
-
-@lru_cache(maxsize=100)
-def read(path):
-    return to_tensor(Image.open(path))
-
-
-class Pictures(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        return read(self.paths[index])
-
-
-def load(paths):
-    return DataLoader(Pictures(paths), batch_size=8, num_workers=4, persistent_workers=True)
-""",
-    also_bad=(
-        """
-import functools
-
-import numpy as np
-import torch.utils.data as tud
-
-
-class Arrays(tud.Dataset):
-    def __init__(self, files):
-        super().__init__()
-        self.files = files
-
-    def __len__(self):
-        return len(self.files)
-
-    @functools.lru_cache(maxsize=None)
-    def read(self, path):
-        return np.load(path)
-
-    def __getitem__(self, i):
-        return self.read(self.files[i])
-
-
-def loader(files, cfg):
-    return tud.DataLoader(Arrays(files), batch_size=cfg.batch, num_workers=cfg.workers)
-""",
-        """
-import cv2
-from torch.utils.data import DataLoader, Dataset
-
-_DECODED = {}
-
-
-def decode(path):
-    picture = _DECODED.get(path)
-    if picture is None:
-        picture = cv2.imread(path)
-        _DECODED[path] = picture
-    return picture
-
-
-class Frames(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, idx):
-        return decode(self.paths[idx])
-
-
-def load(paths, args):
-    return DataLoader(Frames(paths), batch_size=4, num_workers=args.num_workers)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Kept(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-        self.kept = [None] * len(paths)
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, idx):
-        if self.kept[idx] is None:
-            self.kept[idx] = torch.load(self.paths[idx])
-        return self.kept[idx]
-
-
-def load(paths):
-    return DataLoader(Kept(paths), batch_size=4, num_workers=2)
-""",
-    ),
-    also_good=(
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-windows = {}
-
-
-def spectrum(wave, size):
-    kind = str(wave.dtype) + "_" + str(wave.device)
-    name = str(size) + "_" + kind
-    if name not in windows:
-        windows[name] = torch.hann_window(size).to(wave)
-    return torch.stft(wave, size, window=windows[name], return_complex=True)
-
-
-class Waves(Dataset):
-    def __init__(self, waves, size):
-        self.waves = waves
-        self.size = size
-
-    def __len__(self):
-        return len(self.waves)
-
-    def __getitem__(self, index):
-        return spectrum(self.waves[index], self.size)
-
-
-def load(waves):
-    return DataLoader(Waves(waves, 1024), batch_size=8, num_workers=4)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-windows = {}
-
-
-def spectrum(row, size):
-    key = f"{size}_{row.device}"
-    if key not in windows:
-        windows[key] = torch.hann_window(size).to(row.device)
-    return torch.stft(row, size, window=windows[key], return_complex=True)
-
-
-class Spectra(Dataset):
-    def __init__(self, rows, size):
-        self.rows = rows
-        self.size = size
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return spectrum(self.rows[index], self.size)
-
-
-def load(rows):
-    return DataLoader(Spectra(rows, 512), batch_size=8, num_workers=4)
-""",
-        """
-import h5py
-from torch.utils.data import DataLoader, Dataset
-
-
-class Shards(Dataset):
-    def __init__(self, paths, length):
-        self.paths = paths
-        self.length = length
-        self.files = {}
-
-    def __len__(self):
-        return len(self.paths) * self.length
-
-    def __getitem__(self, index):
-        path = self.paths[index // self.length]
-        if path not in self.files:
-            self.files[path] = h5py.File(path, "r")
-        return self.files[path]["x"][index % self.length]
-
-
-def load(paths):
-    return DataLoader(Shards(paths, 1000), batch_size=8, num_workers=4)
-""",
-        """
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Bounded(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-        self.recent = {}
-        self.counts = {"read": 0}
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        if index not in self.recent:
-            if len(self.recent) > 64:
-                self.recent.clear()
-            self.recent[index] = np.load(self.paths[index])
-            self.counts["read"] += 1
-        sample = {}
-        sample[index] = self.recent[index]
-        return sample[index]
-
-
-def load(paths):
-    return DataLoader(Bounded(paths), batch_size=8, num_workers=4)
-""",
-    ),
     find=find,
 )

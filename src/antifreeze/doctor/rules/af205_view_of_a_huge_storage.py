@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, SLOW, Hit, Rule
+from .rule import LIKELY, SLOW, Hit, Rule
 
 # Who makes a tensor that the dataset holds.
 _TENSORS = frozenset(
@@ -25,7 +25,7 @@ _READERS = frozenset(
 
 
 def find(view: View) -> Iterator[Hit]:
-    told: set[ast.AST] = set()
+    reported: set[ast.AST] = set()
     for loader in view.loaders:
         dataset = loader.dataset
         if dataset is None or loader.ours or not loader.workers.any or not _sends_as_is(loader):
@@ -35,8 +35,8 @@ def find(view: View) -> Iterator[Hit]:
                 name = ""
                 if function is not None:
                     name = _held(part, function, dataset, view) or _decoded(part, view)
-                if name and part not in told:
-                    told.add(part)
+                if name and part not in reported:
+                    reported.add(part)
                     yield Hit(
                         view.here(part, loader.node),
                         f"`{text_of(part)}` is a view of all of `{name}`, and nothing"
@@ -45,7 +45,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _sends_as_is(loader: Loader) -> bool:
-    """Say whether samples are sent as they are: no batches, or a collate function that gives back
+    """Whether samples are sent as they are: no batches, or a collate function that gives back
     the list it got."""
     collate = loader["collate_fn"]
     if collate.absent or collate.is_(None):
@@ -63,7 +63,7 @@ def _sends_as_is(loader: Loader) -> bool:
 
 
 def _parts(function: Function) -> Iterator[ast.expr]:
-    """Give the parts of the samples that a function returns or yields."""
+    """Yield the parts of the samples that a function returns or yields."""
     queue: list[ast.expr | None] = list(function.returns)
     queue += [each.value for each in function.nodes() if isinstance(each, ast.Yield)]
     while queue:
@@ -80,7 +80,7 @@ def _parts(function: Function) -> Iterator[ast.expr]:
 
 
 def _decoded(node: ast.expr, view: View) -> str:
-    """Give the variable that a part is a slice of, if that is all of a file, read as a tensor."""
+    """Return the variable that a part is a slice of, if that is all of a file, read as a tensor."""
     match node:
         case ast.Subscript(value=ast.Name(id=name) as whole, slice=key):
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -94,12 +94,12 @@ def _decoded(node: ast.expr, view: View) -> str:
 
 
 def _held(node: ast.expr, function: Function, dataset: Dataset, view: View) -> str:
-    """Give the attribute that a part is a view of, if that is a tensor."""
+    """Return the attribute that a part is a view of, if that is a tensor."""
     match node:
         case ast.Subscript(value=ast.Attribute(attr=name, value=owner)):
             if function.module.class_of_self(owner) is None:
                 return ""
-            places = [each.value for each in dataset.given(name)]
+            places = [each.value for each in dataset.assignments(name)]
             tensors = [
                 each
                 for each in places
@@ -115,169 +115,5 @@ RULE = Rule(
     name="view-of-a-huge-storage",
     severity=SLOW,
     confidence=LIKELY,
-    title="A small view sends the whole tensor",
-    what="""
-    A dataset that holds one large tensor, or reads a whole file into one, and returns slices of it,
-    with workers and nothing that copies them: `batch_size=None`, or a collate function that gives
-    back the list of samples.
-    """,
-    why="""
-    To send a tensor, a worker moves its storage to shared memory: all of it, however small the view
-    is. Measured with torch 2.13: a slice of 1000 bytes of a tensor of 64 MB arrives with a storage
-    of 64,000,000 bytes, and each worker fills `/dev/shm` with a copy; with `.clone()` 1000.
-    Whole decoded videos were sent so
-    ([mteb#4747](https://github.com/embeddings-benchmark/mteb/pull/4747)).
-    """,
-    instead="`.clone()` what you return; or a collate function that stacks, which copies too.",
-    not_flagged="""
-    The default collate function with batches, which copies. numpy arrays: of these only the slice
-    is sent. Loaders without workers, and antifreeze's, which sends what the view shows.
-    """,
-    bad="""
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Windows(Dataset):
-    def __init__(self, array):
-        self.data = torch.from_numpy(array)
-
-    def __len__(self):
-        return len(self.data) - 64
-
-    def __getitem__(self, index):
-        return self.data[index : index + 64]
-
-
-def load(array):
-    return DataLoader(Windows(array), batch_size=None, num_workers=4)
-""",
-    good="""
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Windows(Dataset):
-    def __init__(self, array):
-        self.data = torch.from_numpy(array)
-
-    def __len__(self):
-        return len(self.data) - 64
-
-    def __getitem__(self, index):
-        return self.data[index : index + 64].clone()
-
-
-def load(array):
-    return DataLoader(Windows(array), batch_size=None, num_workers=4)
-""",
-    also_bad=(
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-from torchvision.io import read_video
-
-
-class Clips(Dataset):
-    def __init__(self, paths, length):
-        self.paths, self.length = paths, length
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        frames, _, info = read_video(self.paths[index], pts_unit="sec")
-        start = torch.randint(0, len(frames) - self.length, (1,)).item()
-        return frames[start : start + self.length], info["video_fps"]
-
-
-def collate(batch):
-    return tuple(zip(*batch))
-
-
-def load(paths):
-    return DataLoader(Clips(paths, 16), batch_size=4, num_workers=4, collate_fn=collate)
-""",
-        """
-import torch
-import torch.utils.data as data
-
-
-class Boxes(data.Dataset):
-    def __init__(self, n):
-        self.boxes = torch.rand(n, 4)
-        self.names = ["box"] * n
-
-    def __len__(self):
-        return len(self.boxes)
-
-    def __getitem__(self, i):
-        box = self.boxes[i]
-        return {"box": box, "name": self.names[i]}
-
-
-def load(cfg):
-    return data.DataLoader(
-        Boxes(cfg.n), batch_size=8, num_workers=cfg.workers, collate_fn=lambda batch: batch
-    )
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-
-class Stream(IterableDataset):
-    def __init__(self):
-        self.tokens = torch.arange(100_000_000)
-
-    def __iter__(self):
-        for start in range(get_worker_info().id, 1000, 2):
-            yield self.tokens[start : start + 128], start
-
-
-def load():
-    return DataLoader(Stream(), batch_size=None, num_workers=2)
-""",
-    ),
-    also_good=(
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Windows(Dataset):
-    def __init__(self, array):
-        self.data = torch.from_numpy(array)
-
-    def __len__(self):
-        return len(self.data) - 64
-
-    def __getitem__(self, index):
-        return self.data[index : index + 64]
-
-
-def load(array):
-    return DataLoader(Windows(array), batch_size=8, num_workers=4)
-""",
-        """
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Windows(Dataset):
-    def __init__(self, path):
-        self.data = np.load(path)
-
-    def __len__(self):
-        return len(self.data) - 64
-
-    def __getitem__(self, index):
-        return self.data[index : index + 64]
-
-
-def load(path):
-    return DataLoader(Windows(path), batch_size=None, num_workers=4)
-""",
-    ),
     find=find,
 )

@@ -7,21 +7,16 @@ import re
 from collections.abc import Iterator
 
 from ..findings import Confidence
+from ..source.loader_loops import LoaderLoop
 from ..source.loaders import Loader
-from ..source.loops import LoaderLoop
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
+from ._helpers.batch_memory import TEXT_NAME, batch_names, is_of_batch
+from ._helpers.first_batches import runs_for_first_batches
+from ._helpers.kept_values import container_and_value, has_maximum_length, is_emptied_in, is_table
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
-# Methods that give the same memory again.
-_SAME_MEMORY = frozenset(
-    {"detach", "cpu", "numpy", "view", "squeeze", "unsqueeze", "reshape", "flatten", "contiguous"}
-    | {"values", "items", "get", "permute", "transpose", "data"}
-)
-_TABLES = frozenset({"dict", "collections.defaultdict", "collections.OrderedDict"})
 _ALL = frozenset({"list", "tuple"})
-# Parts of batches that are text or numbers, which no shared memory belongs to.
-_TEXT = re.compile(r"path|file|name|text|title|caption|word|key|url|str|(^|_)ids?$", re.IGNORECASE)
 _TEST = re.compile(r"test_|conftest\.|.*_test\.")  # few batches, and soon forgotten
 
 
@@ -46,12 +41,12 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _shares(loader: Loader) -> bool:
-    """Say whether batches come in shared memory: from workers, and not copied to pinned memory."""
+    """Whether batches come in shared memory: from workers, and not copied to pinned memory."""
     return loader.workers.any and not loader.ours and not loader["pin_memory"].is_(True)
 
 
 def _takes_some(node: ast.expr, view: View) -> bool:
-    """Say whether only so many batches are taken: `islice(loader, 8)`, `zip(range(8), loader)`."""
+    """Whether only so many batches are taken: `islice(loader, 8)`, `zip(range(8), loader)`."""
     return any(
         view.resolve(each.func) in ("itertools.islice", "range")
         for each in ast.walk(node)
@@ -60,7 +55,7 @@ def _takes_some(node: ast.expr, view: View) -> bool:
 
 
 def _moved(node: ast.expr, view: View) -> bool:
-    """Say whether batches are copied to the GPU on their way: by Accelerate, or Fabric."""
+    """Whether batches are copied to the GPU on their way: by Accelerate, or Fabric."""
     return any(
         isinstance(each, ast.Call)
         and isinstance(each.func, ast.Attribute)
@@ -79,7 +74,7 @@ def _confidence(loader: Loader) -> Confidence:
 
 
 def _none_by_default(loader: Loader) -> bool:
-    """Say whether all that is seen of the number of workers is that it is 0, by default."""
+    """Whether all that is seen of the number of workers is that it is 0, by default."""
     node = loader["num_workers"].node
     seen = loader.view.origins(node) if node is not None else ()
     return bool(seen) and all(
@@ -102,7 +97,7 @@ def _comprehension(loop: LoaderLoop, view: View, confidence: Confidence) -> Iter
     names = {each.id for each in ast.walk(loop.node.target) if isinstance(each, ast.Name)}
     if (
         isinstance(outer, ast.ListComp)
-        and _is_of_batch(outer.elt, names)
+        and is_of_batch(outer.elt, names)
         and view.variable_of(outer)
     ):
         yield _hit(outer, text_of(outer), confidence)
@@ -110,7 +105,7 @@ def _comprehension(loop: LoaderLoop, view: View, confidence: Confidence) -> Iter
 
 def _kept(loop: LoaderLoop, view: View, confidence: Confidence) -> Iterator[Hit]:
     assert isinstance(loop.node, (ast.For, ast.AsyncFor))
-    names = _batch_names(loop.node)
+    names = batch_names(loop.node)
     made_inside = {
         text_of(target)
         for statement in loop.body
@@ -120,155 +115,18 @@ def _kept(loop: LoaderLoop, view: View, confidence: Confidence) -> Iterator[Hit]
     }
     for statement in loop.body:
         for node in ast.walk(statement):
-            place, value = _keeping(node)
-            if place is None or value is None or not _is_of_batch(value, names):
+            place, value = container_and_value(node)
+            if place is None or value is None or not is_of_batch(value, names):
                 continue
-            if isinstance(node, ast.Assign) and not _is_table(place, view):
+            if isinstance(node, ast.Assign) and not is_table(place, view):
                 continue
             place_name = text_of(place)
-            if place_name in made_inside or _emptied(place_name, loop):
+            if place_name in made_inside or is_emptied_in(place_name, loop):
                 continue
-            if _is_limited(place, view) or _is_for_some(node, loop, view):
+            if has_maximum_length(place, view) or runs_for_first_batches(node, loop, view):
                 continue
-            text = _TEXT.search(text_of(value).lower()) is not None
+            text = TEXT_NAME.search(text_of(value).lower()) is not None
             yield _hit(node, text_of(node), POSSIBLE if text else confidence)
-
-
-def _is_limited(place: ast.expr, view: View) -> bool:
-    """Say whether it is a `deque(maxlen=8)`."""
-    return any(
-        isinstance(each, ast.Call) and any(keyword.arg == "maxlen" for keyword in each.keywords)
-        for each in view.origins(place)
-    )
-
-
-def _is_for_some(node: ast.AST, loop: LoaderLoop, view: View) -> bool:
-    """Say whether only the first batches are kept: under `if step < 16`, `if step == 0`."""
-    counters = _counters(loop)
-    inner = node
-    for outer in view.module.ancestors(node):
-        if outer is loop.node:
-            return False
-        if isinstance(outer, ast.If):
-            for test in ast.walk(outer.test):
-                match test:
-                    case ast.Compare(left=ast.Name(id=name), ops=[op]) if name in counters:
-                        less = isinstance(op, (ast.Lt, ast.LtE, ast.Eq))
-                        if less if inner in outer.body else isinstance(op, (ast.Gt, ast.GtE)):
-                            return True
-                    case _:
-                        pass
-        inner = outer
-    return False
-
-
-def _counters(loop: LoaderLoop) -> set[str]:
-    """Give the names that count batches: of `enumerate`, and those that the body adds to."""
-    found = {
-        node.target.id
-        for statement in loop.body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-    }
-    match loop.node.target:
-        case ast.Tuple(elts=[ast.Name(id=first), *_]) if "enumerate" in text_of(loop.node.iter):
-            found.add(first)
-        case _:
-            pass
-    return found
-
-
-def _is_table(place: ast.expr, view: View) -> bool:
-    """Say whether `place[x] = y` keeps y: a dict does; a tensor copies it, a database writes it."""
-    return any(
-        isinstance(each, (ast.Dict, ast.DictComp))
-        or (isinstance(each, ast.Call) and view.resolve(each.func) in _TABLES)
-        for each in view.origins(place)
-    )
-
-
-def _batch_names(loop: ast.For | ast.AsyncFor) -> set[str]:
-    """Give the names of the batch and its parts, without those that the body gives something else:
-    `x = x.to(device)`."""
-    names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-    anew: set[str] = set()
-    for statement in loop.body:
-        for node in ast.walk(statement):
-            if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
-                continue
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            value = node.iter if isinstance(node, ast.For) else node.value
-            given = {e.id for t in targets for e in ast.walk(t) if isinstance(e, ast.Name)}
-            if value is not None and _is_of_batch(value, names) and not isinstance(node, ast.For):
-                names |= {e for e in given if e not in names}
-            else:
-                anew |= given
-    match loop.iter:  # for number, batch in enumerate(loader)
-        case ast.Call(func=ast.Name(id="enumerate")):
-            if isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
-                anew.add(loop.target.elts[0].id)
-        case _:
-            pass
-    return names - anew
-
-
-def _keeping(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
-    """Give where a statement keeps something, and what."""
-    match node:
-        case ast.Call(func=ast.Attribute(attr="append" | "add", value=place), args=[value]):
-            return place, value
-        case ast.Call(func=ast.Attribute(attr="extend", value=place), args=[value]):
-            # The rows of a tensor are views of it; those of an array of numbers are copies.
-            return place, None if "numpy" in text_of(value) else value
-        case ast.AugAssign(op=ast.Add(), target=place, value=ast.List(elts=[value])):
-            return place, value
-        case ast.Assign(targets=[ast.Subscript(value=place)], value=value):
-            return place, value
-        case _:
-            return None, None
-
-
-def _is_of_batch(value: ast.expr, names: set[str]) -> bool:
-    """Say whether a value is a batch or a part of it, in the same memory."""
-    match value:
-        case ast.Name():
-            return value.id in names and not _TEXT.search(value.id)
-        case ast.Subscript(slice=ast.Constant(value=str() as key)) if _TEXT.search(key):
-            return False
-        case ast.Subscript() | ast.Attribute():
-            return _is_of_batch(value.value, names)
-        case ast.Tuple() | ast.List():
-            return any(_is_of_batch(each, names) for each in value.elts)
-        case ast.Dict():
-            return any(_is_of_batch(each, names) for each in value.values)
-        case ast.Call(func=ast.Attribute(attr=method, value=inner)) if method in _SAME_MEMORY:
-            return _is_of_batch(inner, names)
-        case _:
-            return False
-
-
-def _emptied(place: str, loop: LoaderLoop) -> bool:
-    """Say whether the list does not grow with the epoch: it is emptied, or the loop ends early."""
-    for statement in loop.body:
-        for node in ast.walk(statement):
-            match node:
-                case ast.Break() | ast.Return():
-                    return True
-                case ast.Call(func=ast.Name(id="len"), args=[owner]) if _is_asked(node, loop):
-                    if text_of(owner) == place:
-                        return True  # `if len(shown) < 16: shown.append(x)`
-                case ast.Call(func=ast.Attribute(attr="clear" | "pop" | "popleft", value=owner)):
-                    if text_of(owner) == place:
-                        return True
-                case _:
-                    pass
-    return False
-
-
-def _is_asked(node: ast.AST, loop: LoaderLoop) -> bool:
-    """Say whether a value decides what is done: it is compared in the test of an `if`."""
-    parents = loop.view.module.scopes.parents
-    return isinstance(parents.get(node), ast.Compare)
 
 
 RULE = Rule(
@@ -276,223 +134,5 @@ RULE = Rule(
     name="batches-kept",
     severity=CRASH,
     confidence=LIKELY,
-    title="Batches that are kept run out of descriptors",
-    what="""
-    A loop over torch's loader with workers that appends batches, or tensors of them, to a list that
-    outlives the loop; `list(loader)`.
-    """,
-    why="""
-    A tensor from a worker is in shared memory, and an open descriptor belongs to it for as long as
-    the tensor lives. Most systems allow 1024: then `RuntimeError: received 0 items of ancdata` or
-    `Too many open files`
-    ([pytorch#973](https://github.com/pytorch/pytorch/issues/973),
-    [pytorch#11201](https://github.com/pytorch/pytorch/issues/11201)). Measured with torch 2.13:
-    400 kept labels, 400 descriptors; the same for `y.cpu()`, `y.detach()`, `y.numpy()` and `x[0]`,
-    which are the same memory; none for `y.clone()` and `y.tolist()`.
-    """,
-    instead="""
-    Keep a copy (`y.clone()`), or numbers (`y.tolist()`, `y.item()`). Antifreeze's loader has no
-    descriptor for each tensor: there, batches can be kept.
-    """,
-    not_flagged="""
-    Copies: `clone`, `tolist`, `item`, `to(device)`, what the model gives. Lists that are emptied or
-    made anew in the loop, or kept short: `if len(shown) < 16`, `deque(maxlen=16)`, `islice(loader,
-    16)`; loops that are left with `break` or `return`. `pin_memory=True`, which copies. What comes
-    through Accelerate's `prepare`, on the GPU most likely, is shown with `--confidence possible`.
-    `set_sharing_strategy("file_system")`. Parts by the name of a path, id or text, which are
-    strings. Loaders without workers, and antifreeze's.
-    """,
-    bad="""
-import torch
-from torch.utils.data import DataLoader
-
-
-def evaluate(model, dataset):
-    loader = DataLoader(dataset, batch_size=1, num_workers=4)
-    outputs, labels = [], []
-    for x, y in loader:
-        outputs.append(model(x).argmax(1).tolist())
-        labels.append(y)
-    return outputs, torch.cat(labels)
-""",
-    good="""
-import torch
-from torch.utils.data import DataLoader
-
-
-def evaluate(model, dataset):
-    loader = DataLoader(dataset, batch_size=1, num_workers=4)
-    outputs, labels = [], []
-    for x, y in loader:
-        outputs.append(model(x).argmax(1).tolist())
-        labels.append(y.clone())
-    return outputs, torch.cat(labels)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader
-from tqdm import tqdm
-
-
-class Tester:
-    def __init__(self, dataset, cfg):
-        self.loader = DataLoader(dataset, batch_size=cfg.batch, num_workers=cfg.workers)
-        self.targets = []
-
-    def run(self, net, device):
-        for step, batch in enumerate(tqdm(self.loader)):
-            images = batch["image"].to(device)
-            net(images)
-            self.targets.append(batch["label"].cpu().numpy())
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def predict(model, dataset, results):
-    loader = DataLoader(dataset, batch_size=8, num_workers=2)
-    for batch in loader:
-        results["scores"].extend(model(batch).tolist())
-        results["truth"].extend(batch["label"])
-""",
-        """
-import torch
-
-
-def cached(dataset):
-    loader = torch.utils.data.DataLoader(dataset, num_workers=2)
-    batches = list(loader)
-    return batches
-""",
-    ),
-    also_good=(
-        """
-from collections import deque
-from itertools import islice
-
-from torch.utils.data import DataLoader
-
-
-def look(dataset, show):
-    loader = DataLoader(dataset, batch_size=8, num_workers=2)
-    shown, first, last = [], [], deque(maxlen=8)
-    for step, batch in enumerate(loader):
-        if len(shown) < 16:
-            shown.append(batch)
-        if step < 4:
-            first.append(batch["x"])
-        last.append(batch)
-    some = list(islice(loader, 4))
-    others = [batch for _, batch in zip(range(4), loader)]
-    show(shown, first, last, some, others)
-""",
-        """
-from accelerate import Accelerator
-from torch.utils.data import DataLoader
-
-
-def evaluate(model, dataset):
-    accelerator = Accelerator()
-    loader = DataLoader(dataset, batch_size=8, num_workers=2)
-    model, loader = accelerator.prepare(model, loader)
-    labels = []
-    for x, y in loader:
-        model(x)
-        labels.append(y)
-    return labels
-""",
-        """
-from glob import glob
-
-import numpy as np
-from torch.utils.data import DataLoader
-
-rows = []
-for row in DataLoader(glob("*.npy"), collate_fn=lambda paths: np.load(paths[0]), num_workers=4):
-    rows.append(row)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader
-
-
-def all_labels(dataset, database):
-    labels = torch.empty(len(dataset))
-    at = 0
-    for batch in DataLoader(dataset, batch_size=32, num_workers=4):
-        labels[at : at + len(batch)] = batch
-        database[at] = batch
-        at += len(batch)
-    return labels
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def all_of_it(dataset, num_workers=0):
-    loader = DataLoader(dataset, batch_size=32, num_workers=num_workers)
-    return [batch for batch in loader]
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def index(dataset, model, device):
-    rows = []
-    for batch, paths in DataLoader(dataset, batch_size=32, num_workers=4):
-        rows.append([paths, batch["file_name"], model(batch["image"].to(device)).tolist()])
-    return rows
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def names(model, dataset):
-    found = []
-    for batch in DataLoader(dataset, batch_size=8, num_workers=2):
-        model(batch["image"])
-        for number in range(8):
-            path = batch["paths"][number]
-            found.append([path, number])
-    return found
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def evaluate(model, dataset, device):
-    loader = DataLoader(dataset, batch_size=32, num_workers=4)
-    labels, losses, sizes = [], [], []
-    for number, (x, y) in enumerate(loader):
-        x, y = x.to(device), y.to(device)
-        losses.append(model(x, y).item())
-        labels.append(y)
-        sizes.append(len(x))
-        print(number)
-    return labels, losses, sizes
-""",
-        """
-from antifreeze import DataLoader
-
-
-def cached(dataset):
-    kept = []
-    for batch in DataLoader(dataset, num_workers=4):
-        kept.append(batch)
-    return kept
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def accumulate(model, dataset):
-    pending = []
-    for batch in DataLoader(dataset, num_workers=4):
-        pending.append(batch)
-        if len(pending) == 8:
-            model(pending)
-            pending.clear()
-""",
-    ),
     find=find,
 )

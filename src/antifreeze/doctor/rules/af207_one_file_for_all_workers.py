@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _OPENS = frozenset({"open", "io.open", "gzip.open", "h5py.File", "zipfile.ZipFile", "tarfile.open"})
 # Who writes a file, and where the path is among the arguments.
@@ -40,9 +40,9 @@ def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         for call in code.function.calls():
             path, appends = _written(call, view)
-            told = _by_command(call, code, view)
-            if told is not None or (path is not None and _same_for_all(path, code, view)):
-                path = told or path
+            written = _by_command(call, code, view)
+            if written is not None or (path is not None and _same_for_all(path, code, view)):
+                path = written or path
                 assert path is not None
                 yield Hit(
                     call,
@@ -53,7 +53,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _by_command(call: ast.Call, code: WorkerCode, view: View) -> ast.expr | None:
-    """Give the file that a command is told to write, and that the function then reads: the same
+    """Return the file that a command is told to write, and that the function then reads: the same
     text is in the command and in another call."""
     if view.resolve(call.func) not in _COMMANDS:
         return None
@@ -73,7 +73,7 @@ def _by_command(call: ast.Call, code: WorkerCode, view: View) -> ast.expr | None
 
 
 def _written(call: ast.Call, view: View) -> tuple[ast.expr | None, bool]:
-    """Give the path that a call writes to, and whether it only adds to the end."""
+    """Return the path that a call writes to, and whether it only adds to the end."""
     name = view.resolve(call.func)
     if name in _OPENS:
         arguments = view.call_arguments(call, ("file", "mode"))
@@ -96,7 +96,7 @@ def _written(call: ast.Call, view: View) -> tuple[ast.expr | None, bool]:
 
 
 def _same_for_all(path: ast.expr, code: WorkerCode, view: View) -> bool:
-    parts = view.made_of(path, code.function)
+    parts = view.dependencies(path, code.function)
     if not parts.complete or parts.parameters or parts.calls - _PATH_CALLS:
         return False
     dataset = code.dataset
@@ -104,14 +104,14 @@ def _same_for_all(path: ast.expr, code: WorkerCode, view: View) -> bool:
         return False
     has_text = parts.attributes or isinstance(view.constant(path), str) or _names_a_file(path, view)
     return bool(has_text) and not any(
-        dataset.sets_anew(each) or not dataset.given(each)
+        dataset.sets_anew(each) or not dataset.assignments(each)
         for each in parts.attributes
         if dataset is not None
     )
 
 
 def _names_a_file(path: ast.expr, view: View) -> bool:
-    """Say whether there is text in a path: not an object that somebody else opened."""
+    """Whether there is text in a path: not an object that somebody else opened."""
     value = view.value(path) or path
     return any(
         isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(value)
@@ -123,197 +123,6 @@ RULE = Rule(
     name="one-file-for-all-workers",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="All workers write to the same file",
-    what="""
-    Code that runs in workers and writes to a path that is the same in each of them: `open(path,
-    "w")`, `torch.save`, `np.save`, `cv2.imwrite`, `to_csv`.
-    """,
-    why="""
-    Workers run at the same time. Each `open(path, "w")` empties the file under the others; of a
-    `torch.save` or `np.save` others read the first half (`PytorchStreamReader failed`, `EOFError`).
-    A scratch file of one name gives a sample the content of another one, without any error.
-    """,
-    instead="""
-    Put the index, `get_worker_info().id` or `os.getpid()` in the name, or use `tempfile`. A cache:
-    write it before the workers start, or to a name of its own, then `os.replace` it. Statistics:
-    return them with the sample.
-    """,
-    not_flagged="""
-    Paths with the index, a parameter or any call in them. Files opened for reading. Appending to a
-    log (`"a"`), which works for short lines on a local disk: shown only with `--confidence
-    possible`. Loaders without workers.
-    """,
-    bad="""
-import subprocess
-
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rendered(Dataset):
-    def __init__(self, scenes):
-        self.scenes = scenes
-
-    def __len__(self):
-        return len(self.scenes)
-
-    def __getitem__(self, index):
-        with open("/tmp/scene.txt", "w") as file:
-            file.write(self.scenes[index])
-        subprocess.run(["render", "/tmp/scene.txt"], check=True)
-        return np.fromfile("/tmp/scene.raw")
-
-
-def load(scenes):
-    return DataLoader(Rendered(scenes), batch_size=8, num_workers=4)
-""",
-    good="""
-import subprocess
-
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rendered(Dataset):
-    def __init__(self, scenes):
-        self.scenes = scenes
-
-    def __len__(self):
-        return len(self.scenes)
-
-    def __getitem__(self, index):
-        with open(f"/tmp/scene-{index}.txt", "w") as file:
-            file.write(self.scenes[index])
-        subprocess.run(["render", f"/tmp/scene-{index}.txt"], check=True)
-        return np.fromfile(f"/tmp/scene-{index}.raw")
-
-
-def load(scenes):
-    return DataLoader(Rendered(scenes), batch_size=8, num_workers=4)
-""",
-    also_bad=(
-        """
-import subprocess
-
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Decoded(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        subprocess.run(["ffmpeg", "-y", "-i", self.paths[index], "/tmp/out.raw"], timeout=60)
-        return np.fromfile("/tmp/out.raw", dtype=np.int16)[:16000]
-
-
-def load(paths):
-    return DataLoader(Decoded(paths), batch_size=8, num_workers=4)
-""",
-        """
-import os
-
-import cv2
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, folder, names):
-        self.folder = folder
-        self.names = names
-        self.state_path = os.path.join(folder, "state.pt")
-
-    def __len__(self):
-        return len(self.names)
-
-    def remember(self, index):
-        torch.save({"last": index}, self.state_path)
-
-    def __getitem__(self, index):
-        self.remember(index)
-        return cv2.imread(os.path.join(self.folder, self.names[index]))
-
-
-def train(folder, names, args):
-    for batch in DataLoader(Pictures(folder, names), num_workers=args.workers):
-        print(batch.shape)
-""",
-        """
-from pathlib import Path
-
-import cv2
-import torch.utils.data
-
-OUT = Path("debug")
-
-
-def collate(samples):
-    cv2.imwrite(str(OUT / "last.png"), samples[0])
-    return samples
-
-
-def loader(dataset):
-    return torch.utils.data.DataLoader(dataset, num_workers=2, collate_fn=collate)
-""",
-    ),
-    also_good=(
-        """
-import os
-import tempfile
-
-import numpy as np
-from torch.utils.data import DataLoader, Dataset, get_worker_info
-
-
-class Converted(Dataset):
-    def __init__(self, paths, out):
-        self.paths = paths
-        self.out = out
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        name = os.path.basename(self.paths[index])
-        array = np.fromfile(self.paths[index])
-        np.save(os.path.join(self.out, name), array)
-        with tempfile.NamedTemporaryFile("w") as file:
-            file.write(name)
-        with open(f"worker-{get_worker_info().id}.log", "w") as log:
-            log.write(name)
-        return array
-
-
-def load(paths):
-    return DataLoader(Converted(paths, "out"), batch_size=8, num_workers=4)
-""",
-        """
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Indexed(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-        np.save("paths.npy", paths)
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        with open("names.txt") as file:
-            return file.read()
-
-
-def load(paths):
-    return DataLoader(Indexed(paths), batch_size=8, num_workers=4)
-""",
-    ),
     find=find,
     follows=True,
 )

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ..source import known
 from ..source.definitions import Dataset, Function
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .changing import changed, has_plain
+from ._helpers.dataset_changes import DatasetChange, dataset_changes, is_dataset_of
+from ._helpers.in_place_changes import changed_in_place, has_plain_values
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 # Attributes of datasets of other libraries that loading surely reads.
 _READ_BY_LOADING = frozenset({"transform", "transforms", "target_transform", "epoch", "augment"})
 _STARTS_ANEW = frozenset({"reset", "_reset", "shutdown_workers", "_shutdown_workers", "close"})
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A place that changes the attribute of a dataset."""
-
-    node: ast.AST
-    owner: ast.expr  # the dataset
-    attribute: str
-    method: bool = False  # through a method of the dataset
-    in_place: bool = False  # `dataset.weights[3] = 0.5`
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -35,85 +23,29 @@ def find(view: View) -> Iterator[Hit]:
     if not with_workers:
         return
     in_workers = {code.function.node for code in view.worker_code}
-    for change in _changes(view):
+    for change in dataset_changes(view):
         if view.function_around(change.node) in in_workers:
             continue
         if view.module.class_of_self(change.owner) is not None:
             continue  # `self.x`: no loader has it
         for loader in with_workers:
             view.budget.spend()  # each change is asked of each loader
-            if _is_dataset_of(change.owner, loader, view) and _is_read(change, loader, view):
+            if is_dataset_of(change.owner, loader, view) and _is_read(change, loader, view):
                 hit = _hit(change, loader, view)
                 if hit is not None:
                     yield hit
                     break
 
 
-def _changes(view: View) -> Iterator[Change]:
-    assigned: list[tuple[ast.stmt, ast.expr]] = [
-        (node, target) for node in view.module.nodes(ast.Assign) for target in node.targets
-    ]
-    assigned += [(node, node.target) for node in view.module.nodes(ast.AugAssign)]
-    for statement, target in assigned:
-        match target:
-            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr=name):
-                yield Change(statement, owner, name)
-            case _:
-                pass
-    for node in (*(each for each, _ in assigned), *view.module.nodes(ast.Call)):
-        match changed(node):
-            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr=name):
-                yield Change(node, owner, name, in_place=True)
-            case _:
-                pass
-    for call in view.module.nodes(ast.Call):
-        if isinstance(call.func, ast.Attribute) and isinstance(
-            call.func.value, (ast.Name, ast.Attribute)
-        ):
-            yield Change(call, call.func.value, call.func.attr, method=True)
-
-
-def _is_dataset_of(owner: ast.expr, loader: Loader, view: View) -> bool:
-    """Say whether an expression is the dataset of a loader, by name or by the call that made it."""
-    if isinstance(owner, ast.Attribute) and owner.attr == "dataset":
-        found = view.loader_of(owner.value)
-        if found is not None:
-            return found is loader
-    given = loader["dataset"].node
-    if given is None:
-        return False
-    theirs = _made(given, view)
-    if theirs:
-        return not theirs.isdisjoint(_made(owner, view))
-    same_function = view.function_around(owner) is view.function_around(loader.node)
-    return same_function and text_of(owner) == text_of(given)
-
-
-def _made(node: ast.expr, view: View) -> set[ast.Call]:
-    """Give the calls that made an object, or the one it wraps (`data = Subset(data, ...)` too)."""
-    found: set[ast.Call] = set()
-    seen: set[ast.Call] = set()
-    queue = [node]
-    while queue:
-        for value in view.origins(queue.pop()):
-            if not isinstance(value, ast.Call) or value in seen:
-                continue
-            seen.add(value)
-            if view.resolve(value.func) in known.WRAPPERS and value.args:
-                for each in view.origins(value.args[0]):
-                    queue += each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
-            else:
-                found.add(value)
-    return found
-
-
-def _is_read(change: Change, loader: Loader, view: View) -> bool:
-    """Say whether loading reads what is changed."""
+def _is_read(change: DatasetChange, loader: Loader, view: View) -> bool:
+    """Whether loading reads what is changed."""
     dataset = loader.dataset
     if dataset is None:
         return not change.method and not change.in_place and change.attribute in _READ_BY_LOADING
     if change.in_place:
-        return has_plain(change.attribute, dataset, view) and bool(dataset.uses(change.attribute))
+        return has_plain_values(change.attribute, dataset, view) and bool(
+            dataset.uses(change.attribute)
+        )
     if not change.method:
         return bool(dataset.uses(change.attribute))
     method = dataset.method(change.attribute)
@@ -123,24 +55,24 @@ def _is_read(change: Change, loader: Loader, view: View) -> bool:
 
 
 def _changed_by(method: Function, dataset: Dataset, view: View) -> set[str]:
-    """Give the attributes that a method gives another value, or fills."""
+    """Return the attributes that a method gives another value, or fills."""
     given = {
         name
         for name, places in dataset.attributes.items()
         if any(place.method is method.node for place in places)
     }
     for node in method.nodes():
-        owner = changed(node)
+        owner = changed_in_place(node)
         if (
             isinstance(owner, ast.Attribute)
             and method.module.class_of_self(owner.value) is not None
-            and has_plain(owner.attr, dataset, view)
+            and has_plain_values(owner.attr, dataset, view)
         ):
             given.add(owner.attr)
     return given
 
 
-def _hit(change: Change, loader: Loader, view: View) -> Hit | None:
+def _hit(change: DatasetChange, loader: Loader, view: View) -> Hit | None:
     what = text_of(change.node).partition("\n")[0]
     what = what if len(what) <= 60 else f"{what[:57]}..."
     persistent = loader["persistent_workers"]
@@ -168,13 +100,14 @@ def _hit(change: Change, loader: Loader, view: View) -> Hit | None:
     )
 
 
-def _is_for_later(change: Change, loader: Loader) -> bool:
-    """Say whether a change in the loop may be meant for the next epoch: weights by sample, ..."""
+def _is_for_later(change: DatasetChange, loader: Loader) -> bool:
+    """Whether a change in the loop may be meant for the next epoch: weights by sample, ..."""
     if not change.method:
         return change.in_place
     method = loader.dataset.method(change.attribute) if loader.dataset is not None else None
     return method is not None and any(
-        changed(node) is not None and not isinstance(node, ast.AugAssign) for node in method.nodes()
+        changed_in_place(node) is not None and not isinstance(node, ast.AugAssign)
+        for node in method.nodes()
     )
 
 
@@ -183,7 +116,7 @@ def _inside(node: ast.AST, statement: ast.stmt, view: View) -> bool:
 
 
 def _between_epochs(node: ast.AST, loader: Loader, view: View) -> bool:
-    """Say whether it runs once an epoch: in a loop over epochs, or in a function that gets one."""
+    """Whether it runs once an epoch: in a loop over epochs, or in a function that gets one."""
     inner = node
     while (loop := view.loop_around(inner)) is not None:
         head = loop.target if not isinstance(loop, ast.While) else loop.test
@@ -200,7 +133,7 @@ def _between_epochs(node: ast.AST, loader: Loader, view: View) -> bool:
 
 
 def _started_anew(view: View) -> bool:
-    """Say whether the program ends the workers by itself, so that new ones see the change."""
+    """Whether the program ends the workers by itself, so that new ones see the change."""
     if view.method_calls(*_STARTS_ANEW):
         return True
     return any(
@@ -215,233 +148,5 @@ RULE = Rule(
     name="stale-copy-in-workers",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="Running workers do not see a change of the dataset",
-    what="""
-    The main process changes an attribute that loading reads (`dataset.epoch = epoch`,
-    `loader.dataset.set_epoch(epoch)`): between epochs with `persistent_workers=True`, or inside the
-    loop over the batches with any workers.
-    """,
-    why="""
-    Workers have a copy of the dataset, made when they start. Persistent workers start once: a new
-    epoch, transform or curriculum never reaches them, and they load the same as before
-    ([pytorch#97326](https://github.com/pytorch/pytorch/issues/97326); 27 % of the frames were never
-    seen in [starVLA#470](https://github.com/starVLA/starVLA/issues/470)). The same with torch 2.13.
-    Antifreeze's loader keeps it so, and says it once.
-    """,
-    instead="""
-    Keep what changes where all processes see it: `self.epoch = torch.zeros(1,
-    dtype=torch.long).share_memory_()` and `dataset.epoch.fill_(epoch)`, or a
-    `multiprocessing.Value`. Or pass it with the index, from a sampler. Or go without
-    `persistent_workers`, and change it only between epochs.
-    """,
-    not_flagged="""
-    Changes between epochs without `persistent_workers`: new workers see them. `sampler.set_epoch`:
-    samplers are in the main process. Entries that a loop stores for the next epoch, without
-    `persistent_workers`. Attributes that loading does not read. Shared tensors and `Value`s.
-    Programs that reset the loader.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Curriculum(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.noise = 0.0
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index] * (1 - self.noise)
-
-
-def train(rows, step):
-    dataset = Curriculum(rows)
-    loader = DataLoader(dataset, batch_size=8, num_workers=4, persistent_workers=True)
-    for epoch in range(10):
-        dataset.noise = epoch / 10
-        for batch in loader:
-            step(batch)
-""",
-    good="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Curriculum(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.noise = 0.0
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index] * (1 - self.noise)
-
-
-def train(rows, step):
-    dataset = Curriculum(rows)
-    loader = DataLoader(dataset, batch_size=8, num_workers=4)
-    for epoch in range(10):
-        dataset.noise = epoch / 10
-        for batch in loader:
-            step(batch)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader, Dataset
-
-
-class Weighted(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.losses = {}
-
-    def note(self, index, loss):
-        self.losses[index] = loss
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return index, self.rows[index] * self.losses.get(index, 1.0)
-
-
-def train(rows, step):
-    dataset = Weighted(rows)
-    loader = DataLoader(dataset, batch_size=1, num_workers=4, persistent_workers=True)
-    for epoch in range(10):
-        for index, batch in loader:
-            dataset.note(int(index), step(batch))
-""",
-        """
-import torch.utils.data as data
-
-
-class Crops(data.Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.epoch = 0
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index][self.epoch % 4 :]
-
-
-class Trainer:
-    def __init__(self, cfg, rows):
-        options = {"num_workers": cfg.workers, "persistent_workers": True}
-        self.loader = data.DataLoader(Crops(rows), batch_size=cfg.batch, **options)
-
-    def fit(self, epochs):
-        for epoch in range(epochs):
-            self.loader.dataset.set_epoch(epoch)
-            self.one_epoch()
-
-    def one_epoch(self):
-        for batch in self.loader:
-            print(batch.shape)
-""",
-        """
-from torch.utils.data import DataLoader, Dataset
-
-
-class Sized(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.size = 224
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index][: self.size]
-
-
-def train(rows, step):
-    dataset = Sized(rows)
-    for number, batch in enumerate(DataLoader(dataset, batch_size=8, num_workers=2)):
-        step(batch)
-        if number % 10 == 0:
-            dataset.size = 224 + 32 * (number % 5)
-""",
-    ),
-    also_good=(
-        """
-from torch.utils.data import DataLoader, Dataset
-
-
-class Weighted(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.losses = {}
-
-    def note(self, index, loss):
-        self.losses[index] = loss
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return index, self.rows[index] * self.losses.get(index, 1.0)
-
-
-def train(rows, step):
-    dataset = Weighted(rows)
-    loader = DataLoader(dataset, batch_size=1, num_workers=4)
-    for epoch in range(10):
-        for index, batch in loader:
-            dataset.note(int(index), step(batch))
-            dataset.losses[0] = 1.0
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Curriculum(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.epoch = torch.zeros(1).share_memory_()
-        self.name = ""
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index] * self.epoch.item()
-
-
-def train(rows, step):
-    dataset = Curriculum(rows)
-    loader = DataLoader(dataset, batch_size=8, num_workers=4, persistent_workers=True)
-    for epoch in range(10):
-        dataset.epoch.fill_(epoch)
-        dataset.name = f"epoch {epoch}"
-        for batch in loader:
-            step(batch)
-""",
-        """
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(dataset, step):
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(
-        dataset, batch_size=8, sampler=sampler, num_workers=4, persistent_workers=True
-    )
-    dataset.transform = str
-    for epoch in range(10):
-        sampler.set_epoch(epoch)
-        for batch in loader:
-            step(batch)
-""",
-    ),
     find=find,
 )

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import Function
 from ..source.view import View
-from .base import LIKELY, WRONG_DATA, Hit, Rule
-from .changing import changed, is_plain
+from ._helpers.in_place_changes import changed_in_place, is_plain_value
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -16,12 +16,12 @@ def find(view: View) -> Iterator[Hit]:
     if not codes:
         return
     in_workers: set[ast.AST] = {code.function.node for code in view.worker_code}
-    told: set[str] = set()
+    reported: set[str] = set()
     for code in codes:
         for node, name in _changes(code.function, view):
-            reader = _reader(name, in_workers, view) if name not in told else None
+            reader = _reader(name, in_workers, view) if name not in reported else None
             if reader is not None:
-                told.add(name)
+                reported.add(name)
                 yield Hit(
                     node,
                     f"each worker changes a copy of `{name}` of its own: what the main process"
@@ -30,9 +30,9 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _changes(function: Function, view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give the places where a function changes a plain value of the module."""
+    """Yield the places where a function changes a plain value of the module."""
     for node in function.nodes():
-        owner = changed(node)
+        owner = changed_in_place(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             owner = node.targets[0]
         if isinstance(owner, ast.Name) and _is_plain_global(owner, function, view):
@@ -49,11 +49,11 @@ def _is_plain_global(name: ast.Name, function: Function, view: View) -> bool:
     if found is None or found[0] is not view.module.scopes.top:
         return False
     at_top = [each for each in found[1] if view.function_around(each.node) is None]
-    return bool(at_top) and all(is_plain(each.value, view) for each in at_top)
+    return bool(at_top) and all(is_plain_value(each.value, view) for each in at_top)
 
 
 def _reader(name: str, in_workers: set[ast.AST], view: View) -> ast.AST | None:
-    """Give a place in the main process that reads it: at module level, or beside a loader."""
+    """Return a place in the main process that reads it: at module level, or beside a loader."""
     beside = {view.function_around(each.node) for each in view.loaders}
     beside |= {view.function_around(each.place) for each in view.loops}
     for node in view.module.nodes(ast.Name):
@@ -71,7 +71,7 @@ def _reader(name: str, in_workers: set[ast.AST], view: View) -> ast.AST | None:
 
 
 def _only_changes(node: ast.Name, view: View) -> bool:
-    """Say whether a place only fills or empties it, or is the body of a class."""
+    """Whether a place only fills or empties it, or is the body of a class."""
     match view.module.scopes.parents.get(node):
         case ast.Attribute(attr="clear" | "append" | "update" | "add"):
             return True
@@ -92,179 +92,5 @@ RULE = Rule(
     name="global-changed-in-workers",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="A global that workers change stays as it was in the main process",
-    what="""
-    Code that runs in workers changes a number, list or dict of the module (`global count`,
-    `seen.append(...)`), and code beside the loader, or at module level, reads it.
-    """,
-    why="""
-    Workers are processes: each has a copy of all globals, and changes that one. The main process
-    sees the value from before. Measured with torch 2.13: 16 samples counted in workers, 0 in the
-    main process. With `num_workers=0` the same program counts 16.
-    """,
-    instead="""
-    Return it with the sample and count in the loop; or use a `multiprocessing.Value`, made before
-    the workers and handed to the dataset.
-    """,
-    not_flagged="""
-    Globals that only workers use, such as caches. `multiprocessing.Value` and the like. Reads
-    before the loop. Loaders without workers.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, Dataset
-
-skipped = 0
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        global skipped
-        if self.rows[index] < 0:
-            skipped += 1
-        return abs(self.rows[index])
-
-
-def main(rows):
-    for batch in DataLoader(Rows(rows), batch_size=8, num_workers=4):
-        print(batch)
-    print("skipped:", skipped)
-""",
-    good="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return abs(self.rows[index]), self.rows[index] < 0
-
-
-def main(rows):
-    skipped = 0
-    for batch, negative in DataLoader(Rows(rows), batch_size=8, num_workers=4):
-        print(batch)
-        skipped += int(negative.sum())
-    print("skipped:", skipped)
-""",
-    also_bad=(
-        """
-import torch
-from torch.utils.data import DataLoader
-
-LENGTHS = []
-
-
-def collate(samples):
-    LENGTHS.append(max(len(each) for each in samples))
-    return torch.nn.utils.rnn.pad_sequence(samples)
-
-
-def train(dataset, args):
-    loader = DataLoader(dataset, batch_size=8, num_workers=args.workers, collate_fn=collate)
-    for batch in loader:
-        print(batch.shape)
-    print("longest:", max(LENGTHS))
-""",
-        """
-from torch.utils import data
-
-STATS = {"bad": 0}
-
-
-def note(row):
-    STATS["bad"] += row is None
-
-
-class Rows(data.Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, i):
-        note(self.rows[i])
-        return self.rows[i]
-
-
-if __name__ == "__main__":
-    for batch in data.DataLoader(Rows([1, 2]), num_workers=2):
-        print(batch)
-    print(STATS)
-""",
-    ),
-    also_good=(
-        """
-import h5py
-from torch.utils.data import DataLoader, Dataset
-
-_FILES = {}
-_OPENED = 0
-
-
-def opened(path):
-    global _OPENED
-    if path not in _FILES:
-        _FILES[path] = h5py.File(path, "r")
-        _OPENED += 1
-    return _FILES[path]
-
-
-class Shards(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        return opened(self.paths[index])["x"][0]
-
-
-def main(paths):
-    for batch in DataLoader(Shards(paths), num_workers=4):
-        print(batch)
-""",
-        """
-import multiprocessing
-
-from torch.utils.data import DataLoader, Dataset
-
-COUNT = multiprocessing.Value("i", 0)
-NAMES = {}
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        with COUNT.get_lock():
-            COUNT.value += 1
-        names = dict(NAMES)
-        names["index"] = index
-        return self.rows[index]
-
-
-def main(rows):
-    for batch in DataLoader(Rows(rows), batch_size=8, num_workers=4):
-        print(batch)
-    print(COUNT.value, NAMES)
-""",
-    ),
     find=find,
 )

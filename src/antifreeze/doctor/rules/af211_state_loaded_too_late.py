@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..source.loaders import Loader
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _STATEFUL = "torchdata.stateful_dataloader.StatefulDataLoader"
 
@@ -41,7 +41,7 @@ def _is_inside(node: ast.AST, loop: ast.AST, view: View) -> bool:
 
 
 def _iterator_before(call: ast.Call, loader: Loader, view: View) -> str | None:
-    """Give the name of an iterator of the loader that is made before and used after."""
+    """Return the name of an iterator of the loader that is made before and used after."""
     function = view.function_around(call)
     for made in view.calls("iter"):
         if view.function_around(made) is not function or made.lineno >= call.lineno:
@@ -68,96 +68,5 @@ RULE = Rule(
     name="state-loaded-too-late",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="A loader's state is loaded after its iterator was made",
-    what="""
-    `loader.load_state_dict(...)` of a `StatefulDataLoader` inside the loop over it, or after
-    `batches = iter(loader)` and before `next(batches)`.
-    """,
-    why="""
-    The state is kept for the next `iter(loader)`; an iterator that runs takes no notice. Measured
-    with torchdata 0.11 and torch 2.13: a state of 3 batches, loaded after `iter(loader)`: the next
-    batch is batch 0, not batch 3. A run that was resumed so trains on the same samples again.
-    """,
-    instead="Load the state first, then make the iterator or start the loop.",
-    not_flagged="States that are loaded before the loop; iterators that are made anew afterwards.",
-    bad="""
-import torch
-from torchdata.stateful_dataloader import StatefulDataLoader
-
-
-def resume(dataset, path, step):
-    loader = StatefulDataLoader(dataset, batch_size=8, num_workers=4)
-    batches = iter(loader)
-    loader.load_state_dict(torch.load(path))
-    for _ in range(1000):
-        step(next(batches))
-""",
-    good="""
-import torch
-from torchdata.stateful_dataloader import StatefulDataLoader
-
-
-def resume(dataset, path, step):
-    loader = StatefulDataLoader(dataset, batch_size=8, num_workers=4)
-    loader.load_state_dict(torch.load(path))
-    batches = iter(loader)
-    for _ in range(1000):
-        step(next(batches))
-""",
-    also_bad=(
-        """
-from torchdata.stateful_dataloader import StatefulDataLoader
-
-
-def train(dataset, checkpoint, step):
-    loader = StatefulDataLoader(dataset, num_workers=2)
-    for number, batch in enumerate(loader):
-        if number == 0 and checkpoint is not None:
-            loader.load_state_dict(checkpoint["loader"])
-        step(batch)
-""",
-        """
-import torchdata.stateful_dataloader as sdl
-
-
-class Trainer:
-    def __init__(self, dataset, cfg):
-        self.loader = sdl.StatefulDataLoader(dataset, num_workers=cfg.workers)
-
-    def fit(self, state, step):
-        self.batches = iter(self.loader)
-        if state:
-            self.loader.load_state_dict(state)
-        while True:
-            step(next(self.batches))
-""",
-    ),
-    also_good=(
-        """
-from torchdata.stateful_dataloader import StatefulDataLoader
-
-
-def train(dataset, state, step):
-    loader = StatefulDataLoader(dataset, num_workers=2)
-    first = next(iter(loader))
-    print(first.shape)
-    loader.load_state_dict(state)
-    for batch in loader:
-        step(batch)
-""",
-        """
-from torchdata.stateful_dataloader import StatefulDataLoader
-
-
-def train(dataset, model, state, step):
-    loader = StatefulDataLoader(dataset, num_workers=2)
-    batches = iter(loader)
-    model.load_state_dict(state["model"])
-    step(next(batches))
-    loader.load_state_dict(state["loader"])
-    batches = iter(loader)
-    step(next(batches))
-""",
-    ),
     find=find,
 )

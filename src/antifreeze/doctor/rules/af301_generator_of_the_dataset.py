@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 GENERATORS = frozenset(
     {
@@ -33,7 +33,7 @@ def find(view: View) -> Iterator[Hit]:
 
 def _of_transforms(view: View) -> Iterator[Hit]:
     """Find generators of objects that the dataset calls for each sample."""
-    told: set[ast.AST] = set()
+    reported: set[ast.AST] = set()
     for code in view.worker_code:
         owner = code.function.owner
         if code.role != "transform" or owner is None or code.only_ours:
@@ -50,9 +50,9 @@ def _of_transforms(view: View) -> Iterator[Hit]:
                 continue
             for place in places:
                 maker = _maker(view, place.value) if place.value is not None else None
-                if maker is None or place.node in told or _seeded(code.function, attribute):
+                if maker is None or place.node in reported or _seeded(code.function, attribute):
                     continue
-                told.add(place.node)
+                reported.add(place.node)
                 yield Hit(
                     view.here(place.node, code.function.node),
                     f"every worker gets a copy of the transform `{owner.name}` with its"
@@ -108,7 +108,7 @@ def _maker(view: View, value: ast.expr) -> str | None:
 
 
 def _seeded(function: Function, name: str) -> bool:
-    """Say whether a function gives the generator a seed of its own before it draws."""
+    """Whether a function gives the generator a seed of its own before it draws."""
     for call in function.calls():
         if isinstance(call.func, ast.Attribute) and call.func.attr in _SEEDS:
             owner = call.func.value
@@ -124,154 +124,6 @@ RULE = Rule(
     name="generator-of-the-dataset",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="A generator made before the workers draws the same numbers in each of them",
-    what="""
-    A dataset that draws, while it loads a sample, from a generator made in its `__init__`, in the
-    body of the class or at module level: `np.random.default_rng()`, `np.random.RandomState()`,
-    `random.Random()`, `torch.Generator()`.
-    """,
-    why="""
-    torch seeds the global generators of every worker, not those a dataset owns. Each worker starts
-    with the same copy: with four workers every augmentation comes four times, and again in each
-    epoch, since new workers start from the same state. Measured with torch 2.13; the same for many
-    augmentation libraries ([pytorch-3dunet#32](https://github.com/wolny/pytorch-3dunet/issues/32),
-    [pytorch#107131](https://github.com/pytorch/pytorch/pull/107131)).
-    """,
-    instead="""
-    Draw from the global generators (`torch.rand`, `random.random`), which torch seeds per worker;
-    or make the generator in the sample from what is different for each:
-    `np.random.default_rng((self.seed, epoch, index))`; or give each worker its own in
-    `worker_init_fn`: `info.dataset.rng = np.random.default_rng(info.seed)`; or use antifreeze's
-    loader, which gives such generators a stream for each sample.
-    """,
-    not_flagged="""
-    Generators that the loading itself, or `worker_init_fn`, makes or seeds. Datasets without
-    workers, or with
-    antifreeze's loader only. Generators that only `__init__` draws from.
-    """,
-    bad="""
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Noisy(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.rng = np.random.default_rng(0)
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index] + self.rng.normal()
-
-
-def main(rows):
-    for batch in DataLoader(Noisy(rows), batch_size=8, num_workers=4):
-        print(batch)
-""",
-    good="""
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-
-class Noisy(Dataset):
-    def __init__(self, rows, seed=0):
-        self.rows = rows
-        self.seed = seed
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        rng = np.random.default_rng((self.seed, index))
-        return self.rows[index] + rng.normal()
-
-
-def main(rows):
-    for batch in DataLoader(Noisy(rows), batch_size=8, num_workers=4):
-        print(batch)
-""",
-    also_bad=(
-        """
-import numpy as np
-import torch
-from torch.utils.data import DataLoader
-from torchvision import datasets, transforms
-
-
-class Noise:
-    def __init__(self, sigma, seed=0):
-        self.sigma = sigma
-        self.random = np.random.RandomState(seed)
-
-    def __call__(self, tensor):
-        noise = self.random.normal(0, self.sigma, tensor.shape)
-        return tensor + torch.from_numpy(noise).float()
-
-
-def load():
-    steps = transforms.Compose([transforms.ToTensor(), Noise(0.1)])
-    pictures = datasets.CIFAR10("data", transform=steps)
-    return DataLoader(pictures, batch_size=32, num_workers=4)
-""",
-        """
-import random
-
-from torch.utils.data import DataLoader, Dataset
-
-rng = random.Random(7)
-
-
-class Flipped(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.turned(self.rows[index])
-
-    def turned(self, row):
-        return row[::-1] if rng.random() < 0.5 else row
-
-
-def main(rows, workers):
-    for batch in DataLoader(Flipped(rows), batch_size=8, num_workers=workers):
-        print(batch)
-""",
-    ),
-    also_good=(
-        """
-import numpy as np
-from torch.utils.data import DataLoader, Dataset, get_worker_info
-
-
-class Noisy(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.rng = np.random.default_rng(0)
-        self.dice = np.random.RandomState(0)
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index] + self.rng.normal() + self.dice.rand()
-
-
-def its_own(worker_id):
-    info = get_worker_info()
-    info.dataset.rng = np.random.default_rng(info.seed)
-    info.dataset.dice.seed(info.seed % 2**32)
-
-
-def main(rows):
-    for batch in DataLoader(Noisy(rows), batch_size=8, num_workers=4, worker_init_fn=its_own):
-        print(batch)
-""",
-    ),
     find=find,
     follows=True,
 )

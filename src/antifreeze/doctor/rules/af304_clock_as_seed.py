@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.budget import asked_once
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
-from .seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, Seeding, seedings
+from ._helpers.generator_seeding import GLOBAL_SEEDS, SEEDED_GENERATORS, SeedingCall, seeding_calls
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 _CLOCKS = frozenset({"time.time", "datetime.datetime.now", "datetime.datetime.utcnow"})
 _ROUNDING = frozenset({"int", "round", "math.floor"})
@@ -21,7 +21,7 @@ def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         if code.only_ours:
             continue
-        for each in seedings(code.function, view, GLOBAL_SEEDS | SEEDED_GENERATORS):
+        for each in seeding_calls(code.function, view, GLOBAL_SEEDS | SEEDED_GENERATORS):
             if _only_the_second(each, view):
                 when = "start" if code.role == "init" else "load a sample"
                 yield Hit(
@@ -31,8 +31,8 @@ def find(view: View) -> Iterator[Hit]:
                 )
 
 
-def _only_the_second(seeding: Seeding, view: View) -> bool:
-    parts = view.made_of(seeding.seed, seeding.function)
+def _only_the_second(seeding: SeedingCall, view: View) -> bool:
+    parts = view.dependencies(seeding.seed, seeding.function)
     if not parts.complete or parts.parameters or parts.attributes:
         return False
     if parts.calls - _CLOCKS - _ROUNDING - {"?"} or parts.calls.isdisjoint(_CLOCKS):
@@ -40,9 +40,9 @@ def _only_the_second(seeding: Seeding, view: View) -> bool:
     return _whole_seconds(seeding.seed, view)
 
 
-@asked_once
+@cached_walk
 def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
-    """Say whether a value changes once a second: `int(time.time())`, `now().second`."""
+    """Whether a value changes once a second: `int(time.time())`, `now().second`."""
     value = view.value(node) or node
     if depth > _DEEPEST:
         return False
@@ -60,7 +60,7 @@ def _whole_seconds(node: ast.expr, view: View, depth: int = 0) -> bool:
             return False
 
 
-@asked_once
+@cached_walk
 def _is_clock(node: ast.expr, view: View, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         return False
@@ -80,121 +80,6 @@ RULE = Rule(
     name="clock-as-seed",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="Workers are seeded with the second of the clock",
-    what="""
-    A seed of nothing but the time in whole seconds, `int(time.time())`, in a `worker_init_fn` or
-    while a sample is loaded.
-    """,
-    why="""
-    Workers start within milliseconds of each other, so all of them get the same seed and draw the
-    same numbers: every augmentation comes once a worker. While loading, all samples of a second get
-    the same numbers. Measured with torch 2.13: four workers, `np.random.seed(int(time.time()))`, 16
-    samples: 4 different numbers. And no run can be repeated.
-    """,
-    instead="""
-    Leave it out: torch seeds `random`, numpy and torch in each worker, differently in each epoch.
-    For other libraries: `torch.initial_seed() % 2**32`.
-    """,
-    not_flagged="""
-    Times with the worker's number, the index or the process id added; fractions of a second.
-    Antifreeze's loader, which seeds each sample.
-    """,
-    bad="""
-import time
-
-import numpy as np
-from torch.utils.data import DataLoader
-
-
-def init(worker_id):
-    np.random.seed(int(time.time()))
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, num_workers=4, worker_init_fn=init)
-""",
-    good="""
-import time
-
-import numpy as np
-from torch.utils.data import DataLoader
-
-
-def init(worker_id):
-    np.random.seed(int(time.time()) + worker_id)
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, num_workers=4, worker_init_fn=init)
-""",
-    also_bad=(
-        """
-import random
-from time import time
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Crops(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        seed = int(time()) % 10000
-        random.seed(seed)
-        start = random.randint(0, 8)
-        return self.rows[index][start : start + 16]
-
-
-def load(rows, args):
-    return DataLoader(Crops(rows), batch_size=8, num_workers=args.workers)
-""",
-        """
-from datetime import datetime
-
-import numpy as np
-from torch.utils.data import DataLoader
-
-
-def load(dataset, workers):
-    return DataLoader(
-        dataset,
-        num_workers=workers,
-        worker_init_fn=lambda _: np.random.seed(datetime.now().second),
-    )
-""",
-    ),
-    also_good=(
-        """
-import os
-import random
-import time
-
-from torch.utils.data import DataLoader
-
-
-def init(_):
-    random.seed(int(time.time()) ^ os.getpid())
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, num_workers=4, worker_init_fn=init)
-""",
-        """
-import random
-import time
-
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    random.seed(int(time.time()))
-    return DataLoader(dataset, batch_size=8, num_workers=4)
-""",
-    ),
     find=find,
     follows=True,
 )

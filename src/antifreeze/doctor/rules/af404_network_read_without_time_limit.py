@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.view import View
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 _VERBS = ("get", "post", "put", "head", "patch", "delete", "options", "request")
 _PASSED = ("url", "first", "second")  # what may come before the keywords of requests
@@ -40,14 +40,14 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _gives_up(code: WorkerCode) -> bool:
-    """Say whether the loader itself has a time limit."""
+    """Whether the loader itself has a time limit."""
     if code.loader is not None:
         return code.loader["timeout"].given and code.loader["timeout"].value != 0
     return code.dataset is not None and any(each.has_timeout for each in code.dataset.loaders)
 
 
 def _reads(call: ast.Call, view: View) -> str:
-    """Give the name of what is called, if it may wait for ever."""
+    """Return the name of what is called, if it may wait for ever."""
     name = view.resolve(call.func)
     if name in UNLIMITED:
         return name
@@ -71,176 +71,6 @@ RULE = Rule(
     name="network-read-without-time-limit",
     severity=FREEZE,
     confidence=LIKELY,
-    title="A worker reads from the network without a time limit",
-    what="""
-    `requests.get`, `urllib.request.urlopen`, `urlretrieve`, `socket.create_connection` and the like
-    without `timeout` in code that runs in workers, and no `timeout` of the loader.
-    """,
-    why="""
-    Unless told otherwise they wait for an answer for ever; the documentation of
-    [requests](https://requests.readthedocs.io/en/latest/user/advanced/#timeouts) warns of it. One
-    connection that falls silent stops its worker. Batches come in order, so the loop stops with it,
-    without a word: the process is alive, and torch's loader has no time limit either
-    ([pytorch#1355](https://github.com/pytorch/pytorch/issues/1355),
-    [pytorch#75147](https://github.com/pytorch/pytorch/issues/75147)).
-    `socket.setdefaulttimeout` helps urllib, but not requests, which takes it away again (measured
-    with requests 2.34).
-    """,
-    instead="""
-    Give every read a limit: `requests.get(url, timeout=(3, 30))`, and download what you can before
-    training. `urlretrieve` takes no limit: use `urlopen(url, timeout=30)`. `DataLoader(...,
-    timeout=300)` makes an error of it at least; antifreeze's loader names the sample and the line
-    that a worker is stuck at, and replaces the worker (`sample_timeout`).
-    """,
-    not_flagged="""
-    Reads with a time limit, loaders with one, and libraries that have one of their own (httpx,
-    aiohttp, boto3). Sessions that adapters are mounted on. Loaders without workers.
-    """,
-    bad="""
-import io
-
-import requests
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, addresses, transform):
-        self.addresses = addresses
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.addresses)
-
-    def __getitem__(self, index):
-        answer = requests.get(self.addresses[index])
-        answer.raise_for_status()
-        return self.transform(Image.open(io.BytesIO(answer.content)))
-
-
-def load(addresses, transform):
-    return DataLoader(Pictures(addresses, transform), batch_size=8, num_workers=4)
-""",
-    good="""
-import io
-
-import requests
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, addresses, transform):
-        self.addresses = addresses
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.addresses)
-
-    def __getitem__(self, index):
-        answer = requests.get(self.addresses[index], timeout=(3, 30))
-        answer.raise_for_status()
-        return self.transform(Image.open(io.BytesIO(answer.content)))
-
-
-def load(addresses, transform):
-    return DataLoader(Pictures(addresses, transform), batch_size=8, num_workers=4)
-""",
-    also_bad=(
-        """
-from urllib import request as web
-
-import torch.utils.data as data
-
-
-def fetch(url):
-    with web.urlopen(url) as answer:
-        return answer.read()
-
-
-class Remote(data.Dataset):
-    def __init__(self, cfg):
-        self.base = cfg.base_url
-        self.names = cfg.names
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, idx):
-        return fetch(f"{self.base}/{self.names[idx]}")
-
-
-def get_dataloader(cfg):
-    return data.DataLoader(Remote(cfg), batch_size=cfg.bs, num_workers=cfg.workers)
-""",
-        """
-import requests
-from torch.utils.data import DataLoader, Dataset
-
-
-class Captions(Dataset):
-    def __init__(self, keys):
-        self.keys = keys
-        self.session = None
-
-    def __len__(self):
-        return len(self.keys)
-
-    def __getitem__(self, index):
-        if self.session is None:
-            self.session = requests.Session()
-        return self.session.post("http://captions/get", json={"key": self.keys[index]}).json()
-
-
-def make(keys, options):
-    return DataLoader(Captions(keys), num_workers=2, **options)
-""",
-    ),
-    also_good=(
-        """
-from urllib.request import urlretrieve
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Texts(Dataset):
-    def __init__(self, url, path):
-        urlretrieve(url, path)
-        with open(path) as file:
-            self.count = len(file.readlines())
-        self.path = path
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        with open(self.path) as file:
-            return next((line for number, line in enumerate(file) if number == index), "")
-
-
-def load(url, path):
-    return DataLoader(Texts(url, path), num_workers=4)
-""",
-        """
-import requests
-from torch.utils.data import DataLoader, Dataset
-
-
-class Captions(Dataset):
-    def __init__(self, keys):
-        self.keys = keys
-
-    def __len__(self):
-        return len(self.keys)
-
-    def __getitem__(self, index):
-        return requests.get(f"http://captions/{self.keys[index]}").text
-
-
-def load(keys):
-    return DataLoader(Captions(keys), num_workers=4, timeout=120)
-""",
-    ),
     find=find,
     follows=True,
 )

@@ -6,10 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import DatasetKind, Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
-from .catching import Attempt, handlers, is_broad, own_nodes, tells
+from ._helpers.exception_handlers import (
+    TryNode,
+    exception_handlers,
+    is_broad,
+    own_nodes,
+    reports_exception,
+)
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -25,7 +31,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _hits(function: Function, is_start: bool) -> Iterator[Hit]:
-    """Give a function's hits. Handlers that all do the same are one habit: only the first is
+    """Yield a function's hits. Handlers that all do the same are one habit: only the first is
     shown."""
     shown: set[str] = set()
     for hit in _every(function, is_start):
@@ -35,8 +41,8 @@ def _hits(function: Function, is_start: bool) -> Iterator[Hit]:
 
 
 def _every(function: Function, is_start: bool) -> Iterator[Hit]:
-    for attempt, handler in handlers(function):
-        if not is_broad(handler) or tells(handler):
+    for attempt, handler in exception_handlers(function):
+        if not is_broad(handler) or reports_exception(handler):
             continue
         again = _another(handler, function)
         if again is not None:
@@ -59,7 +65,7 @@ def _every(function: Function, is_start: bool) -> Iterator[Hit]:
 
 
 def _another(handler: ast.ExceptHandler, function: Function) -> ast.expr | None:
-    """Give what loads another sample: `self[other]`, `self.__getitem__(other)`."""
+    """Return what loads another sample: `self[other]`, `self.__getitem__(other)`."""
     for node in own_nodes(handler):
         index: ast.expr
         match node:
@@ -84,7 +90,7 @@ def _another(handler: ast.ExceptHandler, function: Function) -> ast.expr | None:
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Say whether it does nothing at all: `pass`, `continue`, at most a `print`."""
+    """Whether it does nothing at all: `pass`, `continue`, at most a `print`."""
     return all(
         isinstance(each, (ast.Pass, ast.Continue))
         or (isinstance(each, ast.Expr) and isinstance(each.value, (ast.Constant, ast.Call)))
@@ -92,8 +98,8 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _loads(attempt: Attempt) -> bool:
-    """Say whether what is tried gives something to a sample: not an import, not a clean-up."""
+def _loads(attempt: TryNode) -> bool:
+    """Whether what is tried gives something to a sample: not an import, not a clean-up."""
     return any(isinstance(each, (ast.Assign, ast.Return, ast.Expr)) for each in attempt.body) and (
         any(
             isinstance(node, (ast.Return, ast.Yield, ast.Assign))
@@ -108,208 +114,5 @@ RULE = Rule(
     name="error-swallowed-in-loading",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="Errors of samples are swallowed",
-    what="""
-    Where samples are loaded: `except:` or `except Exception:` that takes another sample instead, or
-    leaves this one out, without a log, a count, or a warning.
-    """,
-    why="""
-    It hides more than broken files. A wrong path, a full disk, a typo in a transform: all of them
-    are an Exception, and training goes on with repeated samples, or with far fewer. If every sample
-    fails, `return self[index + 1]` ends in a RecursionError after a thousand of them (measured),
-    far from the cause. A line that is printed drowns in the output of all workers.
-    """,
-    instead="""
-    Catch the errors you know (`OSError`, `PIL.UnidentifiedImageError`), and log each with its
-    index. Or let it raise: `antifreeze.DataLoader(..., on_error="replace")` puts another sample in
-    its place, counts, names every one, and stops when there are too many. `antifreeze scan` finds
-    bad samples beforehand.
-    """,
-    not_flagged="""
-    Handlers for named errors, those that raise, log, warn or count, and those that return None
-    (AF401).
-    """,
-    bad="""
-import random
-
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, paths, transform):
-        self.paths = paths
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        try:
-            return self.transform(Image.open(self.paths[index]))
-        except Exception:
-            return self[random.randrange(len(self))]
-
-
-def load(paths, transform):
-    return DataLoader(Pictures(paths, transform), batch_size=8, num_workers=4)
-""",
-    good="""
-import logging
-import random
-
-from PIL import Image, UnidentifiedImageError
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, paths, transform):
-        self.paths = paths
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        try:
-            image = Image.open(self.paths[index])
-        except (OSError, UnidentifiedImageError):
-            logging.exception("sample %d: %s", index, self.paths[index])
-            return self[random.randrange(len(self))]
-        return self.transform(image)
-
-
-def load(paths, transform):
-    return DataLoader(Pictures(paths, transform), batch_size=8, num_workers=4)
-""",
-    also_bad=(
-        """
-import torchaudio
-from torch.utils.data import Dataset
-
-
-class Speech(Dataset):
-    def __init__(self, cfg):
-        self.files = cfg.files
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, idx):
-        try:
-            wave, rate = torchaudio.load(self.files[idx])
-        except Exception as e:
-            print(f"Error loading {self.files[idx]}: {e}")
-            return self.__getitem__((idx + 1) % len(self))
-        return wave
-""",
-        """
-import json
-
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-
-class Lines(IterableDataset):
-    def __init__(self, path):
-        self.path = path
-
-    def __iter__(self):
-        worker = get_worker_info()
-        with open(self.path) as file:
-            for number, line in enumerate(file):
-                if worker and number % worker.num_workers != worker.id:
-                    continue
-                try:
-                    yield json.loads(line)["text"]
-                except:
-                    continue
-
-
-def load(path):
-    return DataLoader(Lines(path), batch_size=8, num_workers=4)
-""",
-        """
-import numpy as np
-import torch.utils.data as data
-
-
-class Clips(data.Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        try:
-            clip = np.load(self.paths[index])
-        except Exception:
-            index = np.random.randint(len(self))
-            return self.__getitem__(index)
-        return clip
-""",
-    ),
-    also_good=(
-        """
-from torch.utils.data import Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-        self.failed = 0
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        try:
-            return float(self.rows[index])
-        except Exception as error:
-            raise ValueError(f"row {index} is no number") from error
-""",
-        """
-import json
-import logging
-
-from torch.utils.data import Dataset
-
-log = logging.getLogger(__name__)
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        try:
-            return json.loads(self.rows[index])
-        except Exception:
-            log.exception("row %d", index)
-            return self[(index + 1) % len(self)]
-""",
-        """
-from torch.utils.data import Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows, labels):
-        self.rows = rows
-        self.labels = labels
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        try:
-            label = self.labels[index]
-        except KeyError:
-            label = -1
-        return self.rows[index], label
-""",
-    ),
     find=find,
 )

@@ -6,10 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
-from .catching import Attempt, catches, handlers, leaves, own_nodes
+from ._helpers.exception_handlers import (
+    TryNode,
+    catches_any_of,
+    exception_handlers,
+    leaves_block,
+    own_nodes,
+)
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 # What these say is "not yet" or "the end", and a loop around them is how one waits.
 _NOT_FAILURES = ("Empty", "Full", "StopIteration", "StopAsyncIteration", "TimeoutError", "timeout")
@@ -18,7 +24,7 @@ _NOT_FAILURES = ("Empty", "Full", "StopIteration", "StopAsyncIteration", "Timeou
 def find(view: View) -> Iterator[Hit]:
     for code in view.worker_code:
         confidence = LIKELY if code.workers is not None else POSSIBLE
-        for attempt, handler in handlers(code.function):
+        for attempt, handler in exception_handlers(code.function):
             again = _same_sample(handler, code.function)
             if again is not None:
                 yield Hit(
@@ -38,7 +44,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | None:
-    """Give what loads the same sample once more: `return self[index]`."""
+    """Return what loads the same sample once more: `return self[index]`."""
     indices = function.parameters[1:2] if function.name == "__getitem__" else []
     if any(isinstance(e, (ast.Raise, ast.If)) for e in own_nodes(handler)) or _stored(
         [handler], set(indices)
@@ -58,15 +64,15 @@ def _same_sample(handler: ast.ExceptHandler, function: Function) -> ast.expr | N
     return None
 
 
-def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.While | None:
-    """Give the `while True` that goes on with the same thing after an exception."""
+def _endless(attempt: TryNode, handler: ast.ExceptHandler, view: View) -> ast.While | None:
+    """Return the `while True` that goes on with the same thing after an exception."""
     loop = view.loop_around(attempt)
     if not isinstance(loop, ast.While) or attempt not in loop.body or attempt.finalbody:
         return None
     constant = isinstance(loop.test, ast.Constant) and bool(loop.test.value)
     if not constant and not _waits_for_success(loop, attempt, handler):
         return None
-    if leaves(handler) or catches(handler, *_NOT_FAILURES):
+    if leaves_block(handler) or catches_any_of(handler, *_NOT_FAILURES):
         return None
     others = [each for each in loop.body if each is not attempt]
     if any(
@@ -86,8 +92,8 @@ def _endless(attempt: Attempt, handler: ast.ExceptHandler, view: View) -> ast.Wh
     return None if _changes([handler, *others], used) else loop
 
 
-def _waits_for_success(loop: ast.While, attempt: Attempt, handler: ast.ExceptHandler) -> bool:
-    """Say whether only a success ends a loop: `while not done:`, `while sample is None:`."""
+def _waits_for_success(loop: ast.While, attempt: TryNode, handler: ast.ExceptHandler) -> bool:
+    """Whether only a success ends a loop: `while not done:`, `while sample is None:`."""
     match loop.test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
             pass
@@ -101,8 +107,8 @@ def _waits_for_success(loop: ast.While, attempt: Attempt, handler: ast.ExceptHan
     return _stored(list(attempt.body), {name}) and not _stored([handler, *others], {name})
 
 
-def _after(statement: ast.stmt, attempt: Attempt, loop: ast.While) -> bool:
-    """Say whether a statement is reached only when the attempt succeeded."""
+def _after(statement: ast.stmt, attempt: TryNode, loop: ast.While) -> bool:
+    """Whether a statement is reached only when the attempt succeeded."""
     skips = all(
         handler.body and isinstance(handler.body[-1], ast.Continue) for handler in attempt.handlers
     )
@@ -110,7 +116,7 @@ def _after(statement: ast.stmt, attempt: Attempt, loop: ast.While) -> bool:
 
 
 def _changes(nodes: list[ast.AST], used: set[str]) -> bool:
-    """Say whether the next round tries something else: another index, another file."""
+    """Whether the next round tries something else: another index, another file."""
     random_calls = any(
         isinstance(node, ast.Call) and "rand" in text_of(node.func)
         for each in nodes
@@ -132,246 +138,6 @@ RULE = Rule(
     name="retried-for-ever",
     severity=FREEZE,
     confidence=LIKELY,
-    title="A sample that fails is tried again without end",
-    what="""
-    `while True` around a `try` whose handler goes on with the same sample, or `__getitem__` that
-    calls itself with the same index after an exception.
-    """,
-    why="""
-    What fails once often fails always: a file that is gone, a broken picture, a bug. The worker
-    then never comes back. Batches come in order, so the loop over the loader waits for it, without
-    a word and without a time limit; see [endless-sample](../hangs/endless-sample.md).
-    `return self[index]` ends after a thousand calls in a RecursionError (measured), which says
-    nothing of the real error; if each try waits for a disk or a server, that takes hours.
-    """,
-    instead="""
-    Try a few times and then raise the last error: `for attempt in range(3)`. Wait a little between
-    the tries. antifreeze's loader does it for you: `on_error=policies.raising(retries=2)`, with
-    each try in `loader.faults`.
-    """,
-    not_flagged="""
-    Loops that give up after some tries, that take another sample each time (AF405 looks at those),
-    and those that wait for a queue or go on with a stream.
-    """,
-    bad="""
-import time
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Texts(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        while True:
-            try:
-                with open(self.paths[index]) as file:
-                    return file.read()
-            except OSError:
-                time.sleep(1)
-
-
-def load(paths):
-    return DataLoader(Texts(paths), batch_size=8, num_workers=4)
-""",
-    good="""
-import time
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Texts(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        for wait_s in (1, 4, 16):
-            try:
-                with open(self.paths[index]) as file:
-                    return file.read()
-            except OSError:
-                time.sleep(wait_s)
-        raise RuntimeError(f"sample {index} cannot be read: {self.paths[index]}")
-
-
-def load(paths):
-    return DataLoader(Texts(paths), batch_size=8, num_workers=4)
-""",
-    also_bad=(
-        """
-import time
-
-import requests
-from torch.utils.data import DataLoader, Dataset
-
-
-class Features(Dataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        answer = None
-        while answer is None:
-            try:
-                answer = requests.get(f"http://features/{index}", timeout=5).json()
-            except Exception:
-                time.sleep(1)
-        return answer["x"]
-
-
-def load():
-    return DataLoader(Features(1000), batch_size=8, num_workers=4)
-""",
-        """
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, root, names, transform):
-        self.root = root
-        self.names = names
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, idx):
-        try:
-            image = Image.open(f"{self.root}/{self.names[idx]}")
-        except Exception as e:
-            print(e)
-            return self.__getitem__(idx)
-        return self.transform(image)
-
-
-def main(cfg, transform):
-    dataset = Pictures(cfg.root, cfg.names, transform)
-    return DataLoader(dataset, cfg.batch_size, num_workers=cfg.workers)
-""",
-        """
-import logging
-
-import torch.utils.data as data
-
-
-def read(client, key):
-    while 1:
-        try:
-            value = client.get(key)
-            break
-        except Exception:
-            logging.exception("could not read %s", key)
-    return value
-
-
-class Store(data.Dataset):
-    def __init__(self, client, keys):
-        self.client = client
-        self.keys = keys
-
-    def __len__(self):
-        return len(self.keys)
-
-    def __getitem__(self, index):
-        return read(self.client, self.keys[index])
-
-
-def loader(client, keys):
-    return data.DataLoader(Store(client, keys), num_workers=8)
-""",
-    ),
-    also_good=(
-        """
-import time
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Texts(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        tries = 0
-        while True:
-            try:
-                with open(self.paths[index]) as file:
-                    return file.read()
-            except OSError:
-                tries += 1
-                if tries > 3:
-                    raise
-                time.sleep(1)
-
-
-def load(paths):
-    return DataLoader(Texts(paths), batch_size=8, num_workers=4)
-""",
-        """
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-
-class Forever(IterableDataset):
-    def __init__(self, loader):
-        self.loader = loader
-
-    def __iter__(self):
-        assert get_worker_info() is not None
-        batches = iter(self.loader)
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                batches = iter(self.loader)
-                continue
-            yield batch
-
-
-def load(loader):
-    return DataLoader(Forever(loader), batch_size=None, num_workers=1)
-""",
-        """
-import logging
-import random
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Texts(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        while True:
-            try:
-                with open(self.paths[index]) as file:
-                    return file.read()
-            except OSError:
-                logging.exception("sample %d", index)
-                index = random.randrange(len(self))
-
-
-def load(paths):
-    return DataLoader(Texts(paths), batch_size=8, num_workers=4)
-""",
-    ),
     find=find,
     follows=True,
 )

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ..findings import Confidence
-from ..source.budget import asked_once
 from ..source.definitions import Function
+from ..source.step_budget import cached_walk
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
 from ..source.worker_code import WorkerCode
-from .base import FREEZE, LIKELY, POSSIBLE, Hit, Rule
+from .rule import FREEZE, LIKELY, POSSIBLE, Hit, Rule
 
 # What makes something that cannot be pickled, and what it is.
 MAKERS = {
@@ -44,7 +44,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_last(code: WorkerCode) -> bool:
-    """Say whether what a function returns is the sample: it is `__getitem__` or `__iter__`."""
+    """Whether what a function returns is the sample: it is `__getitem__` or `__iter__`."""
     return code.function.name in ("__getitem__", "__getitems__", "__iter__", "__next__")
 
 
@@ -80,9 +80,9 @@ def _given(function: Function) -> Iterator[ast.expr]:
         yield from (each for each in function.returns if each is not None)
 
 
-@asked_once
+@cached_walk
 def _parts(node: ast.expr, view: View, path: str, depth: int) -> Iterable[tuple[ast.expr, str]]:
-    """Give an expression and what is in it, each with its place: `["later"]`."""
+    """Yield an expression and what is in it, each with its place: `["later"]`."""
     values = view.values(node) if isinstance(node, ast.Name) else (node,)
     for value in values if depth < 4 else ():
         match value:
@@ -137,158 +137,6 @@ RULE = Rule(
     name="batch-that-cannot-be-pickled",
     severity=FREEZE,
     confidence=LIKELY,
-    title="A batch holds what cannot be sent from a worker",
-    what="""
-    A collate function returns a generator, a lambda, an open file, a lock or the like, itself or
-    inside a tuple, list or dictionary; or `__getitem__` does so, and the default collate function
-    gets it.
-    """,
-    why="""
-    A worker pickles its batch in a background thread. When that fails the thread prints a traceback
-    from `QueueFeederThread`, drops the batch, and goes on. The main process waits for it for ever:
-    measured with torch 2.13, and reported in
-    [pytorch#142884](https://github.com/pytorch/pytorch/issues/142884) and
-    [pytorch_geometric#3143](https://github.com/pyg-team/pytorch_geometric/issues/3143). The default
-    collate function refuses such samples with a TypeError.
-    """,
-    instead="""
-    Return data: a list for the generator (`list(...)`), bytes or a path for the file, the name of
-    a function for the lambda. antifreeze's loader makes an error of it that names the place in the
-    batch.
-    """,
-    not_flagged="""
-    Loaders without workers. Samples that a collate function of your own may make data of (shown
-    with `--confidence possible`). `map`, `filter`, `zip` and `range`, which can be pickled.
-    """,
-    bad="""
-import torch
-from torch.utils.data import DataLoader
-
-
-def collate(samples):
-    images = torch.stack([each["image"] for each in samples])
-    return {"images": images, "names": (each["name"] for each in samples)}
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, num_workers=4, collate_fn=collate)
-""",
-    good="""
-import torch
-from torch.utils.data import DataLoader
-
-
-def collate(samples):
-    images = torch.stack([each["image"] for each in samples])
-    return {"images": images, "names": [each["name"] for each in samples]}
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, num_workers=4, collate_fn=collate)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader
-
-
-def collate(samples):
-    return [(each["name"], (word for word in each["words"])) for each in samples]
-
-
-def load(samples):
-    return DataLoader(samples, batch_size=2, num_workers=2, collate_fn=collate)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Signals(Dataset):
-    def __init__(self, signals, mean):
-        self.signals = signals
-        self.mean = mean
-
-    def __len__(self):
-        return len(self.signals)
-
-    def __getitem__(self, index):
-        undo = lambda x: x + self.mean
-        return {"x": self.signals[index] - self.mean, "undo": undo}
-
-
-def load(signals, cfg):
-    train = DataLoader(Signals(signals, signals.mean()), cfg.batch, num_workers=cfg.workers)
-    for batch in train:
-        print(torch.as_tensor(batch["x"]))
-""",
-        """
-from torch.utils import data
-
-
-class Collate:
-    def __init__(self, pad):
-        self.pad = pad
-
-    def __call__(self, samples):
-        lengths = {each["key"]: len(each["x"]) for each in samples}
-        groups = {"long": [], "short": []}
-        for each in samples:
-            groups["long" if lengths[each["key"]] > self.pad else "short"].append(each)
-        return self.batches(samples)
-
-    def batches(self, samples):
-        for each in samples:
-            yield each["x"]
-
-
-def make(dataset, opts):
-    return data.DataLoader(dataset, collate_fn=Collate(8), num_workers=2, **opts)
-""",
-    ),
-    also_good=(
-        """
-import torch
-from torch.utils.data import DataLoader
-
-
-def columns(samples):
-    return zip(*samples)
-
-
-def collate(samples):
-    xs, ys = columns(samples)
-    return torch.stack(xs), torch.tensor(ys)
-
-
-def load(samples):
-    return DataLoader(samples, batch_size=2, num_workers=2, collate_fn=collate)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader
-
-
-def collate(samples):
-    lengths = max(len(each) for each in samples)
-    pairs = zip(samples, range(lengths))
-    return torch.stack(samples), lengths, pairs
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, num_workers=4, collate_fn=collate)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def collate(samples):
-    return (each for each in samples)
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=8, collate_fn=collate)
-""",
-    ),
     find=find,
     follows=True,
 )

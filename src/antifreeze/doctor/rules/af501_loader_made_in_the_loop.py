@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..source.loaders import Loader
 from ..source.view import View
-from .base import LIKELY, POSSIBLE, SLOW, Hit, Rule
+from .rule import LIKELY, POSSIBLE, SLOW, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -25,7 +25,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _needlessly(loader: Loader, view: View) -> bool:
-    """Say whether every round makes the same loader: nothing in it comes from the loop."""
+    """Whether every round makes the same loader: nothing in it comes from the loop."""
     loop = loader.in_loop
     if loop is None or not any(each.loader is loader for each in view.loops):
         return False
@@ -70,91 +70,5 @@ RULE = Rule(
     name="loader-made-in-the-loop",
     severity=SLOW,
     confidence=LIKELY,
-    title="Workers are started anew in every round of a loop",
-    what="""
-    A loader with workers that is made, from the same things, inside the loop over epochs; or
-    `next(iter(loader))` inside a loop.
-    """,
-    why="""
-    Starting workers takes from a tenth of a second (fork) to several seconds each (spawn: they
-    import everything anew), and nothing is loaded ahead meanwhile: 50 s for 16 workers in
-    [pytorch#153594](https://github.com/pytorch/pytorch/issues/153594), 3 minutes an epoch in
-    [mmpose#923](https://github.com/open-mmlab/mmpose/issues/923).
-    """,
-    instead="""
-    Make the loader once, before the loop, with `persistent_workers=True`. For batches one by one,
-    keep the iterator: `batches = iter(loader)` before the loop, `next(batches)` in it.
-    """,
-    not_flagged="""
-    Loaders that depend on the loop: another fold, dataset, batch size or sampler in each round.
-    Loaders without workers.
-    """,
-    bad="""
-from torch.utils.data import DataLoader
-
-
-def train(dataset, step):
-    for epoch in range(10):
-        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=4)
-        for batch in loader:
-            step(batch)
-""",
-    good="""
-from torch.utils.data import DataLoader
-
-
-def train(dataset, step):
-    loader = DataLoader(
-        dataset, batch_size=32, shuffle=True, num_workers=4, persistent_workers=True
-    )
-    for epoch in range(10):
-        for batch in loader:
-            step(batch)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader
-
-
-def train(dataset, step):
-    loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=4)
-    for number in range(10_000):
-        step(next(iter(loader)))
-""",
-    ),
-    also_good=(
-        """
-from torch.utils.data import DataLoader
-
-
-def train(paths, open_shard, step):
-    for path in paths:
-        with open_shard(path) as shard:
-            loader = DataLoader(shard, batch_size=32, num_workers=4)
-            for batch in loader:
-                step(batch)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-class Trainer:
-    def fit(self, dataset, step):
-        for size in (8, 16, 32):
-            self.size = size
-            for batch in DataLoader(dataset, batch_size=self.size, num_workers=4):
-                step(batch)
-""",
-        """
-from torch.utils.data import DataLoader, Subset
-
-
-def cross_validate(dataset, folds, step):
-    for fold in folds:
-        loader = DataLoader(Subset(dataset, fold), batch_size=32, num_workers=4)
-        for batch in loader:
-            step(batch)
-""",
-    ),
     find=find,
 )

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ..source import known
+from ..source import library_names
 from ..source.loaders import Loader
-from ..source.loops import LoaderLoop, LoopNode
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
+from ._helpers.batch_parts import batch_names_in
+from .rule import LIKELY, POSSIBLE, SLOW, Fix, Hit, Rule, SetArgument
 
 # Of a tensor's methods, by place; `.to` also takes another tensor, or a type, and non_blocking.
 _PARAMETERS = {"to": ("device", "dtype", "non_blocking"), "cuda": ("device", "non_blocking")}
 
 
 def find(view: View) -> Iterator[Hit]:
-    told = set[ast.Call]()
+    reported = set[ast.Call]()
     for loop in view.loops:
         if loop.loader is None or not _pins(loop.loader, view) or _is_there(loop.loader, view):
             continue
-        batch = _batch(loop)
+        batch = batch_names_in(loop)
         for call in _calls(loop.body):
-            if call in told or not _copies(call, view) or not batch.has(call):
+            if call in reported or not _copies(call, view) or not batch.has(call):
                 continue
             part = batch.is_part(call)
             if not part and _own_type(loop.loader, view):
                 continue
-            told.add(call)
+            reported.add(call)
             yield Hit(
                 call,
                 f"`{text_of(call)}` waits until the copy is done, though the loader pins its"
@@ -44,16 +43,16 @@ def _fix(call: ast.Call) -> Fix:
 
 
 def _gives_tensors(loader: Loader) -> bool:
-    """Say whether what its batches have and can be copied are tensors: the default collate function
+    """Whether what its batches have and can be copied are tensors: the default collate function
     knows no other such type. Without batches it passes on whatever it is given."""
     size = loader["batch_size"]
     by_batches = size.absent or isinstance(size.value, int)
-    torchs = loader.kind in (known.DATALOADER, known.OURS)
+    torchs = loader.kind in (library_names.DATALOADER, library_names.ANTIFREEZE_DATALOADER)
     return torchs and by_batches and loader["collate_fn"].absent
 
 
 def _own_type(loader: Loader, view: View) -> bool:
-    """Say whether a batch is of a class of the project, which may copy as it likes."""
+    """Whether a batch is of a class of the project, which may copy as it likes."""
     node = loader["collate_fn"].node
     if node is None:
         return False
@@ -72,7 +71,7 @@ def _returned(loader: Loader) -> Iterator[ast.expr]:
 
 
 def _pins(loader: Loader, view: View) -> bool:
-    """Say whether a loader pins its batches, at least where there is a GPU."""
+    """Whether a loader pins its batches, at least where there is a GPU."""
     node = loader["pin_memory"].node
     for value in view.origins(node) if node is not None else ():
         if isinstance(value, ast.Constant) and value.value is True:
@@ -83,7 +82,7 @@ def _pins(loader: Loader, view: View) -> bool:
 
 
 def _is_there(loader: Loader, view: View) -> bool:
-    """Say whether its data was copied to the GPU before: `NeighborLoader(graph.to(device))`."""
+    """Whether its data was copied to the GPU before: `NeighborLoader(graph.to(device))`."""
     node = loader["dataset"].node
     return any(
         isinstance(each, ast.Call)
@@ -101,7 +100,7 @@ def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
 
 
 def _copies(call: ast.Call, view: View) -> bool:
-    """Say whether it copies to a GPU, and waits for it."""
+    """Whether it copies to a GPU, and waits for it."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _PARAMETERS:
         return False
     given = view.call_arguments(call, _PARAMETERS[call.func.attr])
@@ -115,7 +114,7 @@ def _copies(call: ast.Call, view: View) -> bool:
 
 
 def _is_gpu(node: ast.expr, view: View) -> bool:
-    """Say whether a device is, or may well be, a GPU; types and other tensors are none."""
+    """Whether a device is, or may well be, a GPU; types and other tensors are none."""
     shown = " ".join(text_of(each) for each in (node, *view.origins(node)))
     if "cuda" in shown:
         return True
@@ -132,278 +131,10 @@ def _is_gpu(node: ast.expr, view: View) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """The names of the batch in the body of a loop, and those of its parts."""
-
-    whole: set[str]
-    parts: set[str]
-    anew: dict[str, int]  # names that are given something else: from which line on
-
-    def has(self, call: ast.Call) -> bool:
-        """Say whether what is copied is the batch or a part of it, and nothing computed from it."""
-        if not isinstance(call.func, ast.Attribute):
-            return False
-        node = call.func.value
-        if not _is_part(node, self.whole | self.parts):
-            return False
-        while isinstance(node, (ast.Subscript, ast.Attribute)):
-            node = node.value
-        assert isinstance(node, ast.Name)
-        return call.lineno <= self.anew.get(node.id, call.lineno)
-
-    def is_part(self, call: ast.Call) -> bool:
-        """Say whether it is a part of a batch as collate functions make them: `batch[0]`."""
-        assert isinstance(call.func, ast.Attribute)
-        node = call.func.value
-        if isinstance(node, ast.Name):
-            return node.id in self.parts
-        while isinstance(node, ast.Subscript):
-            node = node.value
-        return isinstance(node, ast.Name)
-
-
-def _batch(loop: LoaderLoop) -> _Batch:
-    """Give the names of the batch and its parts: the loop's own, and what they are unpacked to."""
-    whole, parts = _of_target(loop.node)
-    anew: dict[str, int] = {}
-    for statement in loop.body:
-        for node in ast.walk(statement):
-            match node:
-                case ast.Assign(targets=[target], value=value):
-                    names = {e.id for e in ast.walk(target) if isinstance(e, ast.Name)}
-                    if not _is_part(value, whole | parts):
-                        for name in names if not isinstance(target, ast.Subscript) else ():
-                            anew[name] = min(node.lineno, anew.get(name, node.lineno))
-                    elif isinstance(value, ast.Name) and isinstance(target, ast.Name):
-                        (whole if value.id in whole else parts).update(names)
-                    else:
-                        parts |= names
-                case ast.comprehension(target=target, iter=source) if _about(source, whole | parts):
-                    parts |= {e.id for e in ast.walk(target) if isinstance(e, ast.Name)}
-                case _:
-                    pass
-    return _Batch(whole, parts, anew)
-
-
-def _of_target(loop: LoopNode) -> tuple[set[str], set[str]]:
-    """Give the names a loop has for the batch, and for its parts: `for i, (x, y) in enumerate(`."""
-    target = loop.target
-    around = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
-    whole = [target]
-    if isinstance(target, ast.Tuple) and not around.isdisjoint({"enumerate", "zip"}):
-        whole = target.elts[1:] if "zip" not in around else target.elts
-    parts = [each for each in whole if not isinstance(each, ast.Name)]
-    return (
-        {each.id for each in whole if isinstance(each, ast.Name)},
-        {e.id for each in parts for e in ast.walk(each) if isinstance(e, ast.Name)},
-    )
-
-
-def _is_part(node: ast.expr, names: set[str]) -> bool:
-    """Say whether a value is of the batch as it came: `batch[0]`, `batch["x"], batch["y"]`."""
-    if isinstance(node, ast.Tuple):
-        return all(_is_part(each, names) for each in node.elts)
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in names
-
-
-def _about(node: ast.expr, names: set[str]) -> bool:
-    """Say whether a comprehension goes over the batch: `batch`, `batch.items()`."""
-    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return isinstance(node, ast.Name) and node.id in names
-
-
 RULE = Rule(
     code="AF505",
     name="pinned-but-blocking",
     severity=SLOW,
     confidence=LIKELY,
-    title="Pinned batches are copied to the GPU one step at a time",
-    what="""
-    In a loop over a loader with `pin_memory=True`, `.to(device)` or `.cuda()` of the batch without
-    `non_blocking=True`.
-    """,
-    why="""
-    Pinning costs a thread and a copy of every batch. What it buys is that the copy to the GPU can
-    run while Python goes on to queue the model's kernels, and that takes `non_blocking=True`
-    ([documented](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)). Without
-    it Python waits at every `.to()`. What follows on the GPU waits for the copy by itself.
-    """,
-    instead="""
-    `batch.to(device, non_blocking=True)`. `antifreeze check --fix` does it for the parts of batches
-    that torch's own collate function makes, which are tensors. Others may be of a class whose `to`
-    does not take it.
-    """,
-    not_flagged="""
-    Loaders that do not pin, copies to the CPU or to another type, tensors that are computed in
-    the loop, and batches of a class of yours. A whole batch of a collate function of yours is shown
-    with `--confidence possible`.
-    """,
-    bad="""
-from torch.utils.data import DataLoader
-
-
-def train(dataset, model, device):
-    loader = DataLoader(dataset, batch_size=32, num_workers=4, pin_memory=True)
-    for images, labels in loader:
-        images = images.to(device, non_blocking=True)
-        labels = labels.to(device)
-        model.step(images, labels)
-""",
-    good="""
-from torch.utils.data import DataLoader
-
-
-def train(dataset, model, device):
-    loader = DataLoader(dataset, batch_size=32, num_workers=4, pin_memory=True)
-    for images, labels in loader:
-        images = images.to(device, non_blocking=True)
-        labels = labels.to(device, non_blocking=True)
-        model.step(images, labels)
-""",
-    also_bad=(
-        """
-import torch
-import torch.utils.data as data
-from tqdm.auto import tqdm
-
-
-class Trainer:
-    def __init__(self, dataset, model):
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        options = {"num_workers": 4, "pin_memory": True}
-        self.loader = data.DataLoader(dataset, batch_size=32, **options)
-        self.model = model
-
-    def epoch(self):
-        for step, batch in enumerate(tqdm(self.loader)):
-            batch = {k: v.to(self.device) for k, v in batch.items()}
-            self.model.step(step, batch)
-""",
-        """
-import torch
-from torch.utils.data import DataLoader
-
-use_cuda = torch.cuda.is_available()
-
-
-def evaluate(dataset, model, device):
-    test_loader = DataLoader(dataset, batch_size=64, num_workers=2, pin_memory=use_cuda)
-    for batch in test_loader:
-        inputs, labels = batch
-        model.score(inputs.to(device), labels.to(device))
-""",
-        """
-import torch
-from torch.utils.data import DataLoader
-from tqdm import tqdm
-
-import config
-
-
-def get_loaders(train, test, pin_memory=True):
-    train_loader = DataLoader(train, batch_size=64, num_workers=2, pin_memory=pin_memory)
-    test_loader = DataLoader(test, batch_size=64, num_workers=2)
-    return train_loader, test_loader
-
-
-def main(train, test, model):
-    train_loader, test_loader = get_loaders(train, test)
-    for x, y in test_loader:
-        model.score(x.to(config.DEVICE), y.to(config.DEVICE))
-    bar = tqdm(train_loader, leave=True)
-    for number, batch in enumerate(bar):
-        x, y = batch["x"], batch["y"]
-        model.step(x.to(device=config.DEVICE, dtype=torch.float32), y)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def run(loader, model):
-    for data, target in loader:
-        model.step(data.cuda(), target.cuda())
-
-
-def main(dataset, model):
-    train_loader = DataLoader(dataset, 64, shuffle=True, num_workers=2, pin_memory=True)
-    run(train_loader, model)
-""",
-    ),
-    also_good=(
-        """
-from torch_geometric.loader import DataLoader
-
-
-def embed(graphs, model, device):
-    model, graphs = model.to(device), graphs.to(device)
-    for batch in DataLoader(graphs, batch_size=32, pin_memory=True):
-        model(batch.to(device))
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-class Batch:
-    def __init__(self, samples):
-        self.samples = samples
-
-    def pin_memory(self):
-        self.samples = [each.pin_memory() for each in self.samples]
-        return self
-
-    def to(self, device):
-        return [each.to(device, non_blocking=True) for each in self.samples]
-
-
-def collate(samples):
-    return Batch(samples)
-
-
-def train(dataset, model, device):
-    for batch in DataLoader(dataset, num_workers=4, pin_memory=True, collate_fn=Batch):
-        model.step(batch.to(device))
-    for batch in DataLoader(dataset, num_workers=4, pin_memory=True, collate_fn=collate):
-        model.step(batch.to(device))
-""",
-        """
-import torch
-from torch.utils.data import DataLoader
-
-
-def train(dataset, model, crop, like, device):
-    loader = DataLoader(dataset, batch_size=32, num_workers=4, pin_memory=True)
-    for images, labels in loader:
-        labels = labels.cuda(0, True)
-        images = crop(images)
-        images = images.to(device)
-        model.step(images, labels.to(like.device, torch.long, True))
-""",
-        """
-import torch
-from torch.utils.data import DataLoader
-
-
-def train(dataset, model, device):
-    loader = DataLoader(dataset, batch_size=32, num_workers=4, pin_memory=True)
-    for batch in loader:
-        images = batch["image"].to(torch.float32)
-        noise = torch.randn(images.shape).to(device)
-        images = images.to("cpu")
-        model.step(images, noise)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def train(dataset, model, device):
-    loader = DataLoader(dataset, batch_size=32, num_workers=4)
-    for images, labels in loader:
-        model.step(images.to(device), labels.to(device))
-""",
-    ),
     find=find,
 )

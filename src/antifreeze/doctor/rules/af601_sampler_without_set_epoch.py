@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..findings import Confidence
+from ..source import library_names
+from ..source.file_summary import Summary
 from ..source.loaders import Loader
-from ..source.summary import Summary
 from ..source.view import View
-from .base import CERTAIN, LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import CERTAIN, LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
-SAMPLER = "torch.utils.data.DistributedSampler"
 _PARAMETERS = ("dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last")
 # Trainers that call set_epoch themselves.
 _CALL_IT = ("lightning", "pytorch_lightning", "accelerate", "ignite", "transformers", "ray")
@@ -21,9 +21,9 @@ _STEPS = 3  # through the `__init__.py` of a package to who uses it
 
 
 def find(view: View) -> Iterator[Hit]:
-    if view.imports(*_CALL_IT) or view.project.anyone_calls("set_epoch"):
+    if view.imports(*_CALL_IT) or view.project.any_file_calls("set_epoch"):
         return
-    for call in view.calls(SAMPLER):
+    for call in view.calls(library_names.DISTRIBUTED_SAMPLER):
         arguments = view.call_arguments(call, _PARAMETERS)
         if arguments["shuffle"].is_(False) or view.for_evaluation(call) or _is_dropped(call, view):
             continue
@@ -65,7 +65,7 @@ def _loaders_with(sampler: ast.Call, view: View) -> Iterator[Loader]:
 
 
 def _confidence(sampler: ast.Call, view: View) -> Confidence:
-    """Say how sure it is that we see who goes through the epochs."""
+    """Return how sure it is that we see who goes through the epochs."""
     if any(loop.epochs is not None for loop in view.loops):
         return CERTAIN
     if not view.project.has_epochs or _given_away(view) or not _epochs_near(view):
@@ -73,12 +73,12 @@ def _confidence(sampler: ast.Call, view: View) -> Confidence:
     function = view.function_around(sampler)
     owner = view.module.scopes.parents.get(function) if function is not None else None
     if function is not None and isinstance(owner, ast.ClassDef):  # a hook that a trainer calls?
-        return LIKELY if view.project.anyone_calls(function.name) else POSSIBLE
+        return LIKELY if view.project.any_file_calls(function.name) else POSSIBLE
     return LIKELY
 
 
 def _epochs_near(view: View) -> bool:
-    """Say whether this file, or one that imports it, over a few steps, has a loop over epochs. Of
+    """Whether this file, or one that imports it, over a few steps, has a loop over epochs. Of
     others we do not know that they go through this loader more than once."""
     summary = view.project.summary_of(view.path)
     seen: dict[Path, Summary] = {view.path: summary} if summary is not None else {}
@@ -91,7 +91,7 @@ def _epochs_near(view: View) -> bool:
 
 
 def _given_away(view: View) -> bool:
-    """Say whether a loader goes to somebody's `fit` that we do not see."""
+    """Whether a loader goes to somebody's `fit` that we do not see."""
     return any(
         view.function_of(call.func) is None
         and any(view.loader_of(each) for each in (*call.args, *(k.value for k in call.keywords)))
@@ -104,78 +104,5 @@ RULE = Rule(
     name="sampler-without-set-epoch",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="A DistributedSampler whose order is the same in every epoch",
-    what="""
-    A `DistributedSampler` that shuffles, in a program in which nobody calls `set_epoch`.
-    """,
-    why="""
-    It shuffles with a generator seeded by `seed + epoch`, and the epoch stays 0 until somebody says
-    otherwise: each rank sees the same samples in the same order in every epoch. Nothing fails; the
-    model is a little worse
-    ([torch's documentation](https://docs.pytorch.org/docs/stable/data.html) has a warning).
-    """,
-    instead="""
-    Call `sampler.set_epoch(epoch)` at the start of each epoch, before `iter(loader)`.
-    """,
-    not_flagged="""
-    `shuffle=False`, samplers that are named for validation or tests, and programs with Lightning,
-    accelerate, transformers, ignite or Ray, which call it themselves. Where no loop over epochs
-    is seen, here or in files that import this one (a library; a loader that goes to somebody's
-    `fit`), it is shown with `--confidence possible`.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(dataset, step):
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
-    for epoch in range(10):
-        for batch in loader:
-            step(batch)
-""",
-    good="""
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(dataset, step):
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
-    for epoch in range(10):
-        sampler.set_epoch(epoch)
-        for batch in loader:
-            step(batch)
-""",
-    also_good=(
-        """
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def score(dataset, measure):
-    sampler = DistributedSampler(dataset)
-    test_loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
-    for epoch in range(10):
-        for batch in test_loader:
-            measure(batch)
-""",
-        """
-import keras_like
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(dataset, model):
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
-    model.fit(loader, epochs=10)
-""",
-        """
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def create_loader(dataset, batch_size):
-    sampler = DistributedSampler(dataset)
-    return DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=4)
-""",
-    ),
     find=find,
 )

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..source.definitions import Dataset, Function
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, POSSIBLE, WRONG_DATA, Hit, Rule
 
 _LISTS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
 _OF_PATHS = ("iterdir", "rglob", "glob")
@@ -53,7 +53,7 @@ def _short(call: ast.Call) -> str:
 
 
 def _kept(dataset: Dataset, view: View) -> Iterator[tuple[str, Function, ast.expr]]:
-    """Give what `__init__` keeps in an attribute, at once or one by one in a loop."""
+    """Yield what `__init__` keeps in an attribute, at once or one by one in a loop."""
     functions = {each.node: each for each in dataset.preparing}
     for attribute, places in dataset.attributes.items():
         for place in places:
@@ -78,8 +78,8 @@ def _kept(dataset: Dataset, view: View) -> Iterator[tuple[str, Function, ast.exp
 def _listing(
     node: ast.expr, view: View, depth: int = 0, seen: set[ast.AST] | None = None
 ) -> ast.Call | None:
-    """Give the call that lists a folder, if its order is that of the value. Each value is looked at
-    once."""
+    """Return the call that lists a folder, if its order is that of the value. Each value is looked
+    at once."""
     seen = set() if seen is None else seen
     if depth > _DEEPEST or len(seen) > _MOST:
         return None
@@ -116,7 +116,7 @@ def _listing(
 
 
 def _returned(call: ast.Call, view: View, depth: int, seen: set[ast.AST]) -> ast.Call | None:
-    """Give the listing that a function of the project returns."""
+    """Return the listing that a function of the project returns."""
     function = view.function_of(call.func)
     for value in function.returns if function is not None else ():
         if value is not None and function is not None:
@@ -134,7 +134,7 @@ def _lists_a_path(call: ast.Call, name: str | None) -> bool:
 
 
 def _is_sorted(attribute: str, dataset: Dataset) -> bool:
-    """Say whether the class sorts `self.attribute` anywhere."""
+    """Whether the class sorts `self.attribute` anywhere."""
     mention = f"self.{attribute}"
     return any(
         "sort" in text_of(node.func) and mention in text_of(node)
@@ -145,7 +145,7 @@ def _is_sorted(attribute: str, dataset: Dataset) -> bool:
 
 
 def _sorts_variables(node: ast.expr, function: Function, view: View) -> bool:
-    """Say whether the function sorts a variable that the value comes from: `files.sort()`."""
+    """Whether the function sorts a variable that the value comes from: `files.sort()`."""
     names = {
         each.id
         for each in ast.walk(node)
@@ -163,224 +163,5 @@ RULE = Rule(
     name="unsorted-listing",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="The order of the samples is that of a folder",
-    what="""
-    A dataset that keeps what `os.listdir`, `os.scandir`, `glob` or `Path.iterdir` give, and takes
-    its samples (or the numbers of its classes) from it by position, in a program with several
-    ranks.
-    """,
-    why="""
-    A listing has [no order](https://docs.python.org/3/library/os.html#os.listdir) but that of the
-    file system: two machines, or two copies of a folder, need not have the same. A
-    `DistributedSampler` parts indices, not files: where rank 0 and rank 1 mean different files by
-    index 7, some samples come twice and others never. A split by `random_split` with a fixed seed
-    is another one on each machine, and test samples get into training.
-    """,
-    instead="""
-    `sorted(os.listdir(folder))`. `antifreeze check --fix` leaves it to you: after it an index is
-    another sample than it was on this machine, so that splits by number, caches by index and
-    checkpoints of a run that goes on no longer mean the same samples. Between two runs it is safe.
-    """,
-    not_flagged="""
-    Listings that are sorted, at once or later, or only counted; dictionaries by file name. Programs
-    that show no ranks, or may well have all of them on one machine (`Accelerator`, `Trainer`), are
-    shown with `--confidence possible`.
-    """,
-    bad="""
-import os
-
-import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-
-class Features(Dataset):
-    def __init__(self, folder):
-        self.folder = folder
-        self.names = os.listdir(folder)
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        return torch.load(os.path.join(self.folder, self.names[index]))
-
-
-def load(folder, epoch):
-    dataset = Features(folder)
-    sampler = DistributedSampler(dataset)
-    sampler.set_epoch(epoch)
-    return DataLoader(dataset, sampler=sampler, num_workers=4)
-""",
-    good="""
-import os
-
-import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-
-class Features(Dataset):
-    def __init__(self, folder):
-        self.folder = folder
-        self.names = sorted(os.listdir(folder))
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        return torch.load(os.path.join(self.folder, self.names[index]))
-
-
-def load(folder, epoch):
-    dataset = Features(folder)
-    sampler = DistributedSampler(dataset)
-    sampler.set_epoch(epoch)
-    return DataLoader(dataset, sampler=sampler, num_workers=4)
-""",
-    also_bad=(
-        """
-from pathlib import Path
-
-import torch
-import torch.distributed as dist
-from PIL import Image
-from torch.utils.data import Dataset
-
-
-class Pictures(Dataset):
-    def __init__(self, cfg, transform=None):
-        root = Path(cfg.data.root) / "train"
-        self.classes = [each.name for each in root.iterdir() if each.is_dir()]
-        self.samples = []
-        for path in sorted(root.rglob("*.jpg")):
-            self.samples.append((path, path.parent.name))
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, index):
-        path, name = self.samples[index]
-        picture = Image.open(path).convert("RGB")
-        return self.transform(picture), torch.tensor(self.classes.index(name))
-
-
-def start(args):
-    dist.init_process_group("nccl", rank=args.rank, world_size=args.world_size)
-""",
-        """
-import glob
-import os
-
-import torch
-from torch.utils.data import Dataset
-
-rank = int(os.environ["RANK"])
-
-
-class Waves(Dataset):
-    def __init__(self, hparams):
-        super().__init__()
-        self.files = []
-        for speaker in hparams.speakers:
-            for path in glob.glob(os.path.join(hparams.root, speaker, "*.pt")):
-                self.files.append(path)
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, i):
-        return torch.load(self.files[i])
-""",
-        """
-import os
-
-import torch
-from torch.utils.data import Dataset
-
-world_size = int(os.environ.get("WORLD_SIZE", 1))
-
-
-class Masks(Dataset):
-    def __init__(self, root):
-        self.root = root
-        self.paths = self.find(root)
-
-    @staticmethod
-    def find(root):
-        return [os.path.join(root, name) for name in os.listdir(root) if name.endswith(".pt")]
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, index):
-        return torch.load(self.paths[index])
-""",
-    ),
-    also_good=(
-        """
-import os
-
-from accelerate import Accelerator
-from torch.utils.data import Dataset
-
-accelerator = Accelerator()
-
-
-class Names(Dataset):
-    def __init__(self, folder):
-        self.names = os.listdir(folder)
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        return self.names[index]
-""",
-        """
-import os
-
-import torch
-from torch.utils.data import Dataset
-
-rank = int(os.environ["RANK"])
-
-
-class Features(Dataset):
-    def __init__(self, folder):
-        names = os.listdir(folder)
-        names.sort(key=len)
-        self.paths = [os.path.join(folder, name) for name in names]
-        self.count = len(os.listdir(folder))
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return torch.load(self.paths[index])
-""",
-        """
-import os
-from pathlib import Path
-
-import torch
-from torch.utils.data import Dataset
-
-rank = int(os.environ["RANK"])
-
-
-class Features(Dataset):
-    def __init__(self, folder, names):
-        self.names = names
-        self.by_name = {each.stem: each for each in Path(folder).glob("*.pt")}
-        self.paths = [path for path in Path(folder).rglob("*.pt")]
-        self.paths = sorted(self.paths)
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        return torch.load(self.by_name[self.names[index]]), self.paths[index].stem
-""",
-    ),
     find=find,
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.loops import LoaderLoop
+from ..source.loader_loops import LoaderLoop
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import LIKELY, WRONG_DATA, Hit, Rule
+from .rule import LIKELY, WRONG_DATA, Hit, Rule
 
 
 def find(view: View) -> Iterator[Hit]:
@@ -28,7 +28,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _is_of_samples(loop: LoaderLoop, call: ast.Call, view: View) -> bool:
-    """Say whether a call is in the body of a loop over batches, for that loop's own sampler."""
+    """Whether a call is in the body of a loop over batches, for that loop's own sampler."""
     if view.loop_around(call) is not loop.node or isinstance(loop.node, ast.comprehension):
         return False
     assert isinstance(call.func, ast.Attribute)
@@ -45,7 +45,7 @@ def _is_of_samples(loop: LoaderLoop, call: ast.Call, view: View) -> bool:
 
 
 def _after_the_loop(call: ast.Call, view: View) -> bool:
-    """Say whether a round of epochs has its loop over batches first, then `set_epoch(epoch)`."""
+    """Whether a round of epochs has its loop over batches first, then `set_epoch(epoch)`."""
     epochs = view.loop_around(call)
     if not isinstance(epochs, ast.For) or not isinstance(epochs.target, ast.Name):
         return False
@@ -73,95 +73,5 @@ RULE = Rule(
     name="set-epoch-too-late",
     severity=WRONG_DATA,
     confidence=LIKELY,
-    title="`set_epoch` comes when the order is drawn already",
-    what="""
-    `sampler.set_epoch(...)` inside the loop over the batches, or `set_epoch(epoch)` after it.
-    """,
-    why="""
-    A `DistributedSampler` draws its order when the loop begins, from `seed + epoch`. What
-    `set_epoch` says later counts for the next epoch only: the second one is drawn with the number
-    of the first, and has its order. Inside the loop it is the same, once a batch.
-    """,
-    instead="""
-    Call `sampler.set_epoch(epoch)` first in the loop over epochs, before `for batch in loader`.
-    """,
-    not_flagged="""
-    `set_epoch(epoch + 1)` after the loop, which is right. Loops over several loaders.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(dataset, step):
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
-    for epoch in range(10):
-        for batch in loader:
-            step(batch)
-        sampler.set_epoch(epoch)
-""",
-    good="""
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(dataset, step):
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4)
-    for epoch in range(10):
-        sampler.set_epoch(epoch)
-        for batch in loader:
-            step(batch)
-""",
-    also_bad=(
-        """
-import torch
-from torch.utils.data import DataLoader
-from torch.utils.data.distributed import DistributedSampler
-from tqdm import tqdm
-
-
-class Trainer:
-    def __init__(self, cfg, dataset, model):
-        self.cfg, self.model = cfg, model
-        self.train_sampler = DistributedSampler(dataset, shuffle=True)
-        self.train_loader = DataLoader(
-            dataset, cfg.batch_size, sampler=self.train_sampler, num_workers=cfg.num_workers
-        )
-
-    def fit(self):
-        for epoch in range(self.cfg.epochs):
-            for step, batch in enumerate(tqdm(self.train_loader)):
-                self.train_sampler.set_epoch(epoch)
-                self.model(batch).backward()
-""",
-        """
-def train(args, model, train_loader, optimizer):
-    for epoch in range(args.start_epoch, args.epochs):
-        model.train()
-        for data, target in train_loader:
-            optimizer.zero_grad()
-            model(data, target).backward()
-            optimizer.step()
-        if args.distributed:
-            train_loader.sampler.set_epoch(epoch)
-""",
-    ),
-    also_good=(
-        """
-def train(args, model, train_loader, sampler):
-    sampler.set_epoch(0)
-    for epoch in range(args.epochs):
-        for data, target in train_loader:
-            model(data, target).backward()
-        sampler.set_epoch(epoch + 1)
-""",
-        """
-def start(epoch, train_loader, test_loader):
-    for loader in (train_loader, test_loader):
-        loader.sampler.set_epoch(epoch)
-    for batch in train_loader:
-        print(batch)
-""",
-    ),
     find=find,
 )

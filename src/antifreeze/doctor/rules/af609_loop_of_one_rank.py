@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..source.loops import LoaderLoop
+from ..source.loader_loops import LoaderLoop
+from ..source.syntax.node_text import last_name, text_of
 from ..source.view import View
-from ..source.wording import last_name, text_of
-from .base import FREEZE, LIKELY, Hit, Rule
+from .rule import FREEZE, LIKELY, Hit, Rule
 
 _TOGETHER = frozenset(
     f"torch.distributed.{name}"
@@ -53,7 +53,7 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _others_come(branch: ast.If, view: View) -> bool:
-    """Say whether the other ranks may wait elsewhere: before, under `if rank != 0:`, or after this
+    """Whether the other ranks may wait elsewhere: before, under `if rank != 0:`, or after this
     one has left the function."""
     function = view.function_around(branch)
     if any(isinstance(node, ast.Return) for s in branch.body for node in ast.walk(s)):
@@ -84,7 +84,8 @@ def _is_first_rank(test: ast.expr) -> bool:
 
 
 def _called(branch: ast.If, view: View) -> set[int]:
-    """Give the nodes of the functions of this file that are called in a branch, and only there."""
+    """Return the nodes of the functions of this file that are called in a branch, and only
+    there."""
     nodes: set[int] = set()
     calls = [each for s in branch.body for each in ast.walk(s) if isinstance(each, ast.Call)]
     for call in calls:
@@ -116,7 +117,7 @@ def _together(loop: LoaderLoop, view: View) -> ast.Call | None:
 
 
 def _is_together(call: ast.Call, view: View) -> bool:
-    """Say whether a call needs all ranks. One with a group of its own may not."""
+    """Whether a call needs all ranks. One with a group of its own may not."""
     if view.resolve(call.func) in _TOGETHER:
         return not any(keyword.arg == "group" for keyword in call.keywords)
     match call.func:
@@ -135,173 +136,5 @@ RULE = Rule(
     name="loop-of-one-rank",
     severity=FREEZE,
     confidence=LIKELY,
-    title="One rank waits for the others, which do not come",
-    what="""
-    A step in which all ranks take part (`all_reduce`, `all_gather`, `barrier`, `broadcast`) under
-    `if rank == 0:` (or `is_main_process`), or in a function that is only called there. In a loop
-    over a loader also accelerate's `gather`, and `backward` in a file with
-    `DistributedDataParallel`.
-    """,
-    why="""
-    Such a step returns when every rank has come to it. The others never come: the first rank waits
-    for ever, or until the time limit of the process group (10 minutes with NCCL, 30 with Gloo),
-    and the others wait for it at their own next step. It looks like a loader that hangs.
-    """,
-    instead="""
-    Let every rank run the loop, each over its part, and only print or save under `if rank == 0:`.
-    Or run it on one rank without such steps: with `model.module` in place of the
-    `DistributedDataParallel` around it.
-    """,
-    not_flagged="""
-    Loops without such steps; calls with a `group` of their own; an `else`, or an `if rank != 0:`
-    elsewhere in the function, in which the other ranks take part.
-    """,
-    bad="""
-import torch
-import torch.distributed as dist
-
-
-def evaluate(model, loader):
-    if dist.get_rank() == 0:
-        for batch in loader:
-            loss = model(batch).mean()
-            dist.all_reduce(loss)
-            print(loss)
-""",
-    good="""
-import torch
-import torch.distributed as dist
-
-
-def evaluate(model, loader):
-    for batch in loader:
-        loss = model(batch).mean()
-        dist.all_reduce(loss)
-        if dist.get_rank() == 0:
-            print(loss)
-""",
-    also_bad=(
-        """
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-from torchvision.datasets import CIFAR10
-
-
-def load():
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    if rank == 0:
-        CIFAR10("data", download=True)
-        dist.barrier()
-    dataset = CIFAR10("data")
-    sampler = DistributedSampler(dataset, shuffle=False)
-    return DataLoader(dataset, 128, sampler=sampler, num_workers=2)
-""",
-        """
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader
-
-
-def validate(model, loader):
-    correct = torch.zeros(1).cuda()
-    for x, y in loader:
-        correct += (model(x.cuda()).argmax(1) == y.cuda()).sum()
-    dist.all_reduce(correct)
-    return correct.item()
-
-
-def after_an_epoch(model, dataset):
-    loader = DataLoader(dataset, 32, num_workers=2)
-    if dist.get_rank() == 0:
-        print(validate(model.module, loader))
-""",
-        """
-from accelerate import Accelerator
-from torch.utils.data import DataLoader
-
-
-def main(args, dataset, model, metric):
-    accelerator = Accelerator()
-    eval_loader = DataLoader(dataset, batch_size=args.batch_size, num_workers=args.workers)
-    model, eval_loader = accelerator.prepare(model, eval_loader)
-    if accelerator.is_main_process:
-        for batch in eval_loader:
-            predictions = model(**batch).argmax(-1)
-            metric.update(accelerator.gather_for_metrics(predictions))
-    return metric
-""",
-        """
-import torch
-from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
-
-
-def warm_up(model, loader):
-    for batch in loader:
-        model(batch).mean().backward()
-
-
-def main(rank, args, dataset, model):
-    model = DistributedDataParallel(model.to(rank), device_ids=[rank])
-    loader = DataLoader(dataset, batch_size=args.batch_size, num_workers=args.workers)
-    if rank == 0 and args.warm_up:
-        warm_up(model, loader)
-    distributed.barrier()
-""",
-    ),
-    also_good=(
-        """
-import torch.distributed as dist
-from torchvision.datasets import CIFAR10
-
-
-def prepare(local_rank):
-    if local_rank not in (-1, 0):
-        dist.barrier()
-    dataset = CIFAR10("data", download=True)
-    if local_rank == 0:
-        dist.barrier()
-    return dataset
-""",
-        """
-import torch.distributed as dist
-from torchvision.datasets import CIFAR10
-
-
-def prepare(rank):
-    if rank == 0:
-        CIFAR10("data", download=True)
-    dist.barrier()
-    return CIFAR10("data")
-""",
-        """
-import torch
-import torch.distributed as dist
-
-
-def evaluate(model, loader, rank):
-    if rank == 0:
-        total = 0.0
-        for batch in loader:
-            total += model.module(batch).mean().item()
-        print(total)
-    dist.barrier()
-""",
-        """
-import torch.distributed as dist
-
-
-def share(loader, tensor):
-    if dist.get_rank() == 0:
-        for batch in loader:
-            tensor.copy_(batch)
-            dist.broadcast(tensor, src=0)
-    else:
-        for _ in range(len(loader)):
-            dist.broadcast(tensor, src=0)
-""",
-    ),
     find=find,
 )

@@ -5,16 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..source import library_names
 from ..source.loaders import Loader
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
-from .made import Made, has, how_sure, is_closed, made
+from ._helpers.constructed_classes import (
+    ConstructedObject,
+    constructed_objects,
+    construction_confidence,
+    has_attribute,
+    is_fully_known,
+)
+from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
 # Samplers that ask the dataset they are given.
 _ASK = (
     "torch.utils.data.RandomSampler",
     "torch.utils.data.SequentialSampler",
-    "torch.utils.data.DistributedSampler",
+    library_names.DISTRIBUTED_SAMPLER,
 )
 
 
@@ -22,7 +29,7 @@ def find(view: View) -> Iterator[Hit]:
     for loader in view.loaders:
         yield from _given_to_loader(loader, view)
     for call in view.calls(*_ASK):
-        for each in made(call.args[0], view) if call.args else ():
+        for each in constructed_objects(call.args[0], view) if call.args else ():
             if not each.inside and _lacks_length(each):
                 yield Hit(call, f"this sampler asks for `len()` of {_named(each)}", CERTAIN)
     streams = dict(_streams(view))
@@ -33,11 +40,11 @@ def find(view: View) -> Iterator[Hit]:
                 yield Hit(call, words, LIKELY)
 
 
-def _streams(view: View) -> Iterator[tuple[ast.expr, Made]]:
-    """Give the loaders of iterable datasets without a length."""
+def _streams(view: View) -> Iterator[tuple[ast.expr, ConstructedObject]]:
+    """Yield the loaders of iterable datasets without a length."""
     for loader in view.loaders:
         node = loader["dataset"].node
-        for each in made(node, view) if node is not None else ():
+        for each in constructed_objects(node, view) if node is not None else ():
             if each.is_iterable and not each.inside and _lacks_length(each):
                 yield loader.node, each
 
@@ -49,9 +56,13 @@ def _given_to_loader(loader: Loader, view: View) -> Iterator[Hit]:
     alone = all(
         loader[each].absent or loader[each].is_(None) for each in ("sampler", "batch_sampler")
     )
-    confidence = how_sure(node, view)
-    for each in made(node, view):
-        if each.is_iterable or not _lacks_length(each) or not has(each.owner, "__getitem__"):
+    confidence = construction_confidence(node, view)
+    for each in constructed_objects(node, view):
+        if (
+            each.is_iterable
+            or not _lacks_length(each)
+            or not has_attribute(each.owner, "__getitem__")
+        ):
             continue  # without either, AF702 has more to say
         who = _named(each)
         if each.asked_for_length:
@@ -73,11 +84,11 @@ def _guarded(node: ast.AST, view: View) -> bool:
     )
 
 
-def _lacks_length(each: Made) -> bool:
-    return is_closed(each.owner) and not has(each.owner, "__len__")
+def _lacks_length(each: ConstructedObject) -> bool:
+    return is_fully_known(each.owner) and not has_attribute(each.owner, "__len__")
 
 
-def _named(each: Made) -> str:
+def _named(each: ConstructedObject) -> str:
     return f"`{each.owner.name}`, which has no `__len__`"
 
 
@@ -86,150 +97,5 @@ RULE = Rule(
     name="dataset-without-len",
     severity=CRASH,
     confidence=CERTAIN,
-    title="A dataset without `__len__`, where its length is asked for",
-    what="""
-    A map-style dataset of which all bases are known and none has a `__len__`, given to a loader
-    without a sampler of its own, to `random_split`, `ConcatDataset` or a sampler that counts;
-    or `len(loader)` of an iterable dataset that has none.
-    """,
-    why="""
-    Who gives no sampler gets `SequentialSampler` or `RandomSampler`, which count the dataset:
-    `TypeError: object of type 'Rows' has no len()` (torch 2.13; without shuffling at the first
-    batch, not where the loader is made).
-    """,
-    instead="""
-    Give the class a `__len__`; or, where there is no length, make it an `IterableDataset` with
-    an `__iter__`.
-    """,
-    not_flagged="""
-    Loaders with a sampler or batch sampler, and `Subset`, which know the indices themselves.
-    Classes with a base that was not found. Iterable datasets whose loader nobody asks for its
-    length.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __getitem__(self, index):
-        return self.rows[index]
-
-
-def loader(rows):
-    return DataLoader(Rows(rows), batch_size=4)
-""",
-    good="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index]
-
-
-def loader(rows):
-    return DataLoader(Rows(rows), batch_size=4)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader, IterableDataset
-
-
-class Lines(IterableDataset):
-    def __iter__(self):
-        return iter("abc")
-
-
-def main():
-    loader = DataLoader(Lines())
-    print(len(loader))
-""",
-        """
-from torch.utils.data import DataLoader, Dataset, random_split
-
-
-class Rows(Dataset):
-    def __getitem__(self, index):
-        return index
-
-
-def loader():
-    train, valid = random_split(Rows(), [0.9, 0.1])
-    return DataLoader(train), DataLoader(valid)
-""",
-    ),
-    also_good=(
-        """
-from torch.utils.data import DataLoader, Dataset
-
-
-class Cuts(Dataset):
-    def __getitem__(self, cuts):
-        return [each.load() for each in cuts]
-
-
-def load(config, by_cuts, rows):
-    if config.cuts:
-        dataset = Cuts()
-        return by_cuts(dataset, config)
-    dataset = rows(config)
-    return DataLoader(dataset, batch_size=8)
-""",
-        """
-from torch.utils.data import DataLoader, IterableDataset
-
-
-class Stream:
-    def __init__(self, rows):
-        self.rows = rows
-        if IterableDataset not in Stream.__bases__:
-            Stream.__bases__ += (IterableDataset,)
-
-    def __iter__(self):
-        return iter(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index]
-
-
-def load(rows):
-    return DataLoader(Stream(rows), batch_size=None)
-""",
-        """
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
-from elsewhere import Sized
-
-
-class Rows(Dataset):
-    def __getitem__(self, index):
-        return index
-
-
-class More(Rows, Sized):
-    pass
-
-
-class Lines(IterableDataset):
-    def __iter__(self):
-        return iter("abc")
-
-
-def loaders():
-    lines = DataLoader(Lines())
-    print(len(list(lines)))
-    yield DataLoader(Rows(), sampler=[3, 1, 2])
-    yield DataLoader(Subset(Rows(), [3, 1, 2]))
-    yield DataLoader(More())
-""",
-    ),
     find=find,
 )

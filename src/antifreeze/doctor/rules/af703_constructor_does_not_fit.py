@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
+from ..source import library_names
 from ..source.definitions import Class
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
-from .made import is_closed, is_dataclass, is_defined_twice
-
-_BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
+from ._helpers.constructed_classes import is_dataclass, is_defined_twice, is_fully_known
+from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
 _GIVE_TENSORS = (
     *("torch.stack", "torch.cat", "torch.tensor", "torch.utils.data.default_collate"),
@@ -22,11 +20,11 @@ _GIVE_TENSORS = (
 def find(view: View) -> Iterator[Hit]:
     yield from _called_not_given(view)
     used = frozenset(each.qualified for each in _used_by_loaders(view))
-    for owner, calls in view.constructions(_BASES, used):
+    for owner, calls in view.constructions(library_names.LOADING_BASES, used):
         if not _is_plain(owner):
             continue
         for call in calls:
-            words = view.misfit(call)
+            words = view.signature_mismatch(call)
             if words:
                 who = "`{}`" if words.startswith("takes") else "this call of `{}`"
                 place = _place(owner, view)
@@ -66,7 +64,7 @@ def _is_no_function(value: ast.expr | None, view: View) -> bool:
 
 
 def _used_by_loaders(view: View) -> Iterator[Class]:
-    """Give the classes whose objects this file's loaders load, or collate with."""
+    """Yield the classes whose objects this file's loaders load, or collate with."""
     for loader in view.loaders:
         if loader.dataset is not None:
             yield loader.dataset
@@ -76,14 +74,14 @@ def _used_by_loaders(view: View) -> Iterator[Class]:
 
 
 def _is_plain(owner: Class) -> bool:
-    """Say whether its `__init__` is the one we see, as we see it."""
+    """Whether its `__init__` is the one we see, as we see it."""
     if owner.node.keywords or owner.node.decorator_list or is_defined_twice(owner):
         return False
     if any("__new__" in each.methods for each in owner.lineage):
         return False
     own = owner.methods.get("__init__")
     if own is None:
-        if not is_closed(owner) or is_dataclass(owner):
+        if not is_fully_known(owner) or is_dataclass(owner):
             return False
         own = owner.method("__init__")
     return own is None or not (isinstance(own.node, ast.Lambda) or own.node.decorator_list)
@@ -102,127 +100,5 @@ RULE = Rule(
     name="constructor-does-not-fit",
     severity=CRASH,
     confidence=CERTAIN,
-    title="A dataset, sampler or collate object is made with arguments it does not take",
-    what="""
-    A class of the project that is a dataset, a sampler, a data module, or used by a loader,
-    called with arguments that its `__init__` does not take, or without one that it needs.
-    """,
-    why="It is a `TypeError` where the object is made: the program cannot start.",
-    instead="Pass what `__init__` takes, or give the class an `__init__` that takes it.",
-    not_flagged="""
-    Calls with `*args` or `**kwargs`; classes with decorators, a metaclass or `__new__`, and
-    those whose `__init__` may come from a base that was not found.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        return index
-
-
-def loader():
-    return DataLoader(Numbers(10_000), batch_size=4)
-""",
-    good="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Numbers(Dataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return index
-
-
-def loader():
-    return DataLoader(Numbers(10_000), batch_size=4)
-""",
-    also_bad=(
-        """
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
-
-
-def pad(samples):
-    return pad_sequence(samples, batch_first=True)
-
-
-def load(samples):
-    return DataLoader(samples, batch_size=2, collate_fn=pad(samples), num_workers=2)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-class Pad:
-    def __init__(self, length, *, value=0):
-        self.length, self.value = length, value
-
-    def __call__(self, samples):
-        return samples
-
-
-def loader(dataset):
-    return DataLoader(dataset, collate_fn=Pad(value=1))
-""",
-    ),
-    also_good=(
-        """
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
-
-
-class Pad:
-    def __init__(self, value):
-        self.value = value
-
-    def __call__(self, samples):
-        return pad_sequence(samples, batch_first=True, padding_value=self.value)
-
-
-def padding(value):
-    return Pad(value)
-
-
-def load(samples):
-    return DataLoader(samples, batch_size=2, collate_fn=padding(0), num_workers=2)
-""",
-        """
-import dataclasses
-
-from torch.utils.data import DataLoader, Dataset
-from elsewhere import Table
-
-
-@dataclasses.dataclass
-class Rows(Dataset):
-    count: int
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return index
-
-
-class Mixed(Table, Rows):
-    pass
-
-
-def loaders(options):
-    yield DataLoader(Rows(3))
-    yield DataLoader(Mixed("a", "b"))
-    yield DataLoader(Rows(**options))
-""",
-    ),
     find=find,
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.arguments import Argument
+from ..source.call_arguments import Argument
+from ..source.file_summary import Workers
 from ..source.loaders import Loader
-from ..source.summary import Workers
-from ..source.values import UNKNOWN
+from ..source.syntax.constants import UNKNOWN
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
-from .made import made
+from ._helpers.constructed_classes import constructed_objects
+from .rule import CERTAIN, CRASH, LIKELY, POSSIBLE, DropArgument, Fix, Hit, Rule
 
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 _OF_TRAINER = {
@@ -66,7 +66,7 @@ def _without_workers_as_made(loader: Loader, view: View) -> Iterator[Hit]:
 
 
 def _defaults_used(view: View) -> Iterator[ast.expr]:
-    """Give the defaults of functions and classes of this file that it calls itself."""
+    """Yield the defaults of functions and classes of this file that it calls itself."""
     for function in view.module.nodes(ast.FunctionDef):
         if view.calls_of(function):
             arguments = function.args
@@ -75,7 +75,7 @@ def _defaults_used(view: View) -> Iterator[ast.expr]:
 
 
 def _useless(call: ast.Call, name: str, words: str) -> Hit:
-    """Give the hit, at the argument and with the fix if it is written in this very call."""
+    """Return the hit, at the argument and with the fix if it is written in this very call."""
     for each in call.keywords:
         if each.arg == name:
             return Hit(each, words, fix=Fix(f"drop {name}", (DropArgument(call, name),)))
@@ -85,7 +85,7 @@ def _useless(call: ast.Call, name: str, words: str) -> Hit:
 def _stream(loader: Loader, view: View) -> Iterator[Hit]:
     """Find what an iterable dataset is refused with."""
     node = loader["dataset"].node
-    found = list(made(node, view)) if node is not None else []
+    found = list(constructed_objects(node, view)) if node is not None else []
     streams = [each for each in found if each.is_iterable and not each.inside]
     if not streams or len(streams) < len(found):
         return
@@ -103,7 +103,7 @@ def _stream(loader: Loader, view: View) -> Iterator[Hit]:
 
 
 def _may_shuffle(argument: Argument, view: View) -> bool:
-    """Say whether True is among what is passed for `shuffle`, and no condition is about streams."""
+    """Whether True is among what is passed for `shuffle`, and no condition is about streams."""
     if argument.node is None or argument.value is not UNKNOWN:
         return False
     asks = "isinstance" in text_of(argument.node) or "iter" in text_of(argument.node)
@@ -146,12 +146,12 @@ def _out_of_range(loader: Loader) -> Iterator[Hit]:
 
 
 def _is_set(argument: Argument) -> bool:
-    """Say whether it is certainly given, and not what stands for nothing: 0, False, None."""
+    """Whether it is certainly given, and not what stands for nothing: 0, False, None."""
     return argument.given and bool(argument.value)
 
 
 def _is_object(argument: Argument, view: View) -> bool | None:
-    """Say whether a sampler is given; None: perhaps, in some runs."""
+    """Whether a sampler is given; None: perhaps, in some runs."""
     if argument.node is None or argument.is_(None):
         return False
     values = view.values(argument.node)
@@ -162,7 +162,7 @@ def _is_object(argument: Argument, view: View) -> bool | None:
 
 
 def _may_be_none(value: ast.expr, view: View) -> bool:
-    """Say whether a value is None, or what a function gives that may give that in some runs."""
+    """Whether a value is None, or what a function gives that may give that in some runs."""
     if not isinstance(value, ast.Call):
         return isinstance(value, ast.Constant) and value.value is None
     name = (view.resolve(value.func) or text_of(value.func)).rpartition(".")[2]
@@ -174,182 +174,5 @@ RULE = Rule(
     name="arguments-that-exclude-each-other",
     severity=CRASH,
     confidence=CERTAIN,
-    title="Arguments of a loader that do not go together",
-    what="""
-    What `DataLoader` itself refuses:
-
-    - `prefetch_factor`, `persistent_workers`, `timeout`, `multiprocessing_context` without workers;
-    - `sampler` with `shuffle=True`;
-    - `batch_sampler` with `batch_size`, `shuffle`, `sampler` or `drop_last`;
-    - an `IterableDataset` with `shuffle=True`, `sampler` or `batch_sampler`;
-    - `batch_size=None` with `drop_last`; numbers that make no sense.
-
-    The same for `TrainingArguments`: `dataloader_prefetch_factor` and
-    `dataloader_persistent_workers` without `dataloader_num_workers`.
-    """,
-    why="""
-    It is a `ValueError` where the loader is made; `timeout` without workers is an
-    `AssertionError` where it is iterated (torch 2.13).
-    """,
-    instead="""
-    Drop one of them. `--fix` drops those that need workers where there are none: without them
-    the loader does what it was going to do.
-    """,
-    not_flagged="""
-    Values that only the running program knows. A sampler that may be None with `shuffle=True`
-    is shown with `--confidence possible`: `shuffle=sampler is None` is the way to write it.
-    """,
-    bad="""
-from torch.utils.data import DataLoader
-
-
-def loader(dataset):
-    return DataLoader(dataset, batch_size=4, persistent_workers=True)
-""",
-    good="""
-from torch.utils.data import DataLoader
-
-
-def loader(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
-""",
-    also_bad=(
-        """
-import lightning as L
-from torch.utils.data import DataLoader
-from torchvision.datasets import MNIST
-
-
-class Digits(L.LightningDataModule):
-    def __init__(self, root="data", num_workers=0):
-        super().__init__()
-        self.root = root
-        self.num_workers = num_workers
-
-    def train_dataloader(self):
-        return DataLoader(
-            MNIST(self.root),
-            batch_size=64,
-            num_workers=self.num_workers,
-            persistent_workers=True,
-        )
-
-
-def main():
-    L.Trainer(max_epochs=1).fit(L.LightningModule(), datamodule=Digits())
-""",
-        """
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-
-class Numbers(IterableDataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        worker = get_worker_info()
-        yield from range(worker.id, self.count, worker.num_workers)
-
-
-def load(count, train):
-    return DataLoader(Numbers(count), batch_size=4, shuffle=train, num_workers=2)
-
-
-def main():
-    for batch in load(100, train=True):
-        print(batch)
-""",
-        """
-from torch.utils.data import DataLoader, WeightedRandomSampler
-
-
-def loader(dataset, weights):
-    sampler = WeightedRandomSampler(weights, 100)
-    return DataLoader(dataset, batch_size=4, sampler=sampler, shuffle=True)
-""",
-        """
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
-
-
-def loader(dataset):
-    batches = BatchSampler(SequentialSampler(dataset), 4, False)
-    return DataLoader(dataset, batch_size=4, batch_sampler=batches)
-""",
-        """
-from torch.utils.data import DataLoader, IterableDataset
-
-
-class Lines(IterableDataset):
-    def __iter__(self):
-        return iter("abc")
-
-
-def loader():
-    return DataLoader(Lines(), shuffle=True)
-""",
-        """
-from transformers import TrainingArguments
-
-arguments = TrainingArguments("out", dataloader_prefetch_factor=4)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def loader(dataset):
-    return DataLoader(dataset, batch_size=0)
-""",
-    ),
-    also_good=(
-        """
-from torch.utils.data import DataLoader, WeightedRandomSampler
-
-
-class Model:
-    def sampler(self, config, dataset):
-        weights = dataset.weights() if config.weighted else None
-        return WeightedRandomSampler(weights, len(weights)) if weights is not None else None
-
-    def loader(self, config, dataset):
-        sampler = self.sampler(config, dataset)
-        return DataLoader(dataset, shuffle=True, sampler=sampler)  # if there is no other
-""",
-        """
-import lightning as L
-from torch.utils.data import DataLoader
-from torchvision.datasets import MNIST
-
-
-class Digits(L.LightningDataModule):
-    def __init__(self, root="data", num_workers=0):
-        super().__init__()
-        self.root = root
-        self.num_workers = num_workers
-
-    def train_dataloader(self):
-        return DataLoader(
-            MNIST(self.root),
-            batch_size=64,
-            num_workers=self.num_workers,
-            persistent_workers=True,
-        )
-
-
-def main():
-    L.Trainer(max_epochs=1).fit(L.LightningModule(), datamodule=Digits(num_workers=4))
-""",
-        """
-from torch.utils.data import DataLoader, WeightedRandomSampler
-
-
-def loader(dataset, weights, workers, again):
-    sampler = WeightedRandomSampler(weights, 100) if weights else None
-    persistent = workers > 0
-    yield DataLoader(dataset, sampler=sampler, shuffle=sampler is None)
-    yield DataLoader(dataset, num_workers=workers, persistent_workers=persistent)
-    yield DataLoader(dataset, batch_sampler=again, batch_size=1, shuffle=False, drop_last=False)
-    yield DataLoader(dataset, prefetch_factor=None, timeout=0, persistent_workers=False)
-""",
-    ),
     find=find,
 )

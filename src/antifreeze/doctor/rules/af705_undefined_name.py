@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source import known
-from ..source.notebooks import HOST_NAMES
+from ..source import library_names
+from ..source.syntax.node_text import text_of
+from ..source.syntax.notebooks import HOST_NAMES
 from ..source.view import View
-from ..source.wording import text_of
-from .base import CERTAIN, CRASH, POSSIBLE, Hit, Rule
+from .rule import CERTAIN, CRASH, POSSIBLE, Hit, Rule
 
-_BASES = known.MAP_DATASETS | known.ITERABLE_DATASETS | known.SAMPLERS | known.LIGHTNING_MODULES
 _PUT_IN = ("profile",)  # among the builtins, by kernprof and memory_profiler
 _MAKE_NAMES = ("exec", "globals", "locals", "vars", "importlib.reload")
 
@@ -39,10 +38,10 @@ def find(view: View) -> Iterator[Hit]:
 
 
 def _loading(view: View) -> Iterator[tuple[ast.AST, str]]:
-    """Give the parts of a file that load: classes, functions, loaders, and loops over them."""
+    """Yield the parts of a file that load: classes, functions, loaders, and loops over them."""
     used = {each.node for each in view.datasets}
     for owner in view.classes:
-        if owner.node in used or owner.descends_from(*_BASES):
+        if owner.node in used or owner.descends_from(*library_names.LOADING_BASES):
             yield owner.node, f"`{owner.name}`"
     for loader in view.loaders:
         for function in (loader.collate, loader.worker_init):
@@ -59,7 +58,7 @@ def _loading(view: View) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _is_evaluated(name: ast.Name, view: View) -> bool:
-    """Say whether a name is looked up when the program runs: not in an annotation that nobody
+    """Whether a name is looked up when the program runs: not in an annotation that nobody
     evaluates, and not where a NameError is expected."""
     inner: ast.AST = name
     for each in view.module.ancestors(name):
@@ -82,7 +81,7 @@ def _is_evaluated(name: ast.Name, view: View) -> bool:
 
 
 def _later(view: View) -> bool:
-    """Say whether annotations of functions are not evaluated when these are defined."""
+    """Whether annotations of functions are not evaluated when these are defined."""
     python = view.project.python
     return (python is not None and python >= (3, 14)) or view.imports("__future__.annotations")
 
@@ -92,122 +91,5 @@ RULE = Rule(
     name="undefined-name",
     severity=CRASH,
     confidence=CERTAIN,
-    title="Loading code uses a name that does not exist",
-    what="""
-    A name that nothing in the file binds, in a dataset, a sampler, a data module, a collate or
-    worker_init function, in the making of a loader, or in the loop over it. Mostly a missing
-    import.
-    """,
-    why="""
-    It is a `NameError`: in a worker only at the first sample, with the traceback of another
-    process.
-    """,
-    instead="Import or define it.",
-    not_flagged="""
-    Files with `from module import *`, with `exec` or `globals()`, and notebooks that run other
-    files or have cells that cannot be read: names may come from there. In a notebook, names that
-    its host has for it (`spark`, `display`). All other code: general linters do that.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Files(Dataset):
-    def __init__(self, folder, names):
-        self.folder, self.names = folder, names
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        with open(os.path.join(self.folder, self.names[index]), "rb") as file:
-            return file.read()
-
-
-def loader(folder, names):
-    return DataLoader(Files(folder, names), num_workers=2)
-""",
-    good="""
-import os
-
-from torch.utils.data import DataLoader, Dataset
-
-
-class Files(Dataset):
-    def __init__(self, folder, names):
-        self.folder, self.names = folder, names
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        with open(os.path.join(self.folder, self.names[index]), "rb") as file:
-            return file.read()
-
-
-def loader(folder, names):
-    return DataLoader(Files(folder, names), num_workers=2)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader
-
-loader = DataLoader(my_dataset, batch_size=4)
-for epoch in range(3):
-    for batch in loader:
-        pass
-""",
-    ),
-    also_good=(
-        """
-from torch.utils.data import Dataset
-
-
-class Tiles(Dataset):
-    states = ("de", "md")
-    splits = [f"{state}-train" for state in states] + [f"{state}-val" for state in states]
-    pairs = {state: number for number, state in enumerate(states)}
-
-    def __len__(self):
-        return len(self.splits)
-
-    def __getitem__(self, index):
-        return self.splits[index], self.pairs
-""",
-        """
-from __future__ import annotations
-
-from everything import *
-from torch.utils.data import DataLoader
-
-loader = DataLoader(my_dataset, batch_size=4)
-""",
-        """
-from __future__ import annotations
-
-from torch.utils.data import DataLoader, Dataset
-
-try:
-    import cv2
-except ImportError:
-    pass
-
-
-class Images(Dataset):
-    def __init__(self, names: List[str]) -> Nothing:
-        self.names = names
-
-    def __len__(self):
-        return len(self.names)
-
-    def __getitem__(self, index):
-        image: Image = cv2.imread(self.names[index])
-        return [row for row in image if (last := row) is not None], last, __class__, __file__
-
-
-def loader(names):
-    return DataLoader(Images(names))
-""",
-    ),
     find=find,
 )

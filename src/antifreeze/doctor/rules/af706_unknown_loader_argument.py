@@ -6,25 +6,32 @@ import ast
 import difflib
 from collections.abc import Iterator, Sequence
 
-from ..source import known
+from ..source import library_names
 from ..source.view import View
-from .base import CERTAIN, CRASH, LIKELY, Hit, Rule
+from .rule import CERTAIN, CRASH, LIKELY, Hit, Rule
 
 POSITIONAL = 13  # of torch's DataLoader: the others are by keyword only
 
 
 def find(view: View) -> Iterator[Hit]:
-    for name, takes in known.TAKEN.items():
+    for name, takes in library_names.ACCEPTED_ARGUMENTS.items():
         for call in view.calls(name):
             yield from _looked_at(call, takes)
     for loader in view.loaders:
         if _is_super_of_torchs(loader.node, view):
-            yield from _looked_at(loader.node, known.TAKEN[known.DATALOADER])
+            yield from _looked_at(
+                loader.node, library_names.ACCEPTED_ARGUMENTS[library_names.DATALOADER]
+            )
     for call in view.training_arguments:
         for keyword in call.keywords:
             word = keyword.arg or ""
-            if word.startswith("dataloader_") and word not in known.TRAINING_LOADER_ARGUMENTS:
-                yield _unknown(keyword, known.TRAINING_LOADER_ARGUMENTS, "TrainingArguments has")
+            if (
+                word.startswith("dataloader_")
+                and word not in library_names.TRAINING_LOADER_ARGUMENTS
+            ):
+                yield _unknown(
+                    keyword, library_names.TRAINING_LOADER_ARGUMENTS, "TrainingArguments has"
+                )
 
 
 def _looked_at(call: ast.Call, takes: Sequence[str]) -> Iterator[Hit]:
@@ -51,14 +58,14 @@ def _unknown(keyword: ast.keyword, takes: Sequence[str], who: str) -> Hit:
 
 
 def _is_super_of_torchs(call: ast.Call, view: View) -> bool:
-    """Say whether it is `super().__init__()` of a class whose one base is torch's loader."""
+    """Whether it is `super().__init__()` of a class whose one base is torch's loader."""
     match call.func:
         case ast.Attribute(attr="__init__", value=ast.Call(func=ast.Name(id="super"), args=[])):
             owner = view.module.class_around(call)
             return (
                 owner is not None
                 and len(owner.bases) == 1
-                and view.resolve(owner.bases[0]) == known.DATALOADER
+                and view.resolve(owner.bases[0]) == library_names.DATALOADER
             )
         case _:
             return False
@@ -69,62 +76,5 @@ RULE = Rule(
     name="unknown-loader-argument",
     severity=CRASH,
     confidence=CERTAIN,
-    title="A loader is given an argument that it does not have",
-    what="""
-    `DataLoader(...)` (torch's, ours, torchdata's) with an argument that it does not have, with
-    one given twice, or without a dataset; a `dataloader_...` argument that `TrainingArguments`
-    does not have.
-    """,
-    why="""
-    `TypeError: DataLoader.__init__() got an unexpected keyword argument`. What the loaders take
-    is that of torch 2.13, torchdata 0.11 and transformers 5.22.
-    """,
-    instead="""
-    Correct the name. Arguments of your own belong to the dataset or the collate function.
-    """,
-    not_flagged="""
-    Subclasses with an `__init__` of their own, and loaders of other libraries.
-    """,
-    bad="""
-from torch.utils.data import DataLoader
-
-
-def loader(dataset):
-    return DataLoader(dataset, batch_size=4, num_worker=2)
-""",
-    good="""
-from torch.utils.data import DataLoader
-
-
-def loader(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=2)
-""",
-    also_bad=(
-        """
-from torch.utils.data import DataLoader
-
-
-class Loader(DataLoader):
-    def __init__(self, dataset, **options):
-        super().__init__(dataset, workers=2, **options)
-""",
-        """
-from transformers import TrainingArguments
-
-arguments = TrainingArguments("out", dataloader_workers=2)
-""",
-    ),
-    also_good=(
-        """
-from antifreeze import DataLoader
-from transformers import TrainingArguments
-
-arguments = TrainingArguments("out", dataloader_num_workers=2)
-
-
-def loader(dataset, options):
-    return DataLoader(dataset, on_error="skip", **options)
-""",
-    ),
     find=find,
 )

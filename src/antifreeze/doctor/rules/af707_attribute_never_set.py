@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from ..source.definitions import Class, Dataset
 from ..source.view import View
-from .base import CRASH, LIKELY, POSSIBLE, Hit, Rule
-from .made import is_closed
+from ._helpers.constructed_classes import is_fully_known
+from .rule import CRASH, LIKELY, POSSIBLE, Hit, Rule
 
 _OF_EVERY_OBJECT = frozenset(dir(object)) | {"__dict__", "__module__", "__orig_class__", "__add__"}
 _TRICKS = frozenset({"__getattr__", "__getattribute__", "__slots__", "__dict__", "__setstate__"})
@@ -17,7 +17,7 @@ _TRICKS = frozenset({"__getattr__", "__getattribute__", "__slots__", "__dict__",
 
 def find(view: View) -> Iterator[Hit]:
     for dataset in view.datasets:
-        if not is_closed(dataset) or _plays_tricks(dataset):
+        if not is_fully_known(dataset) or _plays_tricks(dataset):
             continue
         inherited = view.project.has_subclasses(dataset.qualified)
         if inherited and not dataset.loaders:
@@ -25,12 +25,12 @@ def find(view: View) -> Iterator[Hit]:
         there = set(dataset.attributes) | _OF_EVERY_OBJECT
         for each in dataset.lineage:
             there |= set(each.module.scopes.of_node[each.node].names)
-        told: set[str] = set()
+        reported: set[str] = set()
         for node in _read_while_loading(dataset):
             name = node.attr
-            if name in there or name in told or not _is_missing(name, dataset, view):
+            if name in there or name in reported or not _is_missing(name, dataset, view):
                 continue
-            told.add(name)
+            reported.add(name)
             near = difflib.get_close_matches(name, there - _OF_EVERY_OBJECT, 1, 0.8)
             more = f"; there is `self.{near[0]}`" if near else ""
             yield Hit(
@@ -54,7 +54,7 @@ def _read_while_loading(dataset: Dataset) -> Iterator[ast.Attribute]:
 
 
 def _plays_tricks(owner: Class) -> bool:
-    """Say whether attributes may come to it in ways that are not seen."""
+    """Whether attributes may come to it in ways that are not seen."""
     for each in owner.lineage:
         if _TRICKS & set(each.module.scopes.of_node[each.node].names):
             return True
@@ -72,7 +72,7 @@ def _plays_tricks(owner: Class) -> bool:
 
 
 def _passes_self(call: ast.Call, owner: Class) -> bool:
-    """Say whether `self` is given away in `__init__`, to somebody who may add to it."""
+    """Whether `self` is given away in `__init__`, to somebody who may add to it."""
     function = owner.module.function_around(call)
     if function is None or function.name != "__init__":
         return False
@@ -80,8 +80,8 @@ def _passes_self(call: ast.Call, owner: Class) -> bool:
 
 
 def _is_missing(name: str, dataset: Dataset, view: View) -> bool:
-    """Say whether nobody sets it from outside, or asks first whether it is there."""
-    if view.project.anyone_sets(name):
+    """Whether nobody sets it from outside, or asks first whether it is there."""
+    if view.project.any_file_sets(name):
         return False
     return not any(
         node.value == name
@@ -96,91 +96,5 @@ RULE = Rule(
     name="attribute-never-set",
     severity=CRASH,
     confidence=LIKELY,
-    title="Loading reads an attribute that nothing sets",
-    what="""
-    `self.name` in `__getitem__`, `__iter__`, `__len__` or what they call, where neither the
-    class nor any it descends from sets or defines it, all bases are known, and no file of the
-    project sets an attribute of that name.
-    """,
-    why="""
-    It is an `AttributeError` at the first sample; in a worker, after the program has started.
-    """,
-    instead="Set it in `__init__`, or correct its name.",
-    not_flagged="""
-    Classes with `__getattr__`, `__slots__`, `setattr` or `__dict__`; names that are asked for
-    with `hasattr`; bases that were not found. Classes without a loader are shown with
-    `--confidence possible`.
-    """,
-    bad="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows, transform=None):
-        self.rows = rows
-        self.transforms = transform
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.transform(self.rows[index])
-
-
-def loader(rows):
-    return DataLoader(Rows(rows))
-""",
-    good="""
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rows(Dataset):
-    def __init__(self, rows, transform=None):
-        self.rows = rows
-        self.transform = transform
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.transform(self.rows[index])
-
-
-def loader(rows):
-    return DataLoader(Rows(rows))
-""",
-    also_good=(
-        """
-from torch.utils.data import DataLoader, Dataset
-
-
-class Rows(Dataset):
-    kind = "rows"
-    count: int
-
-    def __init__(self, rows):
-        self.rows, *self.rest = rows
-        with open("a") as self.file:
-            pass
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        if hasattr(self, "filter"):
-            index = self.filter(index)
-        return self.rows, self.rest, self.kind, self.extra, self.half, self.__class__.__name__
-
-    @property
-    def half(self):
-        return self.rows
-
-
-def loader(rows):
-    dataset = Rows(rows)
-    dataset.extra = 3
-    return DataLoader(dataset)
-""",
-    ),
     find=find,
 )

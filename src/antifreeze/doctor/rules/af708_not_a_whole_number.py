@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..source.arguments import Argument
+from ..source.call_arguments import Argument
 from ..source.loaders import Loader
-from ..source.values import UNKNOWN
+from ..source.syntax.constants import UNKNOWN
+from ..source.syntax.node_text import text_of
 from ..source.view import View
-from ..source.wording import text_of
-from .base import CERTAIN, CRASH, LIKELY, Fix, Hit, Replace, Rule
+from .rule import CERTAIN, CRASH, LIKELY, Fix, Hit, Replace, Rule
 
 _TEXTS = ("os.getenv", "os.environ.get")
 
@@ -73,117 +73,5 @@ RULE = Rule(
     name="not-a-whole-number",
     severity=CRASH,
     confidence=CERTAIN,
-    title="A number of workers that is not a whole number",
-    what="""
-    `num_workers` or `prefetch_factor` that is a fraction (`4.0`, `os.cpu_count() / 2`), a text
-    (`"4"`, `os.environ["WORKERS"]`, `os.getenv("WORKERS", 4)`), or a `num_workers` that is None.
-    """,
-    why="""
-    Measured with torch 2.13: a text or None is a `TypeError` where the loader is made (`'<' not
-    supported between instances of 'str' and 'int'`), a fraction one where it is iterated
-    (`'float' object cannot be interpreted as an integer`). Neither names the argument. With
-    `os.getenv` it works until somebody sets the variable.
-    """,
-    instead="""
-    Divide with `//`, and put `int(...)` around what comes from the environment. `--fix` writes
-    `4` for `4.0` and `"4"`.
-    """,
-    not_flagged="""
-    Values that only the running program knows, as those of a command line. `0.0`, which torch
-    takes for 0. Loaders of a class of the project's own, which may make a number of it.
-    """,
-    bad="""
-import os
-
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=len(os.sched_getaffinity(0)) / 2)
-""",
-    good="""
-import os
-
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=len(os.sched_getaffinity(0)) // 2)
-""",
-    also_bad=(
-        """
-import os
-
-from torch.utils.data import DataLoader
-
-WORKERS = os.environ["WORKERS"]
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=WORKERS)
-""",
-        """
-import os
-
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    workers = os.getenv("WORKERS", 4)
-    return DataLoader(dataset, batch_size=4, num_workers=workers)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers="4")
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=None)
-""",
-        """
-from antifreeze import DataLoader
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=2, prefetch_factor=2.0)
-""",
-    ),
-    also_good=(
-        """
-import os
-
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    workers = int(os.environ.get("WORKERS", "4"))
-    return DataLoader(dataset, batch_size=4, num_workers=workers, prefetch_factor=None)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-class Loader(DataLoader):
-    def __init__(self, dataset, num_workers=None):
-        super().__init__(dataset, batch_size=4, num_workers=int(num_workers or 4))
-
-
-def load(dataset):
-    return Loader(dataset, num_workers="4"), Loader(dataset, num_workers=None)
-""",
-        """
-from torch.utils.data import DataLoader
-
-
-def load(dataset):
-    return DataLoader(dataset, batch_size=4, num_workers=0.0)
-""",
-    ),
     find=find,
 )

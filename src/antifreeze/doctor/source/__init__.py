@@ -1,1 +1,1 @@
-"""Reading Python source without running it: names, values, classes, loaders. No torch."""
+"""Read Python source without running it: names, values, classes, loaders. Never imports torch."""

@@ -1,4 +1,4 @@
-"""Functions and classes as rules see them: with their module, their bases and what they reach."""
+"""Functions and classes of the project, with their bases and the functions that they reach."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from . import known
-from .module import Given, Module
+from . import library_names
+from .file_summary import LoaderFact, Workers
 from .project import Project
-from .reaching import is_left_behind
-from .scopes import FunctionNode
-from .summary import LoaderFact, Workers
+from .syntax.module import AttributeAssignment, Module
+from .syntax.reaching_definitions import survives_method
+from .syntax.scopes import FunctionNode
 
-REACHED = 40  # functions that are followed from one start
+MOST_REACHED_FUNCTIONS = 40  # functions that are followed from one start
 PICKLING = ("spawn", "forkserver")  # start methods under which the dataset is pickled
 # Bases that bring no methods a dataset is asked for.
 _PLAIN_BASES = frozenset({"object", "abc.ABC", "typing.Generic", "typing.Protocol"})
@@ -38,12 +38,12 @@ class Function:
 
     @property
     def parameters(self) -> list[str]:
-        """Give the names it is called with, `self` included, `*args` and `**kwargs` not."""
+        """Return the names it is called with, `self` included, `*args` and `**kwargs` not."""
         arguments = self.node.args
         return [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
     def nodes(self) -> Iterator[ast.AST]:
-        """Give the nodes of its body, but not those of functions and classes defined in it."""
+        """Return the nodes of its body, but not those of functions and classes defined in it."""
         return iter(self.module.body_of(self.node))
 
     def calls(self) -> Iterator[ast.Call]:
@@ -51,7 +51,7 @@ class Function:
 
     @property
     def returns(self) -> list[ast.expr | None]:
-        """Give what it returns; None for a bare `return`."""
+        """Return what it returns; None for a bare `return`."""
         if isinstance(self.node, ast.Lambda):
             return [self.node.body]
         return [each.value for each in self.nodes() if isinstance(each, ast.Return)]
@@ -76,7 +76,7 @@ class Class:
 
     @functools.cached_property
     def ancestors(self) -> tuple[str, ...]:
-        """Give the qualified names of all it descends from, itself first."""
+        """Return the qualified names of all it descends from, itself first."""
         return self.project.ancestors(self.qualified, self.module.path)
 
     def descends_from(self, *names: str) -> bool:
@@ -84,7 +84,7 @@ class Class:
 
     @functools.cached_property
     def lineage(self) -> tuple[Class, ...]:
-        """Give the classes of the project among its ancestors, itself first."""
+        """Return the classes of the project among its ancestors, itself first."""
         found = [self]
         for name in self.ancestors[1:]:
             place = self.project.definition(name, self.module.path)
@@ -94,9 +94,9 @@ class Class:
 
     @property
     def is_known_whole(self) -> bool:
-        """Say whether every base was found, so that what is not there is truly missing."""
+        """Whether every base was found, so that what is not there is truly missing."""
         ours = {each.qualified for each in self.lineage}
-        known_bases = _PLAIN_BASES | {known.MAP_DATASET, known.ITERABLE_DATASET}
+        known_bases = _PLAIN_BASES | {library_names.MAP_DATASET, library_names.ITERABLE_DATASET}
         dynamic = any(keyword.arg == "metaclass" for keyword in self.node.keywords)
         return not dynamic and all(
             each in ours or each.partition("[")[0] in known_bases for each in self.ancestors
@@ -104,7 +104,7 @@ class Class:
 
     @functools.cached_property
     def methods(self) -> dict[str, Function]:
-        """Give the methods in its own body."""
+        """Return the methods in its own body."""
         return {
             each.name: Function(each, self.module, self)
             for each in self.node.body
@@ -112,37 +112,39 @@ class Class:
         }
 
     def method(self, name: str) -> Function | None:
-        """Give a method, its own or inherited from a class of the project."""
+        """Return a method, its own or inherited from a class of the project."""
         for each in self.lineage:
             if name in each.methods:
                 return each.methods[name]
         return None
 
-    def given(self, attribute: str) -> list[Given]:
-        """Give every assignment to an attribute, in this class and in those it inherits from."""
+    def assignments(self, attribute: str) -> list[AttributeAssignment]:
+        """Return every assignment to an attribute, in this class and in those it inherits from."""
         return [given for _, given in self._assignments.get(attribute, [])]
 
     @functools.cached_property
-    def attributes(self) -> dict[str, list[Given]]:
-        """Give all assignments to attributes of `self`, by name; its own first, then inherited.
+    def attributes(self) -> dict[str, list[AttributeAssignment]]:
+        """Return all assignments to attributes of `self`, by name; its own first, then inherited.
         What the same method overwrites is left out: other methods never see it."""
         return {
             name: [
-                given for module, given in every if len(every) == 1 or is_left_behind(given, module)
+                given
+                for module, given in every
+                if len(every) == 1 or survives_method(given, module)
             ]
             for name, every in self._assignments.items()
         }
 
     @functools.cached_property
-    def _assignments(self) -> dict[str, list[tuple[Module, Given]]]:
-        table: dict[str, list[tuple[Module, Given]]] = {}
+    def _assignments(self) -> dict[str, list[tuple[Module, AttributeAssignment]]]:
+        table: dict[str, list[tuple[Module, AttributeAssignment]]] = {}
         for each in self.lineage:
-            for name, found in each.module.given(each.node).items():
+            for name, found in each.module.assignments(each.node).items():
                 table.setdefault(name, []).extend((each.module, given) for given in found)
         return table
 
     def reached(self, *starts: str) -> tuple[Function, ...]:
-        """Give the functions of the project that run when these methods do, themselves first.
+        """Return the functions of the project that run when these methods do, themselves first.
 
         Follows `self.method()`, properties, `self.reader.method()` of objects that the class makes,
         and plain functions; not what is passed around.
@@ -151,14 +153,14 @@ class Class:
         return reached_from(found, self.project, self)
 
     def owns(self, node: ast.AST, module: Module) -> bool:
-        """Say whether a name is the `self` of this class or of one it inherits from."""
+        """Whether a name is the `self` of this class or of one it inherits from."""
         found = module.class_of_self(node)
         return found is not None and any(found is each.node for each in self.lineage)
 
-    def held(self, attribute: str, method: str) -> Iterator[Function]:
-        """Give the method of the object that an attribute is made with: `self.a = Reader(...)`."""
+    def methods_of_attribute(self, attribute: str, method: str) -> Iterator[Function]:
+        """Yield the method of the object that an attribute is made with: `self.a = Reader(...)`."""
         for each in self.lineage:
-            for given in each.module.given(each.node).get(attribute, []):
+            for given in each.module.assignments(each.node).get(attribute, []):
                 if isinstance(given.value, ast.Call):
                     made = find_class(given.value.func, each.module, self.project)
                     if made is not None and (found := made.method(method)) is not None:
@@ -177,24 +179,25 @@ class Dataset(Class):
 
     @functools.cached_property
     def loading(self) -> tuple[Function, ...]:
-        """Give the functions that run in a worker for a sample: `__getitem__` and what it calls."""
+        """Return the functions that run in a worker for a sample: `__getitem__` and what it
+        calls."""
         if self.kind is DatasetKind.ITERABLE:
             return self.reached("__iter__", "__next__")
         return self.reached("__getitem__", "__getitems__")
 
     @functools.cached_property
     def preparing(self) -> tuple[Function, ...]:
-        """Give the functions that run in the main process: `__init__` and what it calls."""
+        """Return the functions that run in the main process: `__init__` and what it calls."""
         return self.reached("__init__", "__post_init__")
 
     @functools.cached_property
     def loaders(self) -> tuple[LoaderFact, ...]:
-        """Give what is known of every loader of it, in all files."""
+        """Return what is known of every loader of it, in all files."""
         return tuple(self.project.loaders_of(self.qualified, self.module.path))
 
     @property
     def workers(self) -> Workers | None:
-        """Say whether a loader of it has workers; None if no loader of it was found."""
+        """Whether a loader of it has workers; None if no loader of it was found."""
         found = {each.workers for each in self.loaders}
         for each in (Workers.SOME, Workers.LIKELY, Workers.NONE):
             if each in found:
@@ -203,22 +206,22 @@ class Dataset(Class):
 
     @property
     def only_ours(self) -> bool:
-        """Say whether all its loaders, and there are some, are antifreeze's."""
+        """Whether all its loaders, and there are some, are antifreeze's."""
         return bool(self.loaders) and all(each.ours for each in self.loaders)
 
     @property
     def is_forked(self) -> bool:
-        """Say whether the source says that all workers that have it are forked."""
+        """Whether the source says that all workers that have it are forked."""
         with_workers = [each for each in self.loaders if each.workers.any]
         return bool(with_workers) and all(each.start_method == "fork" for each in with_workers)
 
     @property
     def sends_itself(self) -> bool:
-        """Say whether it says itself what is pickled of it: `__getstate__`, `__reduce__`."""
+        """Whether it says itself what is pickled of it: `__getstate__`, `__reduce__`."""
         return any(map(self.method, ("__getstate__", "__reduce__", "__reduce_ex__")))
 
     def uses(self, attribute: str) -> list[ast.Attribute]:
-        """Give the places where a sample's loading reads `self.attribute`."""
+        """Return the places where a sample's loading reads `self.attribute`."""
         return self._reads.get(attribute, [])
 
     @functools.cached_property
@@ -235,39 +238,39 @@ class Dataset(Class):
         return table
 
     def sets_anew(self, attribute: str) -> bool:
-        """Say whether `__getitem__`, `__setstate__` or what they call gives `self.attribute`; or a
+        """Whether `__getitem__`, `__setstate__` or what they call gives `self.attribute`; or a
         `worker_init_fn` may, by `get_worker_info().dataset`."""
         functions = {*self.loading, *self.reached("__setstate__", "__getstate__", "worker_init")}
         nodes = {function.node for function in functions}
-        if any(each.method in nodes for each in self.given(attribute)):
+        if any(each.method in nodes for each in self.assignments(attribute)):
             return True
         started = any(each.has_worker_init for each in self.loaders)
-        return started and self.project.anyone_sets(attribute)
+        return started and self.project.any_file_sets(attribute)
 
 
 def reached_from(
     starts: Iterable[Function], project: Project, receiver: Class | None = None
 ) -> tuple[Function, ...]:
-    """Give the functions of the project that run when these do, themselves first. `receiver`: the
+    """Return the functions of the project that run when these do, themselves first. `receiver`: the
     class whose object `self` is in methods that it may inherit."""
     queue = list(starts)
     mine = {each.node for each in receiver.lineage} if receiver is not None else set()
     seen: dict[ast.AST, Function] = {}
-    while queue and len(seen) < REACHED:
+    while queue and len(seen) < MOST_REACHED_FUNCTIONS:
         function = queue.pop(0)
         if function.node in seen:
             continue
         seen[function.node] = function
         inherits = function.owner is not None and function.owner.node in mine
         owner = receiver if inherits else function.owner
-        queue += (each for _, each in steps(function, owner, project))
+        queue += (each for _, each in called_functions(function, owner, project))
     return tuple(seen.values())
 
 
-def steps(
+def called_functions(
     function: Function, owner: Class | None, project: Project
 ) -> Iterator[tuple[ast.expr, Function]]:
-    """Give the functions of the project that one calls, each with the place."""
+    """Yield the functions of the project that one calls, each with the place."""
     module = function.module
     for node in function.nodes():
         match node:
@@ -280,7 +283,7 @@ def steps(
             case ast.Call(
                 func=ast.Attribute(attr=name, value=ast.Attribute(attr=attribute, value=me))
             ) if owner and module.class_of_self(me):
-                yield from ((node, each) for each in owner.held(attribute, name))
+                yield from ((node, each) for each in owner.methods_of_attribute(attribute, name))
             case _:
                 pass
 
@@ -288,7 +291,7 @@ def steps(
 def find_function(
     node: ast.expr, module: Module, project: Project, depth: int = 0
 ) -> Function | None:
-    """Give the project's function that an expression names: a function, method, lambda, `partial`
+    """Return the project's function that an expression names: a function, method, lambda, `partial`
     of one, or an object whose class has `__call__`."""
     if depth > 4:  # f = partial(f, ...)
         return None
@@ -319,7 +322,7 @@ def _named_function(node: ast.expr, module: Module, project: Project) -> Functio
 
 
 def find_class(node: ast.expr, module: Module, project: Project) -> Class | None:
-    """Give the project's class that an expression names."""
+    """Return the project's class that an expression names."""
     definition = find_definition(node, module, project)
     if definition is None or not isinstance(definition[1], ast.ClassDef):
         return None

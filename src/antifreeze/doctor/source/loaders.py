@@ -1,4 +1,4 @@
-"""Every construction of a DataLoader in a file, with all that can be seen of it."""
+"""Find every construction of a DataLoader in a file, with all that can be seen of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import known
-from .arguments import Argument, Arguments, read_arguments
-from .budget import asked_once
+from . import library_names
+from .call_arguments import Argument, Arguments, read_arguments
 from .definitions import Dataset, Function, find_class, find_definition, find_function
-from .scopes import FunctionNode
-from .summary import LoaderFact, Workers
-from .wrapped import datasets_behind
+from .file_summary import LoaderFact, Workers
+from .step_budget import cached_walk
+from .syntax.scopes import FunctionNode
+from .wrapped_datasets import datasets_behind
 
 if TYPE_CHECKING:
     from .view import View
@@ -39,12 +39,12 @@ class Loader:
 
     @property
     def ours(self) -> bool:
-        """Say whether it is antifreeze's, of which much of what is said of torch's is not true."""
-        return self.kind == known.OURS
+        """Whether it is antifreeze's, of which much of what is said of torch's is not true."""
+        return self.kind == library_names.ANTIFREEZE_DATALOADER
 
     @functools.cached_property
     def workers(self) -> Workers:
-        """Say whether it has workers."""
+        """Whether it has workers."""
         argument = self["num_workers"]
         if argument.absent or (argument.given and argument.value in (0, None)):
             return Workers.NONE
@@ -59,20 +59,20 @@ class Loader:
 
     @functools.cached_property
     def dataset(self) -> Dataset | None:
-        """Give the class of its dataset, if it is one of the project's. `Subset` and
+        """Return the class of its dataset, if it is one of the project's. `Subset` and
         `random_split` are looked through."""
         argument = self["dataset"]
         return self.view.dataset_of(argument.node) if argument.node is not None else None
 
     @functools.cached_property
     def dataset_expression(self) -> ast.expr | None:
-        """Give the expression its dataset was made with: a call, a list, ..."""
+        """Return the expression its dataset was made with: a call, a list, ..."""
         node = self["dataset"].node
         return self.view.value(node) if node is not None else None
 
     @functools.cached_property
     def collate(self) -> Function | None:
-        """Give its collate function, if it is given and can be seen."""
+        """Return its collate function, if it is given and can be seen."""
         return self._function("collate_fn")
 
     @functools.cached_property
@@ -85,23 +85,24 @@ class Loader:
 
     @property
     def function(self) -> FunctionNode | None:
-        """Give the function it is made in; None: at module level."""
+        """Return the function it is made in; None: at module level."""
         return self.view.module.function_around(self.node)
 
     @property
     def hook(self) -> str:
-        """Give the name of the Lightning hook it is made in: train_dataloader; or nothing."""
+        """Return the name of the Lightning hook it is made in: train_dataloader; or nothing."""
         function = self.function
-        return function.name if function and function.name in known.LOADER_HOOKS else ""
+        return function.name if function and function.name in library_names.LOADER_HOOKS else ""
 
     @property
     def in_loop(self) -> ast.For | ast.While | ast.AsyncFor | None:
-        """Give the loop statement around it, in the same function."""
+        """Return the loop statement around it, in the same function."""
         return self.view.loop_around(self.node)
 
     @functools.cached_property
     def start_method(self) -> str:
-        """Give how its workers start, as far as the source says: spawn, forkserver, fork, or ''."""
+        """Return how its workers start, as far as the source says: spawn, forkserver, fork, or
+        ''."""
         node = self["multiprocessing_context"].node
         for value in self.view.values(node) if node is not None else ():
             if isinstance(value, ast.Call) and value.args:
@@ -113,16 +114,16 @@ class Loader:
 
     @property
     def variable(self) -> str:
-        """Give the name it is bound to: train_loader, or self.loader; '' if to none."""
+        """Return the name it is bound to: train_loader, or self.loader; '' if to none."""
         return self.view.variable_of(self.node)
 
     @property
     def for_evaluation(self) -> bool:
-        """Say whether its name or its function's says that it is for validation or tests."""
+        """Whether its name or its function's says that it is for validation or tests."""
         return self.view.for_evaluation(self.node)
 
     def fact(self) -> LoaderFact | None:
-        """Give what other files should know of it."""
+        """Return what other files should know of it."""
         node = self["dataset"].node
         name = dataset_name(node, self.view) if node is not None else None
         if name is None:
@@ -140,10 +141,10 @@ class Loader:
 
 
 def find_loaders(view: View) -> Iterator[Loader]:
-    """Give the loaders that a file makes, in the order of the text."""
+    """Yield the loaders that a file makes, in the order of the text."""
     for call in view.module.nodes(ast.Call):
         name = view.resolve(call.func)
-        if name in known.LOADERS:
+        if name in library_names.LOADERS:
             yield Loader(call, name, _read(call, name, view), view)
         elif name is not None and (base := _loader_class(name, view)):
             yield Loader(call, base, _read_subclass(call, base, view), view)
@@ -154,8 +155,11 @@ def find_loaders(view: View) -> Iterator[Loader]:
 
 
 def _parameters(kind: str) -> tuple[str, ...]:
-    all_of_them = kind in (known.DATALOADER, known.OURS) or kind.startswith("torchdata.")
-    return known.LOADER_PARAMETERS if all_of_them else known.LOADER_PARAMETERS[:3]
+    all_of_them = kind in (
+        library_names.DATALOADER,
+        library_names.ANTIFREEZE_DATALOADER,
+    ) or kind.startswith("torchdata.")
+    return library_names.LOADER_PARAMETERS if all_of_them else library_names.LOADER_PARAMETERS[:3]
 
 
 def _read(call: ast.Call, kind: str, view: View, base: Arguments | None = None) -> Arguments:
@@ -163,11 +167,11 @@ def _read(call: ast.Call, kind: str, view: View, base: Arguments | None = None) 
 
 
 def _loader_class(name: str, view: View) -> str:
-    """Give the loader class that a class of the project descends from."""
+    """Return the loader class that a class of the project descends from."""
     if "." not in name or view.project.bases(name, view.module.path) is None:
         return ""
     ancestors = view.project.ancestors(name, view.module.path)
-    return next((each for each in ancestors if each in known.LOADERS), "")
+    return next((each for each in ancestors if each in library_names.LOADERS), "")
 
 
 def _read_subclass(call: ast.Call, kind: str, view: View) -> Arguments:
@@ -176,7 +180,7 @@ def _read_subclass(call: ast.Call, kind: str, view: View) -> Arguments:
     if own is None:
         return _read(call, kind, view)
     read = read_arguments(call, own.parameters[1:], view.module, view.constant)
-    taken = {each.name: each for each in read if each.name in known.LOADER_PARAMETERS}
+    taken = {each.name: each for each in read if each.name in library_names.LOADER_PARAMETERS}
     return Arguments(taken, open_ended=True)  # what it adds itself is seen at its super().__init__
 
 
@@ -199,7 +203,7 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
         if view.resolve(value.func) != "functools.partial":
             continue
         kind = view.resolve(value.args[0])
-        if kind in known.LOADERS:
+        if kind in library_names.LOADERS:
             made = ast.copy_location(ast.Call(value.func, value.args[1:], value.keywords), value)
             inner = view.module.adopt(made, value)
             base = _read(inner, kind, view)
@@ -207,10 +211,10 @@ def _from_partial(call: ast.Call, view: View) -> Loader | None:
     return None
 
 
-@asked_once
+@cached_walk
 def dataset_name(node: ast.expr, view: View, depth: int = 0) -> str | None:
-    """Give the qualified name of a dataset's class, through wrappers, parameters, and functions of
-    this file that return one."""
+    """Return the qualified name of a dataset's class, through wrappers, parameters, and functions
+    of this file that return one."""
     for value in datasets_behind(node, view) if depth <= 4 else ():
         found = _made_by(value, view, depth) if isinstance(value, ast.Call) else None
         if found is not None:

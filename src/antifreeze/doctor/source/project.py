@@ -1,4 +1,4 @@
-"""All files together: which name of which file is meant, and what a class descends from."""
+"""All checked files together: which file a name means, and what a class descends from."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import known
-from .module import DEEPEST, Module, parse_module
-from .naming import Imports, last_part
-from .scopes import FunctionNode
-from .summary import LoaderFact, Summary, Workers
+from . import library_names
+from .file_summary import LoaderFact, Summary, Workers
+from .import_resolution import ImportResolver, last_part
+from .syntax.module import MOST_NAME_STEPS, Module, parse_module
+from .syntax.scopes import FunctionNode
 
-KEPT = 48  # parsed modules from one file that is looked at to the next: some megabytes each
-REACHED_AT_ONCE = 300  # parsed for one file; what it names beyond these is not known
-_STOP = known.LOADERS | known.MAP_DATASETS | known.ITERABLE_DATASETS | known.LIGHTNING_MODULES
+# Parsed modules from one file that is looked at to the next: some megabytes each.
+MOST_KEPT_MODULES = 48
+MOST_MODULES_PER_FILE = 300  # parsed for one file; what it names beyond these is not known
 
 
 class Project:
@@ -38,7 +38,7 @@ class Project:
         self._read = read or (lambda path: path.read_text(encoding="utf-8", errors="replace"))
         self._modules: OrderedDict[Path, Module | None] = OrderedDict()
         self._by_path: dict[Path, Summary] = {each.path: each for each in summaries}
-        self._imports = Imports(self._by_path.values(), root)
+        self._imports = ImportResolver(self._by_path.values(), root)
         # Names are asked for again and again, from the same folders.
         self._canonical: dict[tuple[str, str], str] = {}
         self._parted: dict[tuple[str, str], tuple[Summary | None, list[str]]] = {}
@@ -64,14 +64,14 @@ class Project:
         """Begin to look at a file: let go of what the files before it led to, but for a few."""
         self._modules[module.path] = module
         self._modules.move_to_end(module.path)
-        while len(self._modules) > KEPT:
+        while len(self._modules) > MOST_KEPT_MODULES:
             self._modules.popitem(last=False)
 
     def load(self, summary: Summary) -> Module | None:
-        """Give the tree of another file; None if it cannot be read any more, or the file that is
+        """Return the tree of another file; None if it cannot be read any more, or the file that is
         looked at has led to too many."""
         if summary.path not in self._modules:
-            if len(self._modules) >= REACHED_AT_ONCE:
+            if len(self._modules) >= MOST_MODULES_PER_FILE:
                 return None
             try:
                 text = self._read(summary.path)
@@ -90,21 +90,21 @@ class Project:
         self._modules.move_to_end(summary.path)  # the last are kept for the next file
         return self._modules[summary.path]
 
-    def home(self, node: ast.AST) -> Module | None:
-        """Give the module that a node is of, among those parsed."""
+    def module_of(self, node: ast.AST) -> Module | None:
+        """Return the module that a node is of, among those parsed."""
         for module in reversed(self._modules.values()):
             if module is not None and module.holds(node):
                 return module
         return None
 
     def find_module(self, name: str, near: Path) -> Summary | None:
-        """Give the file that `import name` means in a file at `near`."""
+        """Return the file that `import name` means in a file at `near`."""
         return self._imports.find(name, self._folder(near))
 
     # ---- names -----------------------------------------------------------------------------------
 
     def canonical(self, name: str, near: Path) -> str:
-        """Bring a name to where it is defined, through the re-exports of the project's files."""
+        """Resolve a name to where it is defined, through the re-exports of the project's files."""
         key = (name, self._folder(near))
         if key not in self._canonical:
             self._canonical[key] = self._follow(name, near)
@@ -116,9 +116,9 @@ class Project:
         return self._folders[near]
 
     def _follow(self, name: str, near: Path) -> str:
-        for _ in range(DEEPEST):
-            name = known.one_spelling(name)
-            if name in _STOP:
+        for _ in range(MOST_NAME_STEPS):
+            name = library_names.canonical_spelling(name)
+            if name in library_names.LOADING_CLASSES:
                 return name
             summary, rest = self._split(name, near)
             if summary is None:
@@ -145,7 +145,7 @@ class Project:
         return None
 
     def _split(self, name: str, near: Path) -> tuple[Summary | None, list[str]]:
-        """Part a name into the longest module of the project and the rest."""
+        """Split a name into the longest module of the project and the rest."""
         key = (name, self._folder(near))
         if key not in self._parted:
             self._parted[key] = self._part(name, near)
@@ -164,7 +164,7 @@ class Project:
     # ---- classes and functions -------------------------------------------------------------------
 
     def bases(self, name: str, near: Path) -> tuple[str, ...] | None:
-        """Give the bases of a class of the project, None if it is none."""
+        """Return the bases of a class of the project, None if it is none."""
         summary, rest = self._split(name, near)
         if summary is None or ".".join(rest) not in summary.classes:
             return None
@@ -172,7 +172,7 @@ class Project:
         return tuple(self.canonical(each, summary.path) for each in bases)
 
     def ancestors(self, name: str, near: Path) -> tuple[str, ...]:
-        """Give all that a class descends from, itself first, the nearest first."""
+        """Return all that a class descends from, itself first, the nearest first."""
         key = (name, self._folder(near))
         if key not in self._ancestors:
             self._ancestors[key] = self._all_bases(name, near)
@@ -191,7 +191,7 @@ class Project:
     def definition(
         self, name: str, near: Path
     ) -> tuple[Module, ast.ClassDef | FunctionNode] | None:
-        """Give the class or function of the project that a name means, with its module."""
+        """Return the class or function of the project that a name means, with its module."""
         name = self.canonical(name, near)
         summary, rest = self._split(name, near)
         if summary is None or not rest:
@@ -230,7 +230,7 @@ class Project:
     # ---- the program as a whole ------------------------------------------------------------------
 
     def loaders_of(self, dataset: str, path: Path) -> list[LoaderFact]:
-        """Give what is known of all loaders that load a dataset class, wherever they are. `path`:
+        """Return what is known of all loaders that load a dataset class, wherever they are. `path`:
         of its file, since many folders may have a `dataset.py` with a class of that name."""
         if self._facts is None:
             self._facts = {}
@@ -243,7 +243,7 @@ class Project:
         return self._facts.get((dataset, path), [])
 
     def importers(self, path: Path) -> list[Summary]:
-        """Give the files that import a file, or a name of it."""
+        """Return the files that import a file, or a name of it."""
         mine = self._by_path.get(path)
         if mine is None:
             return []
@@ -259,26 +259,26 @@ class Project:
         }
         return list(found.values())
 
-    def anyone_calls(self, method: str) -> bool:
-        """Say whether any file has a call `x.method(...)`."""
+    def any_file_calls(self, method: str) -> bool:
+        """Whether any file has a call `x.method(...)`."""
         return any(method in each.method_calls for each in self.summaries)
 
     @property
     def has_epochs(self) -> bool:
-        """Say whether any file has a loop over epochs: it is a program, not only a library."""
+        """Whether any file has a loop over epochs: it is a program, not only a library."""
         return any(each.has_epochs for each in self.summaries)
 
     @functools.cached_property
-    def anyone_collates(self) -> bool:
-        """Say whether any loader has a collate function of its own."""
+    def any_file_collates(self) -> bool:
+        """Whether any loader has a collate function of its own."""
         return any(each.has_collate for each in self.summaries)
 
-    def anyone_sets(self, attribute: str) -> bool:
-        """Say whether any file has `x.attribute = ...`, where x is not `self`."""
+    def any_file_sets(self, attribute: str) -> bool:
+        """Whether any file has `x.attribute = ...`, where x is not `self`."""
         return any(attribute in each.stores for each in self.summaries)
 
     def has_subclasses(self, name: str) -> bool:
-        """Say whether a class of the project descends from this one."""
+        """Whether a class of the project descends from this one."""
         if self._bases is None:
             self._bases = {
                 self.canonical(base, summary.path)
@@ -290,7 +290,7 @@ class Project:
 
 
 def _beginnings(names: Iterable[str]) -> set[str]:
-    """Give names and what they begin with: a.b.c, a.b, a."""
+    """Return names and what they begin with: a.b.c, a.b, a."""
     found: set[str] = set()
     for name in names:
         while name and name not in found:

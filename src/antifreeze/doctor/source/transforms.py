@@ -1,4 +1,4 @@
-"""What a dataset applies to its samples: functions and objects that it is given, or makes."""
+"""Functions and objects that a dataset applies to its samples."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import known
-from .budget import asked_once
+from . import library_names
 from .definitions import Dataset, Function
-from .wording import text_of
-from .wrapped import datasets_behind
+from .step_budget import cached_walk
+from .syntax.node_text import text_of
+from .wrapped_datasets import datasets_behind
 
 if TYPE_CHECKING:
     from .loaders import Loader
@@ -24,7 +24,7 @@ _KEEP = frozenset({"torch.nn.Sequential", "functools.partial"})
 
 
 def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
-    """Give the project's functions that a loader's dataset calls for each sample."""
+    """Yield the project's functions that a loader's dataset calls for each sample."""
     node = loader["dataset"].node
     if node is None:
         return
@@ -39,7 +39,7 @@ def transforms_of(loader: Loader, view: View) -> Iterator[Function]:
 
 
 def _called(dataset: Dataset, view: View) -> Iterator[Function]:
-    """Give what `self.transform(...)` calls, and `for each in self.transforms: each(...)`, for all
+    """Yield what `self.transform(...)` calls, and `for each in self.transforms: each(...)`, for all
     attributes that loading calls."""
     names = {
         called.attr
@@ -49,13 +49,13 @@ def _called(dataset: Dataset, view: View) -> Iterator[Function]:
         and dataset.owns(called.value, function.module)
     }
     for name in sorted(names):
-        for given in dataset.given(name):
+        for given in dataset.assignments(name):
             if given.value is not None:
                 yield from _applied(given.value, view)
 
 
 def _one_of(called: ast.expr, function: Function) -> ast.expr:
-    """Give what a loop goes over whose variable is called; else what is called."""
+    """Return what a loop goes over whose variable is called; else what is called."""
     if not isinstance(called, ast.Name):
         return called
     for each in function.module.ancestors(called):
@@ -66,7 +66,7 @@ def _one_of(called: ast.expr, function: Function) -> ast.expr:
     return called
 
 
-@asked_once
+@cached_walk
 def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterable[Function]:
     if depth > _DEEPEST:
         return
@@ -90,7 +90,7 @@ def _applied(node: ast.expr, view: View, depth: int = 0) -> Iterable[Function]:
 
 def _by_call(call: ast.Call, view: View, depth: int) -> Iterator[Function]:
     name = view.resolve(call.func) or ""
-    if name in _KEEP or name.startswith(known.TRANSFORMS):
+    if name in _KEEP or name.startswith(library_names.TRANSFORMS):
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from _applied(each, view, depth + 1)
         return

@@ -1,4 +1,4 @@
-"""The functions of a file that run in worker processes."""
+"""Find the functions of a file that run in worker processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .definitions import Dataset, Function, reached_from, steps
+from .definitions import Dataset, Function, called_functions, reached_from
+from .file_summary import Workers
 from .loaders import Loader
-from .summary import Workers
-from .trainers import collators_of_trainers
+from .transformers_trainer import collators_of_trainers
 from .transforms import transforms_of
 
 if TYPE_CHECKING:
@@ -27,26 +27,26 @@ class WorkerCode:
     dataset: Dataset | None = None
     loader: Loader | None = None  # of all but samples
     called: bool = False  # by a collate, init or transform function, which uses what it returns
-    way: ast.AST | None = None  # to code of another file: the place in this one
+    entry_point: ast.AST | None = None  # of another file's code: the place here that leads to it
 
     @property
     def only_ours(self) -> bool:
-        """Say whether only antifreeze's loaders run it."""
+        """Whether only antifreeze's loaders run it."""
         if self.loader is not None:
             return self.loader.ours
         return self.dataset is not None and self.dataset.only_ours
 
 
 def find_worker_code(view: View) -> list[WorkerCode]:
-    """Give what loads samples, transforms, collates and starts workers, each with what it calls;
+    """Return what loads samples, transforms, collates and starts workers, each with what it calls;
     of other files, what this one leads to."""
     found: dict[ast.AST, WorkerCode] = {}
     for dataset in view.datasets:
         if dataset.workers is None or dataset.workers.any:
-            ways = _ways(dataset.loading, view, dataset)
+            entry_points = _entry_points(dataset.loading, view, dataset)
             for function in dataset.loading:
-                way = ways.get(function.node)
-                code = WorkerCode(function, "sample", dataset.workers, dataset, way=way)
+                place = entry_points.get(function.node)
+                code = WorkerCode(function, "sample", dataset.workers, dataset, entry_point=place)
                 found.setdefault(function.node, code)
     for loader in view.loaders:
         if not loader.workers.any:
@@ -62,7 +62,7 @@ def find_worker_code(view: View) -> list[WorkerCode]:
     return [
         each
         for each in found.values()
-        if each.function.module is view.module or each.way is not None
+        if each.function.module is view.module or each.entry_point is not None
     ]
 
 
@@ -70,29 +70,29 @@ def _add(
     found: dict[ast.AST, WorkerCode], role: str, starts: list[Function], loader: Loader, view: View
 ) -> None:
     reached = reached_from(starts, view.project)
-    ways = _ways(reached, view)
+    entry_points = _entry_points(reached, view)
     for each in reached:
         called = role != "transform" and each is not starts[0]
-        way = ways.get(each.node, loader.node) if each.module is not view.module else None
-        code = WorkerCode(each, role, loader.workers, loader.dataset, loader, called, way)
+        place = entry_points.get(each.node, loader.node) if each.module is not view.module else None
+        code = WorkerCode(each, role, loader.workers, loader.dataset, loader, called, place)
         found.setdefault(each.node, code)
 
 
-def _ways(
+def _entry_points(
     reached: Iterable[Function], view: View, dataset: Dataset | None = None
 ) -> dict[ast.AST, ast.AST]:
-    """Give the places of this file that lead to functions of others. What a dataset inherits is
+    """Return the places of this file that lead to functions of others. What a dataset inherits is
     left to the file of the base class."""
     mine = {each.node for each in dataset.lineage} if dataset is not None else set()
-    ways: dict[ast.AST, ast.AST] = {}
+    entry_points: dict[ast.AST, ast.AST] = {}
     for function in reached:
         if function.module is not view.module:
             continue
-        for place, called in steps(function, function.owner, view.project):
+        for place, called in called_functions(function, function.owner, view.project):
             inherited = called.owner is not None and called.owner.node in mine
-            if called.module is view.module or called.node in ways or inherited:
+            if called.module is view.module or called.node in entry_points or inherited:
                 continue
             for each in reached_from([called], view.project):
                 if each.module is not view.module:
-                    ways.setdefault(each.node, place)
-    return ways
+                    entry_points.setdefault(each.node, place)
+    return entry_points

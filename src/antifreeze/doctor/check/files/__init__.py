@@ -1,0 +1,1 @@
+"""Files on the disk: which ones to check, and how they are read and written."""

@@ -1,0 +1,1 @@
+"""The result of a check as text, JSON, SARIF, annotations or a diff."""
