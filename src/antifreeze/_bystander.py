@@ -38,6 +38,7 @@ from ._core.steps import OURS, SAMPLER
 from ._core.tickets import Ticket
 from ._reporting import process_summaries
 from ._reporting.log import logger
+from ._transport import own_frames
 from ._worker import guard, looks, threads
 from ._worker.looks import Looks
 
@@ -46,11 +47,9 @@ JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one
 DEEPEST = 200  # frames of a stack
 CHEAP_S = 0.001  # a batch of one sample: it needs no look to be found, nor is it worth one
 AWAY_S = 10.0  # a loop that does not come is looked at rarely until it does
-_HERE = os.path.dirname(__file__) + os.sep
+_HERE = own_frames.installed_path(own_frames.PACKAGE)
 # Whose frames, innermost, mean that workers are waited for: they are told of by others.
-_OF_WORKERS = tuple(
-    _HERE + each for each in ("_driver.py", "_backends" + os.sep, "_linux" + os.sep)
-)
+_OF_WORKERS = tuple(map(own_frames.installed_path, own_frames.WAITS_FOR_WORKERS))
 
 _GENERATOR = inspect.CO_GENERATOR
 FileOf = Callable[[int, Ticket], str]

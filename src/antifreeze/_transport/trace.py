@@ -12,6 +12,7 @@ import signal
 
 from .._core.stalls import StackLine
 from .descriptors import Descriptor
+from .own_frames import AROUND_USER_CODE
 
 NAME = "antifreeze-trace"
 ASKED_BY = signal.SIGRTMIN + 11  # by this signal a worker that keeps the interpreter's lock
@@ -23,7 +24,8 @@ _BLOCK = re.compile(
     r"^(?!Current thread's C stack trace).*\(most recent call first\):$", re.MULTILINE
 )
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
-_OURS = re.compile(r"[/\\]antifreeze[/\\](?:_backends|_worker|_transport)[/\\]\w+\.py$")
+_FOLDERS = "|".join(each.replace("/", r"[/\\]") for each in AROUND_USER_CODE)
+_OURS = re.compile(rf"[/\\](?:{_FOLDERS})(?:\w+[/\\])*\w+\.py$")
 
 
 def header(call: tuple[int, int]) -> str:

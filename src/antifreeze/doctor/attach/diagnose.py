@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..._transport import own_frames
 from ..findings import Confidence, Finding
 from .facts import Case
 from .lasting import asleep_s, by_time, lasts
@@ -25,9 +26,10 @@ _WAITS = re.compile(r"the loop waits for (it|them)\b")
 _SIGINT = 1 << (signal.SIGINT - 1)
 STORY = 6  # lines of it
 # What our loader does every second, whatever happens: nothing of it is news.
+_EVENTS = "|".join(each.name for each in own_frames.ROUTINE_EVENTS)
+_COMMANDS = "|".join(each.name for each in own_frames.ROUTINE_COMMANDS)
 ROUTINE = re.compile(
-    r": (?:ClockRang|LivesSeen|LifeExamined)(?: of worker \d+)?"
-    r"(?: -> (?:LookAround|ExamineLife)(?:, (?:LookAround|ExamineLife))*)?$"
+    rf": (?:{_EVENTS})(?: of worker \d+)?(?: -> (?:{_COMMANDS})(?:, (?:{_COMMANDS}))*)?$"
 )
 # Of a core. Who computes on a crowded machine may get no more; threads that watch use less.
 COMPUTES = 0.05

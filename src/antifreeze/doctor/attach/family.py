@@ -6,11 +6,11 @@ import os
 from pathlib import PurePath
 
 from ..._linux import procfs
+from ..._transport import own_frames
 from . import proc
 
 MOST = 200  # processes looked at
 WORKER = "pt_data_worker"  # what torch calls its own
-OURS = "af_"  # how the processes of our own loader begin
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate")
 _LAUNCHED = (*LAUNCHERS, "lightning", "deepspeed", "horovodrun")
 # How multiprocessing starts a process that is not forked.
@@ -66,7 +66,7 @@ def _belongs_to(pid: int, parent: int) -> bool:
     if not is_python(over) and not proc.runs_python(parent):
         return False
     name = proc.read(pid, "comm").strip()
-    if name == WORKER or name.startswith(OURS) or command == over:
+    if name == WORKER or name.startswith(own_frames.PROCESSES) or command == over:
         return True
     if any(mark in part for mark in _STARTED for part in command):
         return True
@@ -79,7 +79,8 @@ def is_python(command: tuple[str, ...]) -> bool:
     if first.startswith(("python", "pypy")):
         return True
     # A script with its interpreter in the first line is shown with that; others name themselves.
-    return first in {"ray::", "torchrun"} or first.startswith(("antifreeze", "af_", "ray::"))
+    named = ("antifreeze", own_frames.PROCESSES, "ray::")
+    return first in {"ray::", "torchrun"} or first.startswith(named)
 
 
 def is_launcher(command: tuple[str, ...]) -> bool:

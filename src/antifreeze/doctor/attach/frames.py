@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from ..._transport import own_frames
 from .facts import Frame, Process
 
 LOADER = "torch/utils/data/dataloader.py"
 PROCESS = "multiprocessing/process.py"
 _WORKER = "torch/utils/data/_utils/worker.py"
 _FETCH = "torch/utils/data/_utils/fetch.py"
-_OUR_LOOP, _OUR_FETCH = "antifreeze/_worker/loop.py", "antifreeze/_worker/fetch.py"
-_OUR_DRIVER = "antifreeze/_driver.py"
-# Where a forked process begins; what follows in its stack is that of whoever forked it.
-_FORKED = ("antifreeze/_worker/main.py", "antifreeze/_backends/temp")
 _FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the parent's
 
 
@@ -34,7 +31,7 @@ def in_init_fn(frames: tuple[Frame, ...]) -> bool:
     if called is not None:
         return not is_library(called)
     for at, each in enumerate(frames):
-        if at and is_file(each, _OUR_LOOP):
+        if at and is_file(each, own_frames.WORKER_LOOP):
             return not is_library(frames[at - 1])
     return False
 
@@ -47,11 +44,11 @@ def is_at_work(process: Process, asked: int) -> bool:
     frames = tuple(each for each in main.frames if not each.native) if main is not None else ()
     if (called := called_by_worker(frames)) is not None:
         return not is_order(called)
-    if any(is_file(each, file) for each in frames for file in (_FETCH, _OUR_FETCH)):
+    if any(is_file(each, file) for each in frames for file in (_FETCH, own_frames.FETCHER)):
         return True
-    if any(is_file(each, _OUR_LOOP) for each in frames):
+    if any(is_file(each, own_frames.WORKER_LOOP) for each in frames):
         return in_init_fn(frames)
-    waits = any(is_file(each, file) for each in frames for file in (LOADER, _OUR_DRIVER))
+    waits = any(is_file(each, file) for each in frames for file in (LOADER, own_frames.DRIVER))
     return bool(frames) and process.pid == asked and not waits
 
 
@@ -59,7 +56,7 @@ def waits_for_loader(process: Process) -> bool:
     """Whether a thread of a process waits for a batch, of torch's loader or of ours."""
     return any(
         (each.name.rpartition(".")[2] == "_next_data" and is_file(each, LOADER))
-        or (each.name.rpartition(".")[2] == "_ask" and is_file(each, _OUR_DRIVER))
+        or is_own(each, own_frames.LOOP_WAITS)
         for thread in process.threads
         for each in thread.frames
     )
@@ -73,10 +70,16 @@ def is_file(frame: Frame, end: str) -> bool:
     return frame.file.endswith(end if end.startswith(".") else f"/{end}")
 
 
+def is_own(frame: Frame, own: own_frames.OwnFrame) -> bool:
+    """Whether a frame is of this function of ours."""
+    return frame.name.rpartition(".")[2] == own.function and is_file(frame, own.file)
+
+
 def is_library(frame: Frame) -> bool:
     """Say whether a line is the interpreter's, torch's or ours, and not the user's."""
     file = frame.file
-    if file.startswith(("<frozen", "torch/", "antifreeze/", "multiprocessing/", "concurrent/")):
+    libraries = ("<frozen", "torch/", own_frames.PACKAGE, "multiprocessing/", "concurrent/")
+    if file.startswith(libraries):
         return True
     return not file.startswith(("/", "<", ".")) and "/" not in file  # a file of the library itself
 
@@ -85,4 +88,4 @@ def begins(frame: Frame) -> bool:
     """Say that a forked process begins here."""
     if frame.file == PROCESS:
         return frame.name.rpartition(".")[2] in _FIRST
-    return frame.file.startswith(_FORKED) or frame.name == "_worker_loop"
+    return frame.file.startswith(own_frames.FORKED) or frame.name == "_worker_loop"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ..._transport import own_frames
 from .calls import Call
 from .facts import Frame
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
@@ -142,7 +143,7 @@ def is_service(strand: Strand) -> bool:
     if strand.calls("_feed", "multiprocessing/queues.py") and at.file == "threading.py":
         return True
     places = {each.file for each in strand.frames}
-    if strand.own_line is None and any(each.startswith("antifreeze/_worker/") for each in places):
+    if strand.own_line is None and any(each.startswith(own_frames.WORKER) for each in places):
         return strand.thread.tid != strand.process.pid  # it watches, or sends
     if "multiprocessing/resource_sharer.py" in places or at.file == "concurrent/futures/thread.py":
         return True

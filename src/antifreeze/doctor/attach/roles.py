@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ..._transport import own_frames
 from .facts import Frame, Process
 from .family import WORKER, is_launcher, is_python
 from .frames import LOADER
@@ -26,9 +27,9 @@ class Role(Enum):
 
 def role_of(process: Process, now: dict[int, Process]) -> Role:
     command = process.command
-    if process.name.startswith("af_worker"):
+    if process.name.startswith(own_frames.WORKER_PROCESS.name):
         return Role.OUR_WORKER
-    if process.name.startswith("af_"):
+    if process.name.startswith(own_frames.PROCESSES):
         return Role.OUR_NURSERY
     if process.name == WORKER:
         return Role.WORKER

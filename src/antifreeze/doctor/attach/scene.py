@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..._transport.own_frames import PACKAGE, WORKER_WAITS, OwnFrame
 from .calls import READ_OR_WRITE, Call
 from .facts import Case, Frame, Machine, Process, Thread
 from .frames import LOADER, PROCESS, begins, called_by_worker, is_order
@@ -93,6 +94,10 @@ class Strand:
             if (each.name == name or last == name) and is_file(each, file):
                 return each
         return None
+
+    def calls_own(self, own: OwnFrame) -> Frame | None:
+        """Return the frame of a function of ours that is under way."""
+        return self.calls(own.function, own.file)
 
     def in_native(self, *parts: str) -> Frame | None:
         """Give the C function that is under way and whose name has one of these in it."""
@@ -222,7 +227,7 @@ class Scene:
         """Say whether its loader is ours."""
         strand = self.main.main
         by_worker = any(each.role is Role.OUR_WORKER for each in self.workers)
-        return by_worker or bool(strand and any("antifreeze/" in f.file for f in strand.frames))
+        return by_worker or bool(strand and any(PACKAGE in f.file for f in strand.frames))
 
     @cached_property
     def loop(self) -> Strand | None:
@@ -286,7 +291,7 @@ class Scene:
         """Say that a worker waits for something to do."""
         strand = worker.main
         if worker.role is Role.OUR_WORKER:
-            return strand is not None and strand.calls("_read", "_worker/channel.py") is not None
+            return strand is not None and strand.calls_own(WORKER_WAITS) is not None
         called = called_by_worker(strand.frames) if strand is not None else None
         return called is not None and is_order(called)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..._transport import own_frames
 from .calls import POLLS, SLEEPS
 from .facts import Frame
 from .frames import in_init_fn
@@ -67,7 +68,7 @@ def loop_waits(scene: Scene) -> bool:
     if scene.held_up or scene.waits_for_batch is not None:
         return True
     if strand.frames:
-        return strand.calls("_ask", "antifreeze/_driver.py") is not None
+        return strand.calls_own(own_frames.LOOP_WAITS) is not None
     return still(strand)
 
 
@@ -78,7 +79,7 @@ def loads_itself(scene: Scene) -> bool:
         return False
     return bool(
         strand.calls("fetch", "torch/utils/data/_utils/fetch.py")
-        or strand.calls("load", "antifreeze/_worker/fetch.py")
+        or strand.calls_own(own_frames.LOADS_BATCH)
     )
 
 
@@ -102,7 +103,7 @@ def in_sample(scene: Scene, worker: Actor) -> bool:
     if strand is None or worker.dead or worker.stopped or not strand.frames:
         return False
     if worker.role is Role.OUR_WORKER:
-        loads = strand.calls("load", "antifreeze/_worker/fetch.py") is not None
+        loads = strand.calls_own(own_frames.LOADS_BATCH) is not None
         return loads or in_init_fn(strand.frames)
     inside = strand.calls("_worker_loop", "torch/utils/data/_utils/worker.py")
     return inside is not None and not scene.idle(worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._transport import own_frames
 from ...findings import Finding
 from ..locks import Wait, wait_of
 from ..scene import IDLE_SHARE, Actor, Scene, Strand
@@ -107,7 +108,10 @@ def _in_loader(strand: Strand) -> bool:
     before = strand.before.frames if strand.before is not None else ()
     return any(
         each.file.startswith((_LOADER, "torch/distributed/"))
-        or (each.file.startswith("antifreeze/") and not each.file.startswith("antifreeze/cli/"))
+        or (
+            each.file.startswith(own_frames.PACKAGE)
+            and not each.file.startswith(own_frames.COMMANDS)
+        )
         for each in (*before, *strand.frames)
     )
 

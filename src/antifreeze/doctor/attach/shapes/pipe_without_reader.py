@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._transport import own_frames
 from ...findings import Confidence, Finding
 from ..calls import WRITES
 from ..facts import PipeReader
@@ -16,7 +17,7 @@ _STREAMS = {1: "its output (stdout)", 2: "its messages (stderr)"}
 # How the processes of a program talk to each other: data for a new worker (popen_spawn_posix.py),
 # queues, our own sockets. A reader that is late there has shapes of its own, and nobody else may
 # read from such a pipe: what is taken out of it is missing in the worker.
-_OWN_CHANNELS = ("multiprocessing/", "antifreeze/")
+_OWN_CHANNELS = ("multiprocessing/", own_frames.PACKAGE)
 
 
 def find(scene: Scene) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._transport import own_frames
 from ...findings import Finding
 from ..scene import Role, Scene
 from ..waits import sleeps
@@ -14,7 +15,7 @@ NAME = "sample-in-our-worker"
 
 def find(scene: Scene) -> Iterator[Finding]:
     strand = scene.main.main
-    if strand is None or strand.calls("_ask", "antifreeze/_driver.py") is None:
+    if strand is None or strand.calls_own(own_frames.LOOP_WAITS) is None:
         return
     stuck = [
         (worker, at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._transport import own_frames
 from ...findings import Confidence, Finding
 from ..loaders import and_the_loop_waits
 from ..locks import Wait, forked, nobody_answers, queue_awaited, wait_of
@@ -13,7 +14,7 @@ from ..waits import at_line, in_sample, loads_itself, loop_waits
 from .base import LIKELY, POSSIBLE, Shape, are, kill_worker, people
 
 NAME = "thread-gone"
-_LOADERS = ("torch/utils/data/dataloader.py", "antifreeze/")
+_LOADERS = ("torch/utils/data/dataloader.py", own_frames.PACKAGE)
 
 
 def find(scene: Scene) -> Iterator[Finding]:
