@@ -55,7 +55,7 @@ def test_nothing_stuck_is_said_and_is_exit_code_0(capsys: pytest.CaptureFixture[
 def test_a_standstill_that_nobody_can_name_is_exit_code_3(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antifreeze.doctor.attach.diagnose.all_shapes", lambda: ())
+    monkeypatch.setattr("antifreeze.doctor.attach.diagnose.all_causes", lambda: ())
     assert main(["attach", "--case", str(STUCK)]) == 3
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("process") and "Nobody has moved between two looks" in out

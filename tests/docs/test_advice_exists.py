@@ -32,7 +32,7 @@ TELLS = [
     *(SOURCE / "_core" / name for name in ("explaining.py", "traps.py", "trends.py")),
     *(SOURCE / "_worker" / name for name in ("next_steps.py", "reasons.py", "odd.py")),
     *(SOURCE / "_backends").glob("*.py"),
-    *(SOURCE / "doctor" / "attach" / "shapes").glob("*.py"),
+    *(SOURCE / "doctor" / "attach" / "causes").glob("*.py"),
 ]
 # Arguments and variables of others.
 FOREIGN = frozenset(

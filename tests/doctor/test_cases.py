@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from antifreeze.doctor.attach.causes import all_causes
 from antifreeze.doctor.attach.facts import Case
-from antifreeze.doctor.attach.shapes import all_shapes
 
 from .ward import answer_to, named, patients, told
 
@@ -26,10 +26,10 @@ def test_each_patient_has_been_recorded() -> None:
     assert {path.stem for path in CASES.glob("*.json")} == {*EXPECTED}
 
 
-def test_each_shape_has_a_patient_and_each_patient_a_shape() -> None:
-    shapes = {each.name for each in all_shapes()}
+def test_each_cause_has_a_patient_and_each_patient_a_cause() -> None:
+    causes = {each.name for each in all_causes()}
     named_by = {name for names in EXPECTED.values() for name in names}
-    assert named_by <= shapes, named_by - shapes
+    assert named_by <= causes, named_by - causes
 
 
 def test_a_case_is_the_same_after_writing_and_reading() -> None:

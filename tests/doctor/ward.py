@@ -1,7 +1,7 @@
 """Where patients lie: tiny programs, each sick in one known way, in processes of their own.
 
 A patient is a script in `patients/`. Its docstring's first line says what ails it; a line
-`expects: NAME` (or `expects: nothing`) which shape is to be named; several may be. It prints
+`expects: NAME` (or `expects: nothing`) which cause is to be named; several may be. It prints
 `begins` when what is wrong is about to happen, and before it `ask: PID` where another process than
 its own is to be asked about. What needs a folder gets one as its argument. One that cannot be sick
 on this machine prints `cannot: WHY`, and its test is skipped.
@@ -167,12 +167,12 @@ def answer_to(case: Case) -> Answer:
 
 
 def named(answer: Answer) -> set[str]:
-    """Give the shapes that an answer names, but those that say that all is well."""
+    """Give the causes that an answer names, but those that say that all is well."""
     return {each.rule for each in answer.findings if not each.harmless}
 
 
 def wrongly_certain(answer: Answer, expects: tuple[str, ...]) -> set[str]:
-    """Give the shapes that an answer is certain of, and should not be."""
+    """Give the causes that an answer is certain of, and should not be."""
     sure = {each.rule for each in answer.findings if each.confidence is Confidence.CERTAIN}
     harmless = {each.rule for each in answer.findings if each.harmless}
     return sure - {*expects} - harmless

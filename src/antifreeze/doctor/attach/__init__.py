@@ -1,1 +1,1 @@
-"""Why a process hangs right now, seen from outside: gathered (`look`), then named (`shapes/`)."""
+"""Why a process hangs right now, seen from outside: gathered (`look`), then named (`causes/`)."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from ..._transport import own_frames
 from ..findings import Confidence, Finding
+from .causes import Cause, all_causes
+from .causes.lock_in_turns import NAME as IN_TURNS
+from .causes.pipe_without_reader import NAME as NOBODY_READS
+from .causes.rank_waits_for_rank import NAME as RANK_WAITS
 from .facts import Case
 from .lasting import asleep_s, by_time, lasts
 from .locks import wait_of
 from .progress import gets_on, watched_s
 from .scene import Actor, Role, Scene, Strand, scenes
-from .shapes import Shape, all_shapes
-from .shapes.lock_in_turns import NAME as IN_TURNS
-from .shapes.pipe_without_reader import NAME as NOBODY_READS
-from .shapes.rank_waits_for_rank import NAME as RANK_WAITS
 from .torch_loader import LOADER, QUEUES, waits_as_before
 from .waits import loop_waits
 
@@ -51,7 +51,7 @@ class Answer:
     findings: tuple[Finding, ...] = ()
     facts: tuple[str, ...] = ()  # who does what: one line a process
     told: tuple[str, ...] = ()  # by our own loader, in its words
-    broken: tuple[str, ...] = ()  # shapes that could not look, by a mistake of ours
+    broken: tuple[str, ...] = ()  # causes that could not look, by a mistake of ours
     still: bool = False  # nobody has moved, and nobody knows why
 
     @property
@@ -63,18 +63,18 @@ class Answer:
         return {each.rule for each in self.findings} == {RANK_WAITS}
 
 
-def diagnose(case: Case, shapes: Iterable[Shape] | None = None) -> list[Answer]:
+def diagnose(case: Case, causes: Iterable[Cause] | None = None) -> list[Answer]:
     """Name the causes, for each main process of the program; those that only wait for another one
     come last."""
-    known = all_shapes() if shapes is None else tuple(shapes)
+    known = all_causes() if causes is None else tuple(causes)
     answers = [_answer(scene, known) for scene in scenes(case)]
     return sorted(answers, key=lambda each: (not each.stuck, each.only_waits_for_rank, each.rank))
 
 
-def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
-    raw, broken = _found(scene, shapes)
+def _answer(scene: Scene, causes: tuple[Cause, ...]) -> Answer:
+    raw, broken = _found(scene, causes)
     if any(each.rule == NOBODY_READS and scene.main.pid in each.pids for each in raw):
-        raw += _behind(scene, shapes)
+        raw += _behind(scene, causes)
     raw = _without_turns(raw)
     timed = sorted((by_time(scene, each) for each in _in_order(raw)), key=_order)
     findings = tuple(_with_signals(scene, each) for each in timed)
@@ -93,23 +93,23 @@ def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
     )
 
 
-def _found(scene: Scene, shapes: tuple[Shape, ...]) -> tuple[list[Finding], list[str]]:
-    """Give what the shapes find, and which of them could not look."""
+def _found(scene: Scene, causes: tuple[Cause, ...]) -> tuple[list[Finding], list[str]]:
+    """Give what the causes find, and which of them could not look."""
     raw: list[Finding] = []
     broken = []
-    for shape in shapes:
+    for cause in causes:
         try:
-            raw += shape.find(scene)
+            raw += cause.find(scene)
         except Exception as error:  # ours: it must not cost the answer of the others
-            broken.append(f"{shape.name}: {type(error).__name__}: {error}")
+            broken.append(f"{cause.name}: {type(error).__name__}: {error}")
     return raw, broken
 
 
-def _behind(scene: Scene, shapes: tuple[Shape, ...]) -> list[Finding]:
+def _behind(scene: Scene, causes: tuple[Cause, ...]) -> list[Finding]:
     """Give what ails workers while the loop stands in a write, and does not wait for them yet: it
     is what it hangs in next."""
     workers = {each.pid for each in scene.workers}
-    raw, _ = _found(replace(scene, held_up=True), shapes)
+    raw, _ = _found(replace(scene, held_up=True), causes)
     return [
         replace(each, sentence=_WAITS.sub(r"the loop comes to wait for \1 next", each.sentence))
         for each in raw
@@ -168,7 +168,7 @@ def _with_signals(scene: Scene, found: Finding) -> Finding:
 
 
 def _nothing(scene: Scene) -> str:
-    """Say what can be said where no shape is known; nothing if that is all that is known."""
+    """Say what can be said where no cause is known; nothing if that is all that is known."""
     if not scene.seen:
         return "nothing is known to be wrong, but its stacks could not be taken: see below"
     actors = (scene.main, *scene.living)

@@ -1,4 +1,4 @@
-"""A case understood: who is who, who works, who waits for what. Pure; what shapes look at."""
+"""A case understood: who is who, who works, who waits for what. Pure; what causes look at."""
 
 from __future__ import annotations
 

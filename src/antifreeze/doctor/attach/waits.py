@@ -1,4 +1,4 @@
-"""What a thread waits for, and what the loop does, as several shapes ask it. Pure."""
+"""What a thread waits for, and what the loop does, as several causes ask it. Pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,58 @@
+"""What a cause is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...findings import Confidence, Finding
+from ..scene import Actor, Role, Scene, Strand
+
+CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
+Find = Callable[[Scene], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One known cause. The texts are its page in docs/hangs/; `find` names it in a scene."""
+
+    name: str
+    title: str  # one line, as a person would say it
+    what: str  # what happens, and why
+    tell: str  # how we can tell it from outside
+    get_out: str  # now, and whether work is lost
+    prevent: str
+    find: Find
+
+
+def where(strand: Strand) -> str:
+    """Say at which line of the user's a thread is, or at whatever line it is."""
+    frame = strand.own_line or strand.at
+    return "at an unknown line" if frame is None else f"in {frame}"
+
+
+def people(actors: list[Actor]) -> str:
+    """Name several processes: "worker 0 (pid 17)", "workers 0, 1 and 3"."""
+    if len(actors) == 1:
+        return actors[0].label
+    numbers = [str(each.number) for each in actors]
+    return f"workers {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def are(actors: list[Actor], one: str, several: str) -> str:
+    return one if len(actors) == 1 else several
+
+
+def kill_worker(actors: list[Actor]) -> str:
+    """Give the command that ends a worker: torch's loop then raises an error, ours goes on."""
+    pids = " ".join(str(each.pid) for each in actors)
+    if all(each.role is Role.OUR_WORKER for each in actors):
+        it = are(actors, "it", "them")
+        return (
+            f"kill -9 {pids}    (antifreeze replaces {it} and loads the batches again: nothing is"
+            " lost)"
+        )
+    return (
+        f"kill -9 {pids}    (the loop raises 'DataLoader worker is killed': the script can save,"
+        " and what it has not saved is lost if it does not)"
+    )

@@ -1,0 +1,71 @@
+"""The container's share of the CPU is used up, and the program is held back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import IDLE_SHARE, Scene
+from .base import LIKELY, Cause
+
+NAME = "cpu-quota"
+_PERIODS_S = 10.0  # there are ten in a second, by default
+_HELD = 0.5  # of them
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    group, then = scene.machine.group, scene.machine_before.group
+    if scene.seconds <= 0 or group.quota_cores <= 0:
+        return
+    held = (group.throttled - then.throttled) / (scene.seconds * _PERIODS_S)
+    if held < _HELD:
+        return
+    working = [each for each in (scene.main, *scene.living) if each.share > IDLE_SHARE / 2]
+    runnable = sum(
+        strand.thread.state == "R"
+        for each in (scene.main, *scene.living)
+        for strand in each.strands
+    )
+    if not working:
+        return
+    used = sum(each.share for each in scene.all)
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the container may use {group.quota_cores:.1f} cores and wants more: it was held back in"
+        f" {min(held, 1):.0%} of the time slices, and {len(working)} processes share what is left:"
+        " it crawls, and is not stuck",
+        evidence=(
+            f"quota: {group.quota_cores:.1f} cores of the machine's {scene.machine.cores}; used by"
+            f" this program: {used:.1f}",
+            f"held back {group.throttled - then.throttled} times in {scene.seconds:.1f} s, for"
+            f" {group.throttled_s - then.throttled_s:.1f} s in all",
+            f"threads that want to run: {runnable}",
+        ),
+        get_out=(
+            "raise the quota: docker update --cpus 8 CONTAINER, or the limit of the job    (nothing"
+            " is lost, and it goes on faster)",
+        ),
+        prevent=(
+            f"no more workers than the quota has cores ({group.quota_cores:.1f}):"
+            " os.cpu_count() gives the machine's, not the container's",
+            "OMP_NUM_THREADS=1 for the workers: libraries start a thread for each core of the"
+            " machine",
+        ),
+        pids=tuple(each.pid for each in working),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The container's share of the CPU is used up",
+    what=(
+        "A container with a quota may compute for so long in every tenth of a second, all its"
+        " processes together; then all of them are held back until the next. A script that starts"
+        " as many workers and threads as the machine has cores spends most of its time so."
+    ),
+    tell="The control group has a quota, and was held back in at least half of the time slices.",
+    get_out="Raise the quota while it runs. Nothing is lost: the program is slow, not stuck.",
+    prevent="As many workers as the quota has cores, and one thread in each.",
+    find=find,
+)

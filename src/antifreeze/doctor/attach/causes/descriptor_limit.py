@@ -1,0 +1,98 @@
+"""A process may open no more files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import Actor, Scene
+from ..waits import batch_lost, loop_waits, still
+from .base import LIKELY, POSSIBLE, Cause
+
+NAME = "descriptor-limit"
+_NEAR_SHARE = 0.95
+_NEAR = 4  # descriptors that are left: one tensor needs two
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    near = [each for each in (scene.main, *scene.living) if _near(each)]
+    if not near or not loop_waits(scene) or not still(scene.loop):
+        return
+    lost = batch_lost(scene)
+    if not lost and not all(still(each.main) for each in near):
+        return
+    names = " and ".join(each.label for each in near[:3])
+    first = near[0]
+    limit = first.process.most_files
+    in_worker = any(each is not scene.main for each in near)
+    yield Finding(
+        NAME,
+        LIKELY if lost and in_worker else POSSIBLE,
+        f"{names} {'has' if len(near) == 1 else 'have'} as many files open as"
+        f" {'it' if len(near) == 1 else 'they'} may ({first.process.open_files} of {limit}): a"
+        " batch could not be handed over and was dropped without an error, and the loop waits for"
+        f" it in {scene.waits_for_batch}",
+        evidence=(
+            *(
+                f"{each.label}: {each.process.open_files} of {each.process.most_files} files open"
+                + _mostly(each)
+                for each in near[:4]
+            ),
+            *(["all workers wait for an order: nobody is working on the batch"] if lost else []),
+        ),
+        get_out=(
+            f"prlimit --pid {first.pid} --nofile=65536    (nothing is lost by it, but a batch that"
+            " was dropped does not come back)",
+            f"kill -INT {scene.main.pid}    and start again from the last checkpoint",
+        ),
+        prevent=(
+            "ulimit -n 65536 before the start",
+            "torch.multiprocessing.set_sharing_strategy('file_system'), at the top of the script:"
+            " no descriptor per tensor",
+            "fewer tensors in a batch: stack them. antifreeze's loader needs one descriptor a"
+            " worker",
+        ),
+        pids=(scene.main.pid, *(each.pid for each in near if each is not scene.main)),
+    )
+
+
+def _near(actor: Actor) -> bool:
+    limit, count = actor.process.most_files, actor.process.open_files
+    return limit > 0 and count > 0 and (limit - count <= _NEAR or count >= _NEAR_SHARE * limit)
+
+
+def _mostly(actor: Actor) -> str:
+    """Say what most of them are."""
+    kinds = {
+        "tensors in shared memory": ("/dev/shm/",),
+        "pipes": ("pipe:",),
+        "connections": ("tcp",),
+        "sockets": ("unix", "socket:"),
+    }
+    listed = actor.process.descriptors
+    for words, start in kinds.items():
+        if sum(each.target.startswith(start) for each in listed) > len(listed) / 2:
+            return f", most of them {words}"
+    return ""
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="No more files may be opened",
+    what=(
+        "Each tensor of a batch travels as a descriptor. A batch of hundreds of tensors (graphs,"
+        " boxes, lists), kept batches, or files that are never closed use up what a process may"
+        " open, often 1024. In a worker the failure happens in a thread that prints a traceback and"
+        " drops the batch: the loop waits for ever."
+    ),
+    tell=(
+        "The main process or a worker has as many descriptors open as its limit allows, while the"
+        " loop waits and no worker is at work."
+    ),
+    get_out="`prlimit --pid PID --nofile=65536` raises the limit; a dropped batch stays lost.",
+    prevent=(
+        "`ulimit -n 65536`, the sharing strategy `file_system`, or fewer and larger tensors."
+        " antifreeze's loader packs a batch into one piece."
+    ),
+    find=find,
+)

@@ -1,0 +1,302 @@
+"""The program is over, and waits for a process or thread that does not end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Confidence, Finding
+from .. import torch_loader as torchs
+from ..calls import Call
+from ..locks import Wait, for_ever, is_service, wait_of
+from ..scene import Actor, Role, Scene, Strand
+from ..waits import sleeps
+from .base import LIKELY, POSSIBLE, Cause, are, people, where
+
+NAME = "exit-joins-stuck-worker"
+_UTIL = "multiprocessing/util.py"
+_POOLS = "multiprocessing/pool.py"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    main = scene.main.main
+    if main is None or scene.ours or not torchs.waits_as_before(main):
+        return
+    if scene.main.role is not Role.MAIN:
+        return  # an orphan
+    if not main.frames:
+        yield from _unseen(scene, main)
+    elif main.calls("_finalize_join", torchs.QUEUES):
+        yield from _own_queue(scene, main)
+    elif main.calls("join", _POOLS):
+        yield from _pool(scene, main)
+    elif main.calls("_shutdown", "threading.py"):
+        yield from _thread(scene, main)
+    elif main.calls("join", "multiprocessing/process.py"):
+        yield from _process(scene, main)
+    elif main.calls("_shutdown_workers", torchs.LOADER) and main.calls("join", "threading.py"):
+        yield from _pin_thread(scene, main)
+    elif main.calls("join", "threading.py"):
+        yield from _thread(scene, main)
+
+
+def _process(scene: Scene, main: Strand) -> Iterator[Finding]:
+    awaited = _awaited(scene, main)
+    at_exit = main.calls("_exit_function", _UTIL) is not None
+    by_torch = main.calls("_shutdown_workers", torchs.LOADER) is not None
+    if not at_exit:
+        # To wait for a process that works is no fault; torch waits five seconds, then asks harder.
+        awaited = [each for each in awaited if _cannot_send(each) or (by_torch and _stuck(each))]
+    if not awaited:
+        return
+    over = "the program is over" if at_exit else "the loop is over" if by_torch else "the program"
+    waits = "waits" if over == "the program" else "and waits"
+    sure: Confidence = LIKELY if at_exit or any(map(_cannot_send, awaited)) else POSSIBLE
+    who = _names(awaited)
+    first = "it" if len(awaited) == 1 else awaited[0].label
+    left = [*awaited, *(each for each in torchs.workers(scene) if each not in awaited and at_exit)]
+    yield Finding(
+        NAME,
+        sure,
+        f"{over} {waits} for {who} to end{_place(main)}; {first} {_doing(awaited[0])}",
+        evidence=(
+            f"the main thread is in `join` in both looks, {scene.seconds:.1f} s apart",
+            *(f"{each.label} {_doing(each)}" for each in awaited[:4]),
+            *([_at_exit(awaited)] * at_exit),
+            *(
+                ["torch waits five seconds for each worker, then asks it to end (SIGTERM)"]
+                * (by_torch and not at_exit)
+            ),
+        ),
+        get_out=(
+            f"kill -9 {' '.join(str(each.pid) for each in left)}    (the main process then goes"
+            f" on; {_lost(left)})",
+        ),
+        prevent=(
+            "take everything out of a queue before you join who fills it",
+            "do not ignore or handle SIGTERM in workers; put a limit on whatever a sample waits"
+            " for (timeout=)",
+            "antifreeze's loader ends its workers with SIGKILL after a moment",
+        ),
+        pids=tuple(each.pid for each in (scene.main, *awaited)),
+    )
+
+
+def _pool(scene: Scene, main: Strand) -> Iterator[Finding]:
+    """Tell of a pool whose processes have work that does not end."""
+    busy = [
+        (each, strand)
+        for each in scene.others
+        if (strand := each.main) is not None
+        and strand.calls("worker", _POOLS)
+        and not strand.calls("get", torchs.QUEUES)
+        and torchs.waits_as_before(strand)
+    ]
+    if not busy:
+        return
+    pid = scene.main.pid
+    yield Finding(
+        NAME,
+        POSSIBLE if any(sleeps(strand) for _, strand in busy) else LIKELY,
+        f"the main thread waits for a pool of processes to end{_place(main)}, and"
+        f" {busy[0][0].label} of it is still {where(busy[0][1])}",
+        evidence=(
+            "the main thread is in the pool's `join` in both looks",
+            *(f"{each.label} is {where(strand)} in both looks" for each, strand in busy[:4]),
+        ),
+        get_out=(
+            f"kill -INT {pid}    (KeyboardInterrupt where it joins; at Python's end the pool is"
+            " then ended too: only what it has under way is lost)",
+        ),
+        prevent=("terminate() a pool whose results are not needed any more, instead of close()",),
+        pids=(pid, *(each.pid for each, _ in busy)),
+    )
+
+
+def _at_exit(awaited: list[Actor]) -> str:
+    if all(each.role is Role.WORKER for each in awaited):
+        return "Python has asked them to end (SIGTERM) and waits without a limit"
+    return (
+        "at its end Python waits without a limit for the processes that the script has started, and"
+        " asks only daemons to end"
+    )
+
+
+def _awaited(scene: Scene, main: Strand) -> list[Actor]:
+    call = main.thread.call
+    children = [each for each in (*scene.living, *scene.others) if not each.dead]
+    if call and call[0] == Call.WAIT4:
+        children = [each for each in children if each.pid == call[1]]
+    else:
+        children = [each for each in children if each.role is Role.WORKER]
+    there = [each for each in children if each.before is not None]
+    return [each for each in there if not each.stopped]
+
+
+def _place(main: Strand) -> str:
+    return f", {where(main)}" if main.own_line else ""
+
+
+def _cannot_send(actor: Actor) -> bool:
+    """Say that it wants to end, and cannot before it has sent what it has."""
+    ends = actor.main is not None and actor.main.calls("_finalize_join", torchs.QUEUES)
+    return bool(ends) and any(map(torchs.writes_in_vain, torchs.feeders(actor)))
+
+
+def _stuck(actor: Actor) -> bool:
+    return actor.main is not None and actor.main.stuck
+
+
+def _doing(actor: Actor) -> str:
+    if _cannot_send(actor):
+        return "still has something to send, the pipe is full, and nobody reads"
+    if actor.main is None or not actor.main.frames:
+        return "has not ended"
+    return f"is still {where(actor.main)}"
+
+
+def _names(actors: list[Actor]) -> str:
+    workers = all(each.role is Role.WORKER for each in actors)
+    return people(actors) if workers or len(actors) == 1 else f"{len(actors)} processes"
+
+
+def _lost(actors: list[Actor]) -> str:
+    one = are(actors, "that process has", "those processes have")
+    if any(map(_cannot_send, actors)):
+        return f"what {one} not sent is lost"
+    return f"only what {one} under way is lost"
+
+
+def _unseen(scene: Scene, main: Strand) -> Iterator[Finding]:
+    """Say what the kernel alone tells: whoever waits for a worker of torch's to end, ends."""
+    if main.thread.call[:1] != (Call.WAIT4,):
+        return
+    for worker in _awaited(scene, main):
+        if worker.role is Role.WORKER:
+            yield Finding(
+                NAME,
+                POSSIBLE,
+                f"the main process waits for {worker.label} to end, which has not",
+                evidence=(f"the main thread is in wait4({worker.pid}) in both looks",),
+                get_out=(f"kill -9 {worker.pid}    (the main process then goes on)",),
+                pids=(scene.main.pid, worker.pid),
+            )
+
+
+def _pin_thread(scene: Scene, main: Strand) -> Iterator[Finding]:
+    stuck = [each for each in torchs.pin_threads(scene) if each.frames and each.stuck]
+    if not stuck:
+        return
+    what = f"the loop is over and waits for the thread that pins memory{_place(main)}"
+    yield _of_thread(scene, what, stuck[0], over=True)
+
+
+def _thread(scene: Scene, main: Strand) -> Iterator[Finding]:
+    """Name a thread that is waited for and waits itself, where no thread is at work to help it."""
+    if not all(torchs.waits_as_before(each) for each in scene.main.strands if each.frames):
+        return
+    over = main.calls("_shutdown", "threading.py") is not None
+    what = (
+        "the program is over, but for its" if over else f"the main thread waits{_place(main)}, for"
+    )
+    others = [each for each in scene.main.strands if each is not main and each.frames]
+    full = [each for each in others if each.calls("put", "queue.py")]
+    alone = over and not torchs.workers(scene) and all(_expects_nothing(each) for each in others)
+    kept = [each for each in others if alone and (_waits_for_word(each) or sleeps(each))]
+    for each in (full or kept)[:1]:
+        yield _of_thread(scene, f"{what} thread {each.thread.name!r}", each, over)
+
+
+def _expects_nothing(thread: Strand) -> bool:
+    """Say that nothing from outside can wake a thread: it is no server."""
+    return wait_of(thread) is not None or sleeps(thread) or is_service(thread)
+
+
+def _waits_for_word(thread: Strand) -> bool:
+    """Say that it waits for an event or for something in a queue, without a limit, in the script's
+    own code: the program has ended, and nobody is left to say it."""
+    return wait_of(thread) is Wait.NOTICE and for_ever(thread) and thread.own_line is not None
+
+
+def _of_thread(scene: Scene, what: str, thread: Strand, over: bool) -> Finding:
+    full = thread.calls("put", "queue.py")
+    waits = (
+        "waits for room in a queue that nobody empties"
+        if full
+        else "waits for word that nobody is left to give"
+        if _waits_for_word(thread)
+        else "sleeps, and is no daemon"
+        if over and sleeps(thread)
+        else "has not moved"
+    )
+    pid = scene.main.pid
+    return Finding(
+        NAME,
+        POSSIBLE if sleeps(thread) else LIKELY,
+        f"{what}, which {waits}, {where(thread)}",
+        evidence=(
+            "the main thread waits for threads to end, in both looks",
+            f"thread {thread.thread.name!r} is {where(thread)} in both looks, without CPU",
+            *(["no other thread of the process does anything"] * (full is not None)),
+        ),
+        get_out=(
+            f"kill -9 {pid}    (the program's own code is over: what it has saved is saved)"
+            if over
+            else f"kill -INT {pid}    (KeyboardInterrupt where it joins: the script can save; its"
+            f" end may then wait for the same thread: kill -9 {pid})",
+        ),
+        prevent=(
+            "make such a thread a daemon (daemon=True), or tell it to end and empty its queue"
+            " before the program ends",
+            *(
+                ["see why nobody empties it: whoever took from it may have ended with an error"]
+                * (full is not None)
+            ),
+        ),
+        pids=(pid,),
+    )
+
+
+def _own_queue(scene: Scene, main: Strand) -> Iterator[Finding]:
+    if not any(torchs.writes_in_vain(each) for each in torchs.feeders(scene.main)):
+        return
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the program is over{_place(main)}, but for a queue that still has something to send:"
+        " the pipe is full, and nobody reads",
+        evidence=(
+            "the main thread waits for its QueueFeederThread to end, in both looks",
+            "that thread is in a write into a full pipe, in both looks",
+        ),
+        get_out=(
+            f"kill -9 {scene.main.pid}    (the program's own code is over; what the queue has not"
+            " sent is lost)",
+        ),
+        prevent=("call `queue.cancel_join_thread()` where what is left in it may be lost",),
+        pids=(scene.main.pid,),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The program is over and waits for a worker that does not end",
+    what=(
+        "At its end Python asks the workers to end (SIGTERM), and waits for each without a limit."
+        " One that ignores or handles the signal, or is in a sample that never ends, keeps it. A"
+        " process that has put something large into a queue does not end either before somebody"
+        " has taken it: whoever joins it first, and would read later, waits for ever. The same goes"
+        " for a thread that is no daemon and waits: for room in a queue whose reader has ended, or"
+        " for a word that the script has not said before its end."
+    ),
+    tell=(
+        "The main thread is in `join`, in Python's end or in the loader's, in both looks; whom it"
+        " waits for is alive, and is in a sample, or its queue's thread is in a write into a full"
+        " pipe."
+    ),
+    get_out="`kill -9` to whom it waits for: the program then ends, and what it saved is saved.",
+    prevent=(
+        "Empty queues before joining; leave SIGTERM alone in workers; daemon threads for"
+        " prefetching. antifreeze's loader ends workers that do not end."
+    ),
+    find=find,
+)

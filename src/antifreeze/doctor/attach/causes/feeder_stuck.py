@@ -1,0 +1,158 @@
+"""A worker's thread that sends batches does not get on: the pipe is full, or it is in the batch's
+own code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from .. import torch_loader as torchs
+from ..scene import Actor, Scene, Strand
+from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people, where
+
+NAME = "feeder-stuck"
+# Where Python waits for another thread or process; a step of training waits elsewhere.
+_WAITS = ("threading.py", "queue.py", "subprocess.py", "selectors.py")
+_PICKLING = "multiprocessing/reduction.py"
+_WORKS = 0.1  # of a core; threads that only look at a clock use less
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    main = scene.main.main
+    if main is None or scene.ours:
+        return
+    if torchs.loop(scene) is not None:
+        yield from _in_pickling(scene)
+        return
+    if torchs.ends(main):
+        return
+    full = [
+        each
+        for each in torchs.workers(scene)
+        if any(torchs.writes_in_vain(feeder) for feeder in torchs.feeders(each))
+    ]
+    if not full or not _waits_for_others(main) or _anybody_moves(scene):
+        return
+    for_workers = _waits_for_workers(scene, main)
+    yield Finding(
+        NAME,
+        LIKELY if for_workers else POSSIBLE,
+        f"the main process waits {where(main)}, and does not take the batch that"
+        f" {people(full)} {are(full, 'has', 'have')} ready: it does not fit into the pipe, so that"
+        " nobody gets on",
+        evidence=(
+            f"{people(full)}: the thread that sends is in a write into a full pipe, in both looks",
+            "no thread of the main process reads from it",
+            *(["what the main process reads from, only its workers could write to"] * for_workers),
+            f"nobody has used any CPU in {scene.seconds:.1f} s",
+            *(
+                []
+                if for_workers
+                else ["it may be that the main process only waits long: look again with --watch"]
+            ),
+        ),
+        get_out=(
+            f"kill -INT {scene.main.pid}    (KeyboardInterrupt where it waits: the script can save;"
+            " what it does not save is lost)",
+        ),
+        prevent=(
+            "take batches while you wait for a worker: do not wait for what it says by other means"
+            " (a queue, an event, a lock) before its batches are taken",
+            "tensors go by shared memory and leave the pipe free; large bytes, lists and numpy"
+            " arrays go through it",
+        ),
+        pids=(scene.main.pid, *(each.pid for each in full)),
+    )
+
+
+def _in_pickling(scene: Scene) -> Iterator[Finding]:
+    """Tell of batches whose own code does not come back while they are made ready to be sent."""
+    stuck = [
+        (worker, feeder)
+        for worker in torchs.workers(scene)
+        for feeder in torchs.feeders(worker)
+        if feeder.calls("dumps", _PICKLING) and feeder.stuck and feeder.own_line
+    ]
+    if not stuck:
+        return
+    workers = [worker for worker, _ in stuck]
+    _, first = stuck[0]
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the thread of {people(workers)} that sends batches does not get on: it pickles one,"
+        f" {where(first)}, and that code does not come back; the loop waits for the batch, in"
+        f" {scene.waits_for_batch}",
+        evidence=(
+            *(
+                f"{worker.label}: thread {feeder.thread.name!r} is {where(feeder)} in both looks,"
+                " without CPU"
+                for worker, feeder in stuck[:4]
+            ),
+            "it is in the middle of `dumps`, called by `_feed` of multiprocessing/queues.py",
+        ),
+        get_out=(kill_worker(workers),),
+        prevent=(
+            "`__reduce__` and `__getstate__` of what is in a batch run in a thread of the worker:"
+            " they must not wait for locks or for anything else",
+            "return plain tensors, numbers and containers of them",
+        ),
+        pids=tuple(each.pid for each in workers),
+    )
+
+
+def _waits_for_others(main: Strand) -> bool:
+    at = main.at
+    if at is None or not torchs.waits_as_before(main):
+        return False
+    return at.file in _WAITS or at.file.startswith(("multiprocessing/", "concurrent/"))
+
+
+def _anybody_moves(scene: Scene) -> bool:
+    """Say whether somebody does something that the main process may be waiting for."""
+    return any(
+        actor.share > _WORKS or actor.main is None or not torchs.waits_as_before(actor.main)
+        for actor in scene.all
+        if not actor.dead
+    )
+
+
+def _waits_for_workers(scene: Scene, main: Strand) -> bool:
+    pipe = main.descriptor()
+    if not pipe.startswith("pipe:"):
+        return False
+    writers = {each.pid for each in scene.all if _may_write(each, pipe)} - {scene.main.pid}
+    return bool(writers) and writers <= {each.pid for each in torchs.workers(scene)}
+
+
+def _may_write(actor: Actor, pipe: str) -> bool:
+    return any(each.target == pipe and each.flags & 3 for each in actor.process.descriptors)
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The thread that sends batches does not get on",
+    what=(
+        "A pipe holds 64 kB. A worker's thread that sends a larger batch (bytes, lists, numpy"
+        " arrays: whatever is no tensor) sleeps until the main process takes it. That is as it"
+        " should be while the loop trains; but if the main process waits for that worker by other"
+        " means, a queue or an event of its own, each waits for the other. The same thread pickles"
+        " the batch first: an object whose `__reduce__` or `__getstate__` waits keeps all that the"
+        " worker has made."
+    ),
+    tell=(
+        "A worker's QueueFeederThread is in a write into a pipe in both looks; the main thread is"
+        " not in the loader, but in a wait for another thread or process; and nobody in the whole"
+        " program does anything. Or that thread is in the batch's own code, within `dumps`, in both"
+        " looks, while the loop waits."
+    ),
+    get_out=(
+        "`kill -INT` to the main process interrupts its wait, so that the script can save; where"
+        " the loop waits for the batch, `kill -9` to the worker."
+    ),
+    prevent=(
+        "Take batches while waiting, or tell things along with the batch. Let nothing wait while it"
+        " is pickled."
+    ),
+    find=find,
+)

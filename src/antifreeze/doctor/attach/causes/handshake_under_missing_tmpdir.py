@@ -1,0 +1,88 @@
+"""Tensors are handed over by a socket in the folder for temporary files, which is not usable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import Scene
+from ..waits import batch_lost
+from .base import LIKELY, Cause
+
+NAME = "handshake-under-missing-tmpdir"
+_LONGEST = 107  # bytes of a socket's path
+_ADDED = len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    why = _why(scene)
+    if not why or not batch_lost(scene) or _listens(scene):
+        return
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the folder for temporary files ({scene.machine.temporary}) {why}: the workers"
+        " cannot make the socket there by which tensors are handed over, the batch was dropped"
+        f" without an error, and the loop waits for it in {scene.waits_for_batch}",
+        evidence=(
+            f"TMPDIR is {scene.machine.temporary}: it {why}",
+            f"all {len(scene.living)} workers wait for an order, and the loop for a batch; no"
+            " worker listens at a socket",
+        ),
+        get_out=(
+            f"kill -INT {scene.main.pid}    (KeyboardInterrupt in the main thread: it can save;"
+            " start it again with TMPDIR=/tmp: the batch is lost)",
+        ),
+        prevent=(
+            "TMPDIR must be there for the whole run, writable, and no longer than"
+            f" {_LONGEST - _ADDED} bytes: jobs of a scheduler that clean it up, or nest it deeply,"
+            " break it",
+            "torch.multiprocessing.set_sharing_strategy('file_system'), or antifreeze's loader,"
+            " which needs no socket",
+        ),
+        pids=(scene.main.pid, *(each.pid for each in scene.living)),
+    )
+
+
+def _why(scene: Scene) -> str:
+    machine = scene.machine
+    if not machine.temporary:
+        return ""
+    if not machine.temporary_there:
+        return "is gone"
+    if len(machine.temporary.rstrip("/").encode()) + _ADDED > _LONGEST:
+        return f"has a path too long for a socket ({len(machine.temporary)} bytes)"
+    if machine.temporary_free == 0:
+        return "has no room left"
+    return ""
+
+
+def _listens(scene: Scene) -> bool:
+    """Say that a worker has been able to make its socket."""
+    return any(
+        "/listener-" in each.target
+        for worker in scene.living
+        for each in worker.process.descriptors
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The folder for temporary files is gone",
+    what=(
+        "With torch's default way of sharing, a message says only: ask me for the tensor's"
+        " descriptor, at this socket. The socket lies in TMPDIR. If that folder was removed, is"
+        " full, or its path is longer than a socket's may be, the worker fails in a thread that"
+        " prints a traceback and drops the batch, and the loop waits for ever."
+    ),
+    tell=(
+        "Every worker waits for an order and the loop for a batch, no worker has a listening"
+        " socket, and TMPDIR is missing, full or too long."
+    ),
+    get_out="The batch is lost: start again with a short TMPDIR that stays.",
+    prevent=(
+        "`TMPDIR=/tmp`, or the sharing strategy `file_system`. antifreeze's loader hands batches"
+        " over without sockets in folders."
+    ),
+    find=find,
+)

@@ -1,0 +1,84 @@
+"""One sample takes more and more memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..loaders import and_the_loop_waits
+from ..scene import Actor, Scene
+from ..waits import at_line, in_sample, loop_waits, megabytes
+from .base import LIKELY, POSSIBLE, Cause, kill_worker
+
+NAME = "huge-sample"
+_GROWS_BYTES_S = 40e6
+_LARGE_BYTES = 200e6  # more than the others: what a batch of images takes is less
+_LARGE_SHARE = 0.25  # of all memory that it may use
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    if not loop_waits(scene):
+        return
+    limit = scene.machine.group.memory_limit or scene.machine.memory
+    for worker in scene.living:
+        strand = worker.main
+        if strand is None or worker.before is None or scene.seconds <= 0:
+            continue
+        if (
+            not in_sample(scene, worker)
+            or worker.process.written_bytes != worker.before.written_bytes
+        ):
+            continue
+        own = worker.process.memory.own
+        growth = (own - worker.before.memory.own) / scene.seconds
+        more = own - _usual(scene, worker)
+        grows = growth >= _GROWS_BYTES_S and more >= _LARGE_BYTES
+        large = limit > 0 and more >= _LARGE_SHARE * limit
+        if not grows and not large:
+            continue
+        how = f"and has taken {megabytes(growth)} more in a second" if grows else "in one sample"
+        yield Finding(
+            NAME,
+            LIKELY if grows else POSSIBLE,
+            f"{worker.label} holds {megabytes(own)} {how}, {at_line(strand)}: one sample is far"
+            f" larger than the others{and_the_loop_waits(scene, [worker])}",
+            evidence=(
+                f"{worker.label}: {megabytes(worker.before.memory.own)}, then {megabytes(own)}"
+                f" {scene.seconds:.1f} s later; the others hold about"
+                f" {megabytes(_usual(scene, worker))}",
+                f"{megabytes(scene.machine.memory_free)} of {megabytes(limit)} are free",
+                "it has sent no batch between the looks",
+            ),
+            get_out=(
+                f"if memory runs out the kernel kills it, or another: {kill_worker([worker])}",
+            ),
+            prevent=(
+                "check a sample's size before it is decoded (an archive or an image that unpacks to"
+                " gigabytes, a text without line ends); PIL has Image.MAX_IMAGE_PIXELS",
+            ),
+            pids=(worker.pid,),
+        )
+
+
+def _usual(scene: Scene, worker: Actor) -> int:
+    """Give what the others hold: the median of the other workers, or the main process."""
+    others = sorted(each.process.memory.own for each in scene.living if each is not worker)
+    return others[len(others) // 2] if others else scene.main.process.memory.own
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A sample takes more and more memory",
+    what=(
+        "One sample unpacks to gigabytes: a damaged header, a very long text, an archive that"
+        " repeats itself. The worker allocates and allocates, and the loop waits, until the sample"
+        " is done or the kernel kills a process."
+    ),
+    tell=(
+        "A worker is in the dataset's code, sends nothing, holds far more than the others, and"
+        " grows by tens of megabytes between two looks."
+    ),
+    get_out="`kill -9` the worker before memory runs out: the loop raises an error.",
+    prevent="Check sizes before decoding, and leave out what is too large.",
+    find=find,
+)

@@ -1,0 +1,188 @@
+"""An event loop has nothing to do: a coroutine awaits what nobody brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Confidence, Finding
+from ..calls import POLLS, Call
+from ..loaders import and_the_loop_waits
+from ..locks import Wait, brings_nothing, for_ever, others, same_line, wait_of
+from ..progress import exchanged, watched_s, went_on
+from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..waits import at_line, in_sample, loop_waits
+from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
+
+NAME = "idle-event-loop"
+_EVENTS = "asyncio/base_events.py"
+_LATE_S = 3.0  # that timers have brought nothing: who paces its requests has got something by then
+_FOR_ANOTHER = (Wait.RESULT, Wait.NOTICE, Wait.THREAD)
+# Without a limit: -1, as the kernel shows a number of 32 bits, or one of 64.
+_WITHOUT_END = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+_LIMIT = {Call.EPOLL_WAIT: 4, Call.EPOLL_PWAIT: 4, Call.POLL: 3}  # where it stands in the call
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    idle = [(each, loop) for each in _asked(scene) if (loop := idle_loop(scene, each)) is not None]
+    groups: dict[Confidence, list[tuple[Actor, Strand]]] = {}
+    for actor, loop in idle:
+        groups.setdefault(_confidence(loop), []).append((actor, loop))
+    for confidence, found in groups.items():
+        yield _finding(scene, confidence, found)
+
+
+def _asked(scene: Scene) -> tuple[Actor, ...]:
+    """Give those whose waiting matters: workers only while the loop waits for them."""
+    if not loop_waits(scene):
+        return () if scene.at_prompt else (scene.main,)
+    return tuple(each for each in scene.living if in_sample(scene, each))
+
+
+def idle_loop(scene: Scene, actor: Actor) -> Strand | None:
+    """Give the thread whose event loop waits for nothing from outside, while the main thread is in
+    it or waits for it, and no other thread or program is there that could bring anything."""
+    main = actor.main
+    if main is None:
+        return None
+    if main.calls("_run_once", _EVENTS) is not None:
+        loops = [main] if main.calls("run_until_complete", _EVENTS) is not None else []
+    elif wait_of(main) in _FOR_ANOTHER and (for_ever(main) or same_line(main)):
+        loops = [each for each in actor.strands if each.calls("_run_once", _EVENTS) is not None]
+    else:
+        return None
+    if not loops or not all(
+        _waits_for_nothing(actor, each) or _only_has_timers(scene, actor, each) for each in loops
+    ):
+        return None
+    alone = all(map(brings_nothing, others(actor, main, *loops)))
+    return loops[0] if alone and not _has_children(scene, actor) else None
+
+
+def _waits_for_nothing(actor: Actor, loop: Strand) -> bool:
+    """Say that a loop sleeps without a limit, and that nothing from outside can wake it: all that
+    it watches is the socket by which other threads do."""
+    call = loop.thread.call
+    if not loop.stuck or not call or call[0] not in POLLS:
+        return False
+    if not _without_end(loop):
+        return False
+    if loop.thread.watches:
+        return _watches_itself_alone(actor, loop)
+    return not any(
+        each.target.startswith(("tcp", "udp")) for each in actor.process.descriptors
+    ) and bool(actor.process.descriptors)
+
+
+def _without_end(loop: Strand) -> bool:
+    call = loop.thread.call
+    at = _LIMIT.get(Call(call[0])) if call and call[0] in POLLS else None
+    return at is not None and len(call) > at and call[at] in _WITHOUT_END
+
+
+def _watches_itself_alone(actor: Actor, loop: Strand) -> bool:
+    watched = [
+        each.target for each in actor.process.descriptors if each.number in loop.thread.watches
+    ]
+    return watched == ["unix"] and len(loop.thread.watches) == 1
+
+
+def _only_has_timers(scene: Scene, actor: Actor, loop: Strand) -> bool:
+    """Whether a loop wakes up for timers, and nothing came of that for some time: no byte, no batch
+    and no other line."""
+    call, main = loop.thread.call, actor.main
+    if not call or call[0] not in POLLS or loop.share >= IDLE_SHARE or main is None:
+        return False
+    late = watched_s(scene) >= _LATE_S or main.stuck  # who sleeps is watched for long enough
+    if not late or not _watches_itself_alone(actor, loop):
+        return False
+    return exchanged(scene, actor) is False and not went_on(scene, loop)
+
+
+def _has_children(scene: Scene, actor: Actor) -> bool:
+    return any(
+        each.process.parent == actor.pid and not each.dead and each.role is Role.CHILD
+        for each in scene.others
+    )
+
+
+def _confidence(loop: Strand) -> Confidence:
+    return LIKELY if loop.thread.watches and loop.stuck and _without_end(loop) else POSSIBLE
+
+
+def _finding(scene: Scene, confidence: Confidence, idle: list[tuple[Actor, Strand]]) -> Finding:
+    actors = [actor for actor, _ in idle]
+    first, loop = idle[0]
+    assert first.main is not None
+    main = scene.main in actors
+    apart = "" if loop is first.main else f" (thread {loop.thread.name!r})"
+    sees = (
+        "nothing but the socket by which other threads wake it"
+        if loop.thread.watches
+        else "no connection, as far as can be seen"
+    )
+    timers = not _without_end(loop)
+    what = "that only wakes up for timers" if timers else "that has nothing to do"
+    left = (
+        "no connection and no other thread is left, and the timers have brought no batch"
+        if timers
+        else "no timer, no connection and no other thread is left"
+    )
+    return Finding(
+        NAME,
+        confidence,
+        f"{people(actors)} {are(actors, 'runs', 'run')} an event loop{apart} {what},"
+        f" {at_line(first.main)}: a coroutine awaits what nobody brings (an asyncio.Event, Queue,"
+        f" Future or Lock): {left}"
+        + ("" if main else and_the_loop_waits(scene, actors, are(actors, "it", "them"))),
+        evidence=(
+            f"{people(actors)}: hardly any CPU, in {loop.at}, with a limit: so there is a timer;"
+            f" nothing was read or written in {watched_s(scene):.0f} s"
+            if timers
+            else f"{people(actors)}: no CPU, in {loop.at}, without a limit: so there is no timer",
+            f"the event loop watches {sees}",
+            "no other thread of the process could set, put or answer anything",
+        ),
+        get_out=(
+            f"kill -INT {scene.main.pid}    (KeyboardInterrupt at that line: the script can save;"
+            " what it does not save is lost)"
+            if main
+            else kill_worker(actors),
+        ),
+        prevent=(
+            "await with a limit: asyncio.wait_for(..., timeout=30), or `async with"
+            " asyncio.timeout(30)`: the error then says which one it was",
+            "see which task it is: asyncio.all_tasks() and task.print_stack() from a signal"
+            " handler",
+        ),
+        pids=tuple(each.pid for each in actors),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="An event loop has nothing to do, and somebody waits for it",
+    what=(
+        "A sample is read with asyncio, by `asyncio.run` or by a thread with an event loop of its"
+        " own (`run_coroutine_threadsafe(...).result()`), and one of its coroutines awaits what"
+        " nobody brings: an event that is never set, a queue that nobody fills, a lock that"
+        " was not given back, a future that was made for another loop. The loop then sleeps, and so"
+        " does whoever waits for it."
+    ),
+    tell=(
+        "The thread sleeps in the event loop's `_run_once` without a limit, so it has no timer; the"
+        " kernel says that the loop watches nothing but the socket by which other threads wake it;"
+        " the main thread is in the loop, or waits for its thread; and there is no other thread"
+        " that could bring anything. Threads of C are not seen: so it is likely, and not certain."
+        " Where it wakes up for timers (a keep-alive) and neither a byte nor a batch comes of that"
+        " while it is watched, it is no more than possible."
+    ),
+    get_out=(
+        "`kill -9` the worker: torch's loader raises an error, and the script can save; antifreeze"
+        " starts another one. In the main process: `kill -INT PID`."
+    ),
+    prevent=(
+        "Give what is awaited a limit (`asyncio.wait_for`), and make events, queues and locks in"
+        " the loop that uses them."
+    ),
+    find=find,
+)

@@ -1,0 +1,194 @@
+"""A worker waits for a lock that another thread of the main process held when it was forked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Confidence, Finding
+from ..locks import (
+    HELD,
+    Wait,
+    address,
+    for_ever,
+    forked,
+    held_at_fork,
+    others,
+    owner,
+    reentrant,
+    taken_before,
+    taken_by_loop,
+    wait_of,
+)
+from ..scene import Actor, Scene, Strand
+from ..waits import at_line
+from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, kill_worker, people
+
+NAME = "lock-held-at-fork"
+_LIBRARIES = {  # whose lock it is, by a file on the way to it
+    "logging/__init__.py": "logging's",
+    "tqdm/": "tqdm's",
+    "h5py/": "h5py's",
+    "<frozen importlib": "the import system's",
+}
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    stuck = [(worker, each) for worker in scene.living for each in _orphaned(scene, worker)]
+    if not stuck:
+        return
+    workers = list({worker.pid: worker for worker, _ in stuck}.values())
+    _, first = stuck[0]
+    confidence = _confidence(scene, stuck)
+    yield Finding(
+        NAME,
+        confidence,
+        f"{people(workers)} {are(workers, 'waits', 'wait')} for {_lock(first)} that nobody in"
+        f" {are(workers, 'it', 'them')} holds, {at_line(first)}: {_story(first, confidence)}",
+        evidence=(
+            f"{people(workers)}: no CPU, at the same line in both looks, in a lock's acquire"
+            " without a limit",
+            f"no other thread in {are(workers, 'it', 'them')} that could release it",
+            *_proofs(scene, stuck),
+            *(
+                f"thread {each.thread.name!r} of the main process is {at_line(each)}"
+                for each in held_at_fork(scene)[:3]
+                if each.frames
+            ),
+        ),
+        get_out=(kill_worker(workers),),
+        prevent=(
+            "start the threads after the first `iter(loader)`, or make the lock in the worker"
+            " (worker_init_fn)",
+            "multiprocessing_context='forkserver', or antifreeze's loader, which starts workers"
+            " from a clean process when the program has threads",
+        ),
+        pids=tuple(worker.pid for worker in workers),
+    )
+
+
+def _story(strand: Strand, confidence: Confidence) -> str:
+    if by_loop := taken_by_loop(strand):
+        return (
+            f"the loop itself had taken it, in {by_loop[0]}, when it started the workers, and its"
+            " copy in a worker stays locked for ever"
+        )
+    doubt = ", or the same thread takes it twice" if confidence is POSSIBLE else ""
+    return (
+        "another thread of the main process held it when the workers were forked, and its copy in a"
+        f" worker stays locked for ever{doubt}"
+    )
+
+
+def _orphaned(scene: Scene, worker: Actor) -> list[Strand]:
+    """Give the threads of a forked worker that wait for a lock which none of its threads has."""
+    if scene.idle(worker) or not forked(scene, worker):
+        return []
+    waiting = [each for each in others(worker) if wait_of(each) in HELD and for_ever(each)]
+    if not waiting:
+        return []
+    by_owner = [each for each in waiting if owner(each) and not _is_in(worker, owner(each))]
+    if by_owner:
+        return by_owner
+    rest = others(worker, *waiting)
+    if not rest and len({address(each) for each in waiting}) == 1:
+        return waiting
+    # Threads of its own that want the lock, and a main thread that waits for them: it may have the
+    # lock itself. It has not, if the main process's copy is locked too.
+    waits_for_them = all(wait_of(each) in (Wait.RESULT, Wait.THREAD, Wait.NOTICE) for each in rest)
+    return waiting if waits_for_them and all(map(_locked_in_parent, waiting)) else []
+
+
+def _is_in(worker: Actor, tid: int) -> bool:
+    return any(each.thread.tid == tid for each in worker.strands)
+
+
+def _locked_in_parent(strand: Strand) -> bool:
+    """Say that there is the same lock in the main process, and it is locked there too."""
+    here, there = strand.thread.lock, strand.thread.lock_in_parent
+    if wait_of(strand) is Wait.IMPORT or not here or not there or here[0] != 0:
+        return False  # a word of 0: a semaphore that is taken
+    return there[0] == 0 and here[2:] == there[2:]
+
+
+def _confidence(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Confidence:
+    """A plain lock looks the same if its own thread has taken it twice; others do not. What waits
+    in C code that was not seen may be no lock at all."""
+    for worker, strand in stuck:
+        if _owner_in_main(scene, strand):
+            return CERTAIN
+        if reentrant(strand) and not others(worker, strand):
+            return CERTAIN
+    _, first = stuck[0]
+    if any(taken_before(each) for _, each in stuck):
+        return POSSIBLE  # it has got the lock once: so it was free after the fork
+    if taken_by_loop(first):
+        return LIKELY
+    known = held_at_fork(scene) or _locked_in_parent(first) or owner(first)
+    return LIKELY if first.native and known else POSSIBLE
+
+
+def _owner_in_main(scene: Scene, strand: Strand) -> Strand | None:
+    found = owner(strand)
+    return next((each for each in scene.main.strands if found and each.thread.tid == found), None)
+
+
+def _proofs(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Iterator[str]:
+    _, first = stuck[0]
+    held_by = _owner_in_main(scene, first)
+    if held_by is not None:
+        name = held_by.thread.name
+        yield f"the lock's owner is thread {held_by.thread.tid} ({name!r}) of the main process"
+    elif reentrant(first):
+        yield "its kind can be taken twice by one thread: so another thread has it"
+    places = {address(each) for _, each in stuck}
+    if len(stuck) > 1 and len(places) == 1 and 0 not in places:
+        yield "the lock is at the same address in all of them, as one is that they were born with"
+    if taken_by_loop(first):
+        yield "the source says so: the line stands in a `with` of the same lock"
+    if _locked_in_parent(first):
+        yield "the main process's own copy of the lock is locked too"
+    elif held_by is None and not reentrant(first) and not taken_by_loop(first):
+        yield "unless the same thread has taken it twice: a plain lock looks the same then"
+
+
+def _lock(strand: Strand) -> str:
+    for each in strand.frames:
+        for mark, whose in _LIBRARIES.items():
+            if each.file.startswith(mark):
+                return f"{whose} lock"
+    if wait_of(strand) is Wait.MUTEX:
+        library = next((f.file for f in strand.native if "libc" not in f.file), "")
+        return f"a lock in {library}" if library.endswith(".so") else "a lock of a library in C"
+    return "a lock"
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A lock was held when the workers were forked",
+    what=(
+        "`fork` copies the memory of the main process with all its locks, but only the thread that"
+        " forks. If another thread held a lock in that instant (a logger, a progress bar, a metrics"
+        " uploader, a tokenizer, HDF5), the copy in the worker stays locked for ever: whoever would"
+        " release it does not exist there."
+    ),
+    tell=(
+        "A worker sleeps in a lock's `acquire`, without a limit, at the same line in two looks,"
+        " without using any CPU; no other thread of the worker could hold it; and the worker was"
+        " forked. It is certain where the lock names its owner, a thread of the main process (locks"
+        " of C and C++ do), or is of a kind that one thread may take twice. A plain"
+        " `threading.Lock` that a thread takes twice looks the same: so it is likely if the main"
+        " process has a thread, beside the one that forks, which could have held it, or if its own"
+        " copy of the lock is locked too, and only possible if not. Where the source can be read,"
+        " and says that the loop itself stood in a `with` of the lock when it forked, that is said."
+    ),
+    get_out=(
+        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
+        " the script can save what it has. Nothing can release the lock."
+    ),
+    prevent=(
+        "Start threads after the workers, make locks in `worker_init_fn`, or do not fork:"
+        " `multiprocessing_context='forkserver'`. antifreeze's loader starts its workers from a"
+        " clean process when the program has threads."
+    ),
+    find=find,
+)

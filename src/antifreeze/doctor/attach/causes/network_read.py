@@ -1,0 +1,242 @@
+"""Somebody waits for an answer of the network, and none comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Confidence, Finding
+from ..calls import Call
+from ..loaders import and_the_loop_waits
+from ..locks import Wait, wait_of
+from ..scene import Actor, Role, Scene, Strand
+from ..waits import at_line, in_sample, loop_waits, polls, their_line
+from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
+
+NAME = "network-read"
+_EVENTS = "asyncio/base_events.py"
+# Library code that waits for one connection: with a time limit of the socket it polls.
+_SOCKET_FILES = ("ssl.py", "socket.py", "http/client.py", "urllib/request.py")
+_CLIENTS = (
+    "aiohttp/", "botocore/", "boto3/", "s3fs/", "gcsfs/", "fsspec/", "google/", "grpc/",
+    "httpcore/", "httpx/", "huggingface_hub/", "paramiko/", "psycopg", "pymongo/", "pymysql/",
+    "redis/", "requests/", "urllib3/",
+)  # fmt: skip
+_NATIVE = ("sock_recv", "sock_connect", "internal_connect", "sock_call", "SSL_read", "SSL_connect",
+           "SSL_do_handshake", "PySSL_", "_ssl__SSLSocket", "getaddrinfo", "send_dg", "PQexec",
+           "PQgetResult", "curl_")  # fmt: skip
+_NAMES = ("getaddrinfo", "send_dg", "gethostbyname")
+# What polls as well, and has a cause of its own, or none.
+_NOT_THE_NETWORK = ("multiprocessing/", "torch/distributed/", "torch/utils/data/dataloader.py",
+                    "subprocess.py", "queue.py")  # fmt: skip
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    found = [
+        (actor, strand, *said)
+        for actor in _asked(scene)
+        if (strand := _who_waits(actor)) is not None
+        and strand.stuck
+        and (said := _peer(actor, strand)) is not None
+    ]
+    by_confidence: dict[Confidence, list[tuple[Actor, Strand, str]]] = {}
+    for actor, strand, peer, confidence in found:
+        by_confidence.setdefault(confidence, []).append((actor, strand, peer))
+    for confidence, waiting in by_confidence.items():
+        yield _finding(scene, confidence, waiting)
+
+
+def _asked(scene: Scene) -> tuple[Actor, ...]:
+    """Give those whose waiting matters: workers only while the loop waits for them."""
+    if not loop_waits(scene):
+        return () if scene.at_prompt else (scene.main,)
+    return tuple(each for each in scene.living if in_sample(scene, each) or not scene.seen)
+
+
+def _who_waits(actor: Actor) -> Strand | None:
+    """Give the thread that goes on with the work: the main one, or that which it waits for."""
+    main = actor.main
+    if main is None or wait_of(main) not in (Wait.THREAD, Wait.RESULT):
+        return main
+    others = [each for each in actor.strands if each is not main and each.own_line is not None]
+    reads = [each for each in others if "->" in each.descriptor()]
+    return reads[0] if reads and all(each.stuck for each in others) else main
+
+
+def _peer(actor: Actor, strand: Strand) -> tuple[str, Confidence] | None:
+    """Give whose answer a thread waits for; None if it does not wait for the network."""
+    target = strand.descriptor()
+    if "(listening)" in target and strand is actor.main and actor.role is Role.MAIN:
+        return None  # a server, which waits for whoever comes
+    if target.startswith(("tcp", "udp")):
+        return _words(target, connects=strand.thread.call[0] == Call.CONNECT), LIKELY
+    if any(each.file.startswith(_NOT_THE_NETWORK) for each in strand.frames[:3]):
+        return None
+    if strand.calls("_run_once", "asyncio/base_events.py") is not None and _serves(actor):
+        return None
+    peers = connections(actor, strand)
+    if not peers and _knows_descriptors(actor):
+        return None  # without a connection it is not the network
+    if strand.in_native(*_NAMES) is not None or strand.calls("getaddrinfo", "socket.py"):
+        server = next((each for each in peers if each.endswith(":53")), "")
+        return f"the name server{' ' + _other_end(server) if server else ''}", LIKELY
+    if _in_a_client(strand) and polls(strand):
+        return _likeliest(peers), LIKELY if peers else POSSIBLE
+    if _loop_waits_for_network(actor, strand):
+        return _likeliest(peers), LIKELY if peers else POSSIBLE
+    if polls(strand) and len(peers) == 1 and strand.at is not None:
+        return _words(peers[0], connects="connecting" in peers[0]), POSSIBLE
+    return None
+
+
+def _in_a_client(strand: Strand) -> bool:
+    if strand.in_native(*_NATIVE) is not None:
+        return True
+    inner = strand.at
+    if inner is None:
+        return False
+    return inner.file in _SOCKET_FILES or _is_client(strand)
+
+
+def _is_client(strand: Strand) -> bool:
+    """Say that a client's code is below the user's own."""
+    mine = their_line(strand)
+    for each in strand.frames:
+        if each == mine and not each.file.startswith(_CLIENTS):
+            return False
+        if each.file.startswith(_CLIENTS):
+            return True
+    return False
+
+
+def _loop_waits_for_network(actor: Actor, strand: Strand) -> bool:
+    """Say that an event loop, of this thread or of another that it waits for, has open
+    connections and nothing comes."""
+    if strand.calls("_run_once", _EVENTS) is not None:
+        # One that runs for ever is a server's, and waits for whoever comes.
+        waits = polls(strand) and strand.calls("run_until_complete", _EVENTS) is not None
+        return waits and bool(connections(actor, strand))
+    if not _is_client(strand) and strand.calls("result", "concurrent/futures/_base.py") is None:
+        return False
+    return any(
+        each is not strand
+        and each.calls("_run_once", _EVENTS) is not None
+        and polls(each)
+        and each.stuck
+        and connections(actor, each)
+        for each in actor.strands
+    )
+
+
+def _serves(actor: Actor) -> bool:
+    """Say that a main process is a server, or a notebook's: it waits for whoever comes, and not for
+    an answer."""
+    listens = any("(listening)" in each.target for each in actor.process.descriptors)
+    return actor.role is Role.MAIN and listens
+
+
+def connections(actor: Actor, strand: Strand) -> list[str]:
+    """Give the connections that a thread may wait for: those of its process, or those that it
+    watches, where that is known of an event loop."""
+    mine = strand.calls("_run_once", _EVENTS) is not None and strand.thread.watches
+    found = (
+        each.target
+        for each in actor.process.descriptors
+        if not mine or each.number in strand.thread.watches
+    )
+    return list(
+        dict.fromkeys(each for each in found if each.startswith(("tcp", "udp")) and "->" in each)
+    )
+
+
+def _knows_descriptors(actor: Actor) -> bool:
+    """Say that all open files of a process were seen."""
+    seen = len(actor.process.descriptors)
+    return 0 < seen >= actor.process.open_files
+
+
+def _likeliest(peers: list[str]) -> str:
+    peers = [each for each in peers if each.startswith("tcp")] or peers
+    if not peers:
+        return "a server"
+    if len(peers) == 1:
+        return _words(peers[0], connects="connecting" in peers[0])
+    named = [_other_end(each) for each in peers]
+    return f"one of {', '.join(dict.fromkeys(named[:4]))}"
+
+
+def _words(target: str, *, connects: bool) -> str:
+    if "listening" in target:
+        return f"somebody to connect to it ({target})"
+    peer = _other_end(target)
+    if connects:
+        return f"{peer} to accept a connection"
+    return f"{peer}, which has closed it" if "closed by" in target else peer
+
+
+def _other_end(target: str) -> str:
+    return target.partition("-> ")[2].partition(" ")[0] or target
+
+
+def _finding(
+    scene: Scene, confidence: Confidence, waiting: list[tuple[Actor, Strand, str]]
+) -> Finding:
+    actors = [actor for actor, _, _ in waiting]
+    peers = list(dict.fromkeys(peer for _, _, peer in waiting))
+    main = actors[0] is scene.main
+    _, first, _ = waiting[0]
+    loop = "" if main else and_the_loop_waits(scene, actors)
+    who = people(actors)
+    if main and first is not scene.main.main:
+        who = f"thread {first.thread.name!r} of {who}"
+        loop = ", and the main thread waits for this thread"
+    sure = "" if confidence is LIKELY else "perhaps "
+    return Finding(
+        NAME,
+        confidence,
+        f"{who} {are(actors, 'waits', 'wait')} {sure}for {' and '.join(peers[:3])} over"
+        f" the network, {at_line(first)}: nothing has come between two looks{loop}",
+        evidence=(
+            *(
+                f"{actor.label}: no CPU and no byte in {scene.seconds:.1f} s,"
+                f" {strand.descriptor() or strand.thread.waits_in or 'waiting for a socket'},"
+                f" under {strand.at}"
+                for actor, strand, _ in waiting[:4]
+            ),
+            "two looks cannot tell a slow server from one that never answers: look again in a"
+            " minute",
+        ),
+        get_out=(
+            f"see whether it answers: ss -tunp | grep pid={actors[0].pid}    (changes nothing)",
+            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
+            " not save then is lost)"
+            if main
+            else kill_worker(actors),
+        ),
+        prevent=(
+            "give every request a time limit and a retry: requests.get(..., timeout=30),"
+            " urlopen(..., timeout=30), socket.setdefaulttimeout(30) in worker_init_fn",
+            "copy what is read often to a local disk first",
+        ),
+        pids=tuple(actor.pid for actor in actors),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="Nothing comes from the network",
+    what=(
+        "A sample is read from a server, and the server does not answer, or a router in between has"
+        " forgotten the connection. A socket without a time limit waits for ever; torch's loader"
+        " sees a worker that is alive."
+    ),
+    tell=(
+        "The thread sleeps in `recv`, `connect` or a wait of a client library; it was not once"
+        " woken between two looks; the socket's other end is in the kernel's table."
+    ),
+    get_out=(
+        "`kill -9` the worker: torch's loader raises an error, and the script can save. If the"
+        " server comes back, the sample may go on by itself."
+    ),
+    prevent="Give every request a time limit, and try again a few times.",
+    find=find,
+)

@@ -1,0 +1,82 @@
+"""A forked worker computes with a team of threads that only the main process has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..locks import for_ever, forked, in_team
+from ..scene import IDLE_SHARE, Actor, Scene, Strand
+from ..waits import at_line
+from .base import CERTAIN, LIKELY, Cause, are, kill_worker, people
+
+NAME = "openmp-after-fork"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    stuck = [
+        (worker, strand)
+        for worker in scene.living
+        for strand in worker.strands
+        if in_team(strand) and for_ever(strand) and (strand.frames or strand is worker.main)
+        if forked(scene, worker) and _nobody_computes(worker)
+    ]
+    if not stuck:
+        return
+    workers = list({worker.pid: worker for worker, _ in stuck}.values())
+    _, first = stuck[0]
+    library = in_team(first)
+    yield Finding(
+        NAME,
+        CERTAIN if "gomp" in library else LIKELY,
+        f"{people(workers)} {are(workers, 'waits', 'wait')} in {library}, {at_line(first)}, for the"
+        " other threads of a parallel computation: the main process had used them before the"
+        f" workers were forked, and they do not exist in {are(workers, 'it', 'them')}",
+        evidence=(
+            f"{people(workers)}: asleep in {library} without a limit, at the same line in both"
+            " looks",
+            f"all threads of {are(workers, 'it', 'them')} sleep: nobody computes what it waits for",
+            "forked from the main process, not started afresh",
+        ),
+        get_out=(kill_worker(workers),),
+        prevent=(
+            "one thread a worker: no `torch.set_num_threads` in it, OMP_NUM_THREADS=1 for other"
+            " libraries (threadpoolctl.threadpool_limits(1) in worker_init_fn)",
+            "multiprocessing_context='forkserver', or antifreeze's loader with it",
+        ),
+        pids=tuple(worker.pid for worker in workers),
+    )
+
+
+def _nobody_computes(worker: Actor) -> bool:
+    return all(_sleeps(each) for each in worker.strands)
+
+
+def _sleeps(strand: Strand) -> bool:
+    return strand.thread.state == "S" and strand.share < IDLE_SHARE
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="OpenMP was used before and after the fork",
+    what=(
+        "GNU OpenMP keeps a team of threads for parallel loops. `fork` copies the list of that team"
+        " into the worker, but not its threads. A parallel loop in the worker hands work to them"
+        " and waits for ever. torch avoids it by one thread a worker, until somebody raises that,"
+        " or another library (scikit-learn, OpenCV, numba, a BLAS) asks for more."
+    ),
+    tell=(
+        "A forked worker sleeps inside libgomp (or another library of parallel loops), without a"
+        " limit, at the same line in two looks, and none of its threads uses any CPU."
+    ),
+    get_out=(
+        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
+        " the script can save what it has."
+    ),
+    prevent=(
+        "One thread in each worker: `OMP_NUM_THREADS=1`, no `torch.set_num_threads` in"
+        " `worker_init_fn` or `__getitem__`. Or do not fork:"
+        " `multiprocessing_context='forkserver'`."
+    ),
+    find=find,
+)

@@ -1,0 +1,75 @@
+"""Workers whose main process is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from .. import torch_loader as torchs
+from ..scene import Actor, Role, Scene
+from .base import CERTAIN, LIKELY, Cause, are, where
+
+NAME = "orphaned-workers"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    parent = scene.main.process.parent
+    if scene.main.role is not Role.WORKER or not parent:
+        return  # a parent that cannot be seen from this container may well be there
+    orphans = [
+        each for each in (scene.main, *scene.others) if each.role is Role.WORKER and not each.dead
+    ]
+    pids = " ".join(str(each.pid) for each in orphans)
+    more = "" if len(orphans) == 1 else f" (there are {len(orphans)} of them)"
+    held = sum(each.process.memory.own for each in orphans)
+    yield Finding(
+        NAME,
+        CERTAIN if parent == 1 else LIKELY,
+        f"{scene.main.pid} is a worker of torch's loader whose main process is gone{more}:"
+        f" {_doing(scene.main)}",
+        evidence=(
+            f"its parent is process {parent}, which is no Python program",
+            *(f"pid {each.pid}: {_doing(each)}" for each in orphans[:8]),
+            f"{are(orphans, 'it holds', 'together they hold')} {held >> 20} MB of memory, and what"
+            " they have open (a GPU's memory too, if they have used it)",
+        ),
+        get_out=(f"kill -9 {pids}    (nothing is lost: nobody is left to take what they make)",),
+        prevent=(
+            "end the main process with SIGINT or SIGTERM and not with SIGKILL; with a container or"
+            " a job scheduler, end the whole group",
+            "antifreeze's workers end with their main process, whatever it dies of",
+        ),
+        pids=tuple(each.pid for each in orphans),
+    )
+
+
+def _doing(orphan: Actor) -> str:
+    strand = orphan.main
+    if any(map(torchs.writes_in_vain, torchs.feeders(orphan))):
+        return "it wants to end, and its queue's thread still writes into a pipe that nobody reads"
+    if orphan.stopped:
+        return "it is stopped"
+    if strand is None or not strand.frames:
+        return "it has not noticed"
+    if strand.calls("fetch", "torch/utils/data/_utils/fetch.py"):
+        return f"it is in a sample, {where(strand)}, and looks for its parent only between batches"
+    return f"it is {where(strand)}"
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="Workers whose main process is gone",
+    what=(
+        "If the main process is killed, torch's workers notice it when they next wait for indices,"
+        " within five seconds. One that is in a sample for long does not; and one whose queue still"
+        " has something to send never ends, since its siblings hold the other end of the pipe open."
+        " They keep their memory, their files and a GPU's memory."
+    ),
+    tell="A worker of torch's whose parent is no Python program (most often process 1).",
+    get_out="`kill -9` to them. Nothing is lost.",
+    prevent=(
+        "Do not end the main process with SIGKILL, or end the whole group with it. antifreeze's"
+        " workers are ended by the kernel when their main process is."
+    ),
+    find=find,
+)

@@ -1,0 +1,69 @@
+"""The thread that pins memory has ended, and the loop waits for what it would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from .. import torch_loader as torchs
+from ..scene import Scene
+from .base import LIKELY, Cause, where
+
+NAME = "pin-memory-thread-dead"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    loop = torchs.loop(scene)
+    if loop is None or scene.ours or not torchs.waits_for_pinned(scene):
+        return
+    if torchs.pin_threads(scene) or not torchs.waits_as_before(loop):
+        return
+    if any(not each.frames and each.before is None for each in scene.main.strands):
+        return  # one that has just begun, and may be it
+    pid = scene.main.pid
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the loop waits for a batch in pinned memory, {where(loop)}, and the thread that pins is"
+        " gone: it died of an error",
+        evidence=(
+            "the loop waits in a queue of its own process, which only that thread fills",
+            f"none of the {len(scene.main.strands)} threads of the main process is in"
+            " `_pin_memory_loop`, in the second look",
+            "torch asks for it every five seconds and raises 'Pin memory thread exited"
+            " unexpectedly'; with `timeout=` it does not ask, and waits for all of it",
+        ),
+        get_out=(
+            "look for 'Exception in thread' and `_pin_memory_loop` in the log: it says why",
+            f"kill -INT {pid}    (KeyboardInterrupt in the loop: the script can save; what it does"
+            " not save is lost)",
+        ),
+        prevent=(
+            "repair what the log names: a batch that cannot be read in the main process, too many"
+            " open files, a GPU that failed",
+            "pin_memory=False shows the same error in the loop itself",
+        ),
+        pids=(pid,),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The thread that pins memory is dead",
+    what=(
+        "With `pin_memory=True` a thread of the main process takes batches from the workers,"
+        " copies them to pinned memory and hands them to the loop. An error while it reads a batch"
+        " (it cannot be unpickled, its worker is gone, too many files are open, the GPU failed)"
+        " ends the thread. torch looks for it every five seconds, but not where the loader has a"
+        " `timeout`: then the loop waits for the whole of that, and blames the workers."
+    ),
+    tell=(
+        "The loop waits in a `queue.Queue` of its own process, and no thread of that process is in"
+        " `_pin_memory_loop`."
+    ),
+    get_out=(
+        "The log has the thread's traceback. `kill -INT` to the main process lets the script save."
+    ),
+    prevent="Repair the cause; with `pin_memory=False` it is raised in the loop.",
+    find=find,
+)

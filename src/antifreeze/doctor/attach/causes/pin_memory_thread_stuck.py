@@ -1,0 +1,72 @@
+"""The thread that pins memory does not come back from what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from .. import torch_loader as torchs
+from ..scene import Scene, Strand
+from .base import LIKELY, Cause, where
+
+NAME = "pin-memory-thread-stuck"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    loop = torchs.loop(scene)
+    if loop is None or scene.ours or not torchs.waits_for_pinned(scene) or torchs.killed(scene):
+        return
+    pins = torchs.pin_threads(scene)
+    stuck = [each for each in pins if each.frames and each.stuck and not _waits_for_workers(each)]
+    if not stuck or len(stuck) < len(pins) or not torchs.waits_as_before(loop):
+        return
+    thread, pid = stuck[0], scene.main.pid
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the loop waits for a batch in pinned memory, {where(loop)}, and the thread that pins has"
+        f" not moved: it is {where(thread)}",
+        evidence=(
+            f"thread {thread.thread.name!r}: at the same line in both looks, without CPU,"
+            f" {scene.seconds:.1f} s apart; it does not wait for a worker",
+            *([f"below that line it is in {thread.native[0]}"] if thread.native else []),
+            *([f"the kernel has it in {thread.thread.waits_in}"] if thread.thread.waits_in else []),
+        ),
+        get_out=(
+            f"kill -INT {pid}    (KeyboardInterrupt in the loop: the script can save; what it does"
+            " not save is lost; its end may then wait for the same thread: kill -9)",
+        ),
+        prevent=(
+            "if it is in the driver: look at `nvidia-smi` and `dmesg` for a GPU that failed",
+            "if it reads a batch: its worker may be gone or stopped; if it is in a `pin_memory` of"
+            " yours: it must not wait",
+            "pin_memory=False goes without the thread",
+        ),
+        pids=(pid,),
+    )
+
+
+def _waits_for_workers(thread: Strand) -> bool:
+    """Say that it waits for the next batch, or for the rest of one, or to hand one over."""
+    if thread.calls("put", "queue.py"):
+        return True
+    return torchs.awaits_message(thread) or torchs.in_message(thread)
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The thread that pins memory is stuck",
+    what=(
+        "With `pin_memory=True` a thread of the main process takes batches from the workers,"
+        " copies them to pinned memory and hands them to the loop. If it does not come back, from"
+        " the driver, from a descriptor that a worker should send, or from a batch's own"
+        " `pin_memory`, the loop waits without a word."
+    ),
+    tell=(
+        "The loop waits in a `queue.Queue` of its own process; the thread in `_pin_memory_loop` is"
+        " at the same line in both looks, and it is not the one at which it waits for workers."
+    ),
+    get_out="`kill -INT` to the main process lets the script save; `kill -9` if it does not end.",
+    prevent="`pin_memory=False` goes without the thread; a driver that hangs needs a restart.",
+    find=find,
+)

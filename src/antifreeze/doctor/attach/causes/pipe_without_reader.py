@@ -1,0 +1,189 @@
+"""Somebody writes into a pipe that is full, most often its output, and nobody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...._transport import own_frames
+from ...findings import Confidence, Finding
+from ..calls import WRITES
+from ..facts import PipeReader
+from ..scene import IDLE_SHARE, Actor, Scene, Strand
+from ..waits import at_line, sent_nothing
+from .base import LIKELY, POSSIBLE, Cause, are, kill_worker
+
+NAME = "pipe-without-reader"
+_STREAMS = {1: "its output (stdout)", 2: "its messages (stderr)"}
+# How the processes of a program talk to each other: data for a new worker (popen_spawn_posix.py),
+# queues, our own sockets. A reader that is late there is a cause of its own, and nobody else may
+# read from such a pipe: what is taken out of it is missing in the worker.
+_OWN_CHANNELS = ("multiprocessing/", own_frames.PACKAGE)
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    groups: dict[str, list[tuple[Actor, Strand]]] = {}
+    for actor in (scene.main, *scene.living):
+        for strand in actor.strands:
+            if writes_in_vain(strand):
+                groups.setdefault(strand.descriptor(), []).append((actor, strand))
+    for pipe, writing in groups.items():
+        yield _finding(scene, pipe, writing)
+
+
+def writes_in_vain(strand: Strand) -> bool:
+    """Whether a thread is in a write into a full pipe which is not one of multiprocessing's."""
+    call = strand.thread.call
+    if not call or call[0] not in WRITES or not strand.stuck:
+        return False
+    if not strand.descriptor().startswith("pipe:"):
+        return False
+    if not strand.frames:
+        return call[1] in _STREAMS
+    return not any(frame.file.startswith(_OWN_CHANNELS) for frame in strand.own_frames)
+
+
+def _finding(scene: Scene, pipe: str, writing: list[tuple[Actor, Strand]]) -> Finding:
+    actors = list({actor.pid: actor for actor, _ in writing}.values())
+    _, first = writing[0]
+    who = " and ".join(each.label for each in actors[:3])
+    stream = _STREAMS.get(
+        first.thread.call[1], f"the pipe of its descriptor {first.thread.call[1]}"
+    )
+    ends = [each for each in scene.case.looks[-1].pipe_readers if each.pipe == pipe]
+    others = [each for each in ends if each.pid not in {a.pid for a in actors}] or ends
+    running = [each for each in others if _runs(scene, each)]
+    main = scene.main in actors
+    thread = ""
+    if main and first is not scene.main.main:
+        thread = f"thread {first.thread.name!r} of "
+    return Finding(
+        NAME,
+        POSSIBLE if running else _confidence(first, others),
+        f"{thread}{who} {are(actors, 'writes', 'write')} {stream} into a pipe that is full,"
+        f" {at_line(first)}: {_reader(scene, running or others, runs=bool(running))}",
+        evidence=(
+            *(
+                f"{actor.label}: no CPU, in the system call write, on {pipe}, in both looks"
+                for actor, _ in writing[:4]
+            ),
+            *(f"{pipe} is open to be read by {_person(each)}" for each in others[:4]),
+        ),
+        get_out=_get_out(scene, actors, others, running),
+        prevent=(
+            "write to a file (python train.py > log.txt 2>&1) and look at that (tail -f, less +F):"
+            " a pager, a stopped `tee` or a launcher that does not read holds up whoever prints",
+            "if your code has made the pipe (subprocess.PIPE), have a thread read it all the time,"
+            " or give subprocess.DEVNULL or a file instead: a pipe holds 64 kB",
+        ),
+        pids=tuple(each.pid for each in actors),
+        harmless=bool(running),
+    )
+
+
+def _runs(scene: Scene, reader: PipeReader) -> bool:
+    """Whether a reader was seen to do something else: it may come to the pipe later."""
+    member = next((each for each in scene.all if each.pid == reader.pid), None)
+    if member is None:
+        return reader.state == "R"
+    return not member.dead and (member.share >= IDLE_SHARE or not sent_nothing(member))
+
+
+def _confidence(strand: Strand, readers: list[PipeReader]) -> Confidence:
+    """It is seen that it writes, and into what; without stacks it may be anybody's pipe."""
+    return LIKELY if strand.frames or readers else POSSIBLE
+
+
+def _reader(scene: Scene, readers: list[PipeReader], *, runs: bool) -> str:
+    if not readers:
+        return (
+            "who should read it cannot be seen from here (another user's process, or outside of"
+            " this container), and does not"
+        )
+    members = {each.pid: each for each in scene.all}
+    words = []
+    for each in readers[:3]:
+        member = members.get(each.pid)
+        place = ""
+        if member is not None and member.main is not None and member.main.frames:
+            place = f", {at_line(member.main)}"
+        words.append(_person(each) + place)
+    if runs:
+        return f"{' and '.join(words)} has it open to read and runs: it is slow, and may come to it"
+    return f"{' and '.join(words)} should read it, and {are_in(readers)} not"
+
+
+def are_in(readers: list[PipeReader]) -> str:
+    return "does" if len(readers) == 1 else "do"
+
+
+def _person(reader: PipeReader) -> str:
+    doing = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead"}.get(reader.state)
+    if doing is None:
+        doing = f"asleep in the kernel's {reader.waits_in}" if reader.waits_in else "running"
+    return f"process {reader.pid} ({reader.name!r}, {doing})"
+
+
+def _get_out(
+    scene: Scene, actors: list[Actor], readers: list[PipeReader], running: list[PipeReader]
+) -> tuple[str, ...]:
+    """Return what to do. Never to read from the pipe: its data is for whoever has the other end."""
+    if running:
+        return (
+            f"nothing is to be done while process {running[0].pid} runs: look again in a minute"
+            f" (antifreeze attach {scene.main.pid})",
+        )
+    stopped = [each for each in readers if each.state == "T"]
+    strangers = [each for each in readers if each.pid not in {each.pid for each in scene.all}]
+    found = [
+        f"kill -CONT {each.pid}    (it goes on and reads: nothing is lost)" for each in stopped
+    ]
+    if strangers and not stopped:
+        found.append(
+            f"have process {strangers[0].pid} ({strangers[0].name!r}) read on (a pager: press End):"
+            " nothing is lost"
+        )
+    elif readers and not stopped:
+        found.append(
+            f"see why process {readers[0].pid} ({readers[0].name!r}) does not read: as soon as it"
+            " does, the program goes on and nothing is lost"
+        )
+    if not readers:
+        found.append(
+            f"sudo antifreeze attach {scene.main.pid}    (shows who has the other end, if it is on"
+            " this machine; have that read on: nothing is lost)"
+        )
+    if scene.main in actors:
+        found.append(
+            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
+            " not save then is lost)"
+        )
+    else:
+        found.append(kill_worker(actors))
+    return tuple(found)
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A write into a pipe that nobody reads",
+    what=(
+        "A pipe holds 64 kB. `train.py | less`, a launcher that reads the output of its ranks, a"
+        " stopped `tee`, a `subprocess.PIPE` that is never read: when it is full, the next `print`"
+        " waits until somebody reads, for ever if nobody does. The loader is well; the loop stands"
+        " in the middle of a line about its progress."
+    ),
+    tell=(
+        "A thread is in the system call `write` on a pipe, at the same line in two looks. Whoever"
+        " has the other end open is looked for among all processes that can be seen, with what it"
+        " does: stopped, asleep. If it runs, it is only slow, and nothing is called stuck."
+    ),
+    get_out=(
+        "Have the reader read on (`fg`, `kill -CONT`, press End in the pager): the program goes on"
+        " where it was. Do not read from the pipe yourself: whatever is taken out of it is missing"
+        " where it was meant to go."
+    ),
+    prevent=(
+        "Let long runs write to a file, and look at the file. Read what you ask a program to give"
+        " you (`communicate()`), or send it to `DEVNULL`."
+    ),
+    find=find,
+)

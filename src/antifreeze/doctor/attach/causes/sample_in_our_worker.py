@@ -1,0 +1,67 @@
+"""antifreeze's own loader waits for a worker that is in a sample. It watches it by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...._transport import own_frames
+from ...findings import Finding
+from ..scene import Role, Scene
+from ..waits import sleeps
+from .base import LIKELY, Cause, are, kill_worker, people, where
+
+NAME = "sample-in-our-worker"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    strand = scene.main.main
+    if strand is None or strand.calls_own(own_frames.LOOP_WAITS) is None:
+        return
+    stuck = [
+        (worker, at)
+        for worker in scene.living
+        if worker.role is Role.OUR_WORKER
+        and (at := worker.main) is not None
+        and at.stuck
+        and not scene.idle(worker)
+        and at.own_line is not None
+        and not sleeps(at)  # that may be as it should: `sleeping-sample` knows more of it
+    ]
+    if not stuck:
+        return
+    workers = [worker for worker, _ in stuck]
+    yield Finding(
+        NAME,
+        LIKELY,
+        f"the loop waits for {people(workers)}, which {are(workers, 'does', 'do')} nothing"
+        f" {where(stuck[0][1])}",
+        evidence=tuple(f"{worker.label} is {where(at)}, without CPU" for worker, at in stuck),
+        get_out=(kill_worker(workers),),
+        prevent=(
+            "sample_timeout=SECONDS: antifreeze then ends it by itself, and on_error='skip' or"
+            " 'replace' goes on without the sample",
+        ),
+        pids=tuple(worker.pid for worker in workers),
+        general=True,
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A sample in a worker of antifreeze's does not end",
+    what=(
+        "antifreeze's loader watches its workers: it tells a sample that is stuck after some"
+        " seconds, ends those that are in a deadlock, and others after `sample_timeout` (or 300 s"
+        " without any sign of life). Until then the loop waits."
+    ),
+    tell=(
+        "The loop asks antifreeze's driver for a batch, and a worker of it stays at the same line"
+        " of the dataset in both looks, without using any CPU."
+    ),
+    get_out=(
+        "`kill -9` the worker: it is replaced, its batches are loaded again, and nothing is lost."
+        " A sample that hangs again is given up after two tries, as `on_error` says."
+    ),
+    prevent="Set `sample_timeout`, and `on_error='skip'` or `'replace'`: see docs/policies.md.",
+    find=find,
+)

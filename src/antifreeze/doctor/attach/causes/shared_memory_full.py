@@ -1,0 +1,82 @@
+"""There is no room in /dev/shm for the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import Scene
+from ..waits import batch_lost, megabytes
+from .base import LIKELY, POSSIBLE, Cause
+
+NAME = "shared-memory-full"
+_FULL_SHARE = 0.05  # free of the whole: no batch fits
+_FULL_BYTES = 1 << 20
+_SMALL = 64 << 20  # what Docker gives where nobody asks for more: one batch of images may be larger
+_SOME_USED = 0.1
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    machine = scene.machine
+    if machine.shm <= 0 or not batch_lost(scene):
+        return
+    free = min(machine.shm_free, scene.machine_before.shm_free)
+    no_files = machine.shm_inodes_free == 0
+    full = free < _FULL_BYTES or free < _FULL_SHARE * machine.shm or no_files
+    used = machine.shm - free
+    if not full and machine.shm > _SMALL:
+        return
+    how = (
+        "no file can be made in it any more"
+        if no_files
+        else f"{megabytes(free)} of {megabytes(machine.shm)} are free"
+    )
+    sure = full or used > _SOME_USED * machine.shm
+    word = "is full" if full else "is too small for its batches"
+    yield Finding(
+        NAME,
+        LIKELY if sure else POSSIBLE,
+        f"/dev/shm {word} ({how}): a worker could not store its batch there, the batch was"
+        f" dropped without an error, and the loop waits for it in {scene.waits_for_batch}",
+        evidence=(
+            f"/dev/shm as the program sees it: {how}",
+            f"all {len(scene.living)} workers wait for an order, and the loop for a batch: nobody"
+            " is working on it",
+            "a traceback of 'QueueFeederThread' in the program's output would say 'No space left on"
+            " device' or 'unable to allocate shared memory'",
+        ),
+        get_out=(
+            f"kill -INT {scene.main.pid}    (KeyboardInterrupt in the main thread: it can save,"
+            " and has to be started again: the batch is lost and does not come back)",
+            "df -h /dev/shm; ls -la /dev/shm    (files of runs that are over may be removed)",
+        ),
+        prevent=(
+            "more room: docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir with"
+            " medium: Memory at /dev/shm; elsewhere mount -o remount,size=8G /dev/shm",
+            "less in flight: fewer workers, smaller prefetch_factor or batch_size",
+            "antifreeze's loader waits for room, or sends the batch another way",
+        ),
+        pids=(scene.main.pid, *(each.pid for each in scene.living)),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="Shared memory is full",
+    what=(
+        "torch's workers hand their batches over in /dev/shm. Docker gives 64 MB there, and files"
+        " of killed runs stay. With torch's own collate function a full /dev/shm is an error; with"
+        " one of your own the copy is made later, in a thread of the worker that prints a"
+        " traceback, drops the batch and goes on. The loop waits for that batch for ever."
+    ),
+    tell=(
+        "Every worker waits for an order and the loop for a batch, and /dev/shm, as this process"
+        " sees it, has no room left (or has 64 MB and less in all)."
+    ),
+    get_out="The batch is lost. Stop the program and start it from its last checkpoint.",
+    prevent=(
+        "`docker run --shm-size=8g`, fewer workers or smaller batches. antifreeze's loader never"
+        " drops a batch for want of room."
+    ),
+    find=find,
+)

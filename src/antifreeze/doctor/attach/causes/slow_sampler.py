@@ -1,0 +1,73 @@
+"""The sampler, in the main process, takes long or never ends: the workers get nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import Scene
+from ..torch_loader import LOADER
+from ..waits import at_line, same_function
+from .base import POSSIBLE, Cause
+
+NAME = "slow-sampler"
+_LEAST_SHARE = 0.05  # of a core: on a crowded machine one that computes gets no more
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    strand = scene.main.main
+    if strand is None or strand.before is None or scene.main.stopped:
+        return
+    if strand.calls("_next_index", LOADER) is None or strand.own_line is None:
+        return
+    then = {each.name.rpartition(".")[2] for each in strand.before.frames}
+    rests = strand.stuck or strand.share < _LEAST_SHARE
+    if "_next_index" not in then or rests or not same_function(strand):
+        return
+    if not all(scene.idle(each) for each in scene.living):
+        return
+    count = len(scene.living)
+    yield Finding(
+        NAME,
+        POSSIBLE,
+        f"the sampler is what takes long, {at_line(strand)}: it is asked in the main process for"
+        " the indices of the next batch, and has given none between two looks; it is very slow, or"
+        " never ends",
+        evidence=(
+            f"{scene.main.label}: {strand.share:.0%} of a core, in the sampler in both looks,"
+            f" {scene.seconds:.1f} s apart",
+            *([f"{count} of {count} workers wait for something to do"] if count else []),
+        ),
+        get_out=(
+            f"look again, in a minute: antifreeze attach {scene.main.pid}    (if the same line is"
+            " named, it never ends)",
+            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
+            " not save then is lost)",
+        ),
+        prevent=(
+            "compute the order once an epoch, with numpy or torch, not for each batch; bound loops"
+            " that search for a fitting index",
+            "more workers do not help: the sampler runs in the main process only",
+        ),
+        pids=(scene.main.pid,),
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="The sampler takes long, or never ends",
+    what=(
+        "Indices come from the sampler, which runs in the main process, whatever the number of"
+        " workers. One that sorts or searches for each batch keeps them all waiting; one that looks"
+        " for an index that does not exist (a class without samples, a length that none has) never"
+        " gives any."
+    ),
+    tell=(
+        "In both looks the main process computes below the loader's `_next_index`, in the same"
+        " function of the sampler, while every worker waits for something to do. Two looks cannot"
+        " tell endless from very slow: a third one, later, can."
+    ),
+    get_out="Look again in a minute. If the line is the same, interrupt it: `kill -INT PID`.",
+    prevent="Make the order once an epoch; bound every search.",
+    find=find,
+)

@@ -1,0 +1,138 @@
+"""A new process is unpickling what it was sent, and the main process waits to send the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..calls import WRITES
+from ..lasting import lasts
+from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..waits import at_line, sent_nothing
+from .base import LIKELY, POSSIBLE, Cause
+
+NAME = "slow-unpickling"
+# Where multiprocessing writes what a new process is to run, for `spawn` and for `forkserver`.
+_LAUNCHERS = ("multiprocessing/popen_spawn_posix.py", "multiprocessing/popen_forkserver.py")
+_ACCESS, _READ_ONLY = 3, 0  # the bits of a descriptor's flags that say how it was opened
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    for strand in scene.main.strands:
+        if not sends(strand):
+            continue
+        child = _reader(scene, strand.descriptor())
+        if child is not None and child.main is not None:
+            yield _finding(scene, strand, child, child.main)
+
+
+def sends(strand: Strand) -> bool:
+    """Whether a thread is in a write of what a process that it starts is to run."""
+    call = strand.thread.call
+    if not call or call[0] not in WRITES or not strand.descriptor().startswith("pipe:"):
+        return False
+    return any(strand.calls("_launch", each) is not None for each in _LAUNCHERS)
+
+
+def _reader(scene: Scene, pipe: str) -> Actor | None:
+    """Return the process below the main one that has the pipe open to be read."""
+    return next(
+        (
+            each
+            for each in (*scene.living, *scene.others)
+            if not each.dead
+            and each.role is not Role.HELPER
+            and any(
+                d.target == pipe and d.flags & _ACCESS == _READ_ONLY
+                for d in each.process.descriptors
+            )
+        ),
+        None,
+    )
+
+
+def _finding(scene: Scene, strand: Strand, child: Actor, reads: Strand) -> Finding:
+    gets_on = child.before is None or child.share >= IDLE_SHARE or not sent_nothing(child)
+    slept = lasts(child)
+    seen = f"{child.label}: {child.share:.0%} of a core, {at_line(reads)}, in the second look" + (
+        f"; it has not run for {slept}" if slept else ""
+    )
+    waits = f"{scene.main.label} waits in the middle of sending it, {at_line(strand)}"
+    if gets_on:
+        sentence = (
+            f"nothing is stuck: {child.label} is being started and unpickles what it was sent (the"
+            f" dataset, most often), {at_line(reads)}; {waits}"
+        )
+    else:
+        sentence = (
+            f"{child.label} is being started and does not get on with unpickling what it was sent"
+            f" (the dataset, most often), {at_line(reads)}: it may wait for something, or only be"
+            f" slow; {waits}"
+        )
+    return Finding(
+        NAME,
+        LIKELY if gets_on else POSSIBLE,
+        sentence,
+        evidence=(
+            seen,
+            f"{scene.main.label}: in a write to {strand.descriptor()}, which {child.label} reads",
+        ),
+        get_out=_get_out(scene, gets_on=gets_on),
+        prevent=(
+            "keep large data out of the dataset object: store a path, and open or map the file in"
+            " the worker, on first use; multiprocessing sends the whole dataset to each worker in"
+            " turn",
+            "do slow or blocking work (downloads, servers, locks) in neither __setstate__ nor"
+            " __reduce__",
+        ),
+        pids=(child.pid, scene.main.pid),
+        harmless=gets_on,
+        general=True,
+    )
+
+
+def _get_out(scene: Scene, *, gets_on: bool) -> tuple[str, ...]:
+    alone = (
+        "leave the pipe between the two alone: what anybody else takes out of it is lost to the"
+        " new process"
+    )
+    if gets_on:
+        return (f"nothing is to be done: it goes on; {alone}",)
+    return (
+        f"look again in a minute: antifreeze attach {scene.main.pid}; {alone}",
+        interrupt(scene.main.pid),
+    )
+
+
+def interrupt(pid: int) -> str:
+    """Return the command that ends a start: to kill the new process alone does not, since the main
+    process has its end of the pipe open too and would wait on."""
+    return (
+        f"kill -INT {pid}    (a KeyboardInterrupt at this line, which ends the new process too:"
+        " what the script does not save then is lost)"
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A new worker unpickles its dataset, and the main process waits to send the rest",
+    what=(
+        "With `spawn` and `forkserver` the main process pickles the dataset for each worker and"
+        " writes it into a pipe, which holds 64 kB. Until the worker has unpickled the rest, which"
+        " may run the dataset's own code (`__setstate__`, `__reduce__`), the main process waits in"
+        " that write, and starts no other worker."
+    ),
+    tell=(
+        "A thread of the main process is in the system call `write`, called by multiprocessing's"
+        " `_launch`, and a process below it has the other end of that pipe. If that process uses"
+        " the CPU, reads or writes, nothing is stuck. If it does nothing between two looks, its"
+        " line is named: it may wait there, or only be slow."
+    ),
+    get_out=(
+        "Wait. Do not read from the pipe and do not close it: the worker would get a broken"
+        " dataset. If the worker is stuck, interrupt the main process: `kill -INT PID`. To kill the"
+        " worker alone does not help: the main process would wait on."
+    ),
+    prevent=("Let the dataset hold paths, not data, and open them on first use in the worker."),
+    find=find,
+)

@@ -1,0 +1,95 @@
+"""A new process died before it had read what it was sent, and the main process waits to send it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...findings import Finding
+from ..scene import Actor, Scene
+from ..torch_loader import how_it_died
+from ..waits import at_line
+from .base import CERTAIN, LIKELY, Cause
+from .slow_unpickling import interrupt, sends
+
+NAME = "worker-died-at-start"
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    for strand in scene.main.strands:
+        if not sends(strand) or not strand.stuck:
+            continue
+        pipe = strand.descriptor()
+        ends = {each.pid for each in scene.case.looks[-1].pipe_readers if each.pipe == pipe}
+        dead = _latest_dead(scene)
+        if ends != {scene.main.pid} or _held_by_child(scene, pipe):
+            continue
+        died = f" ({how_it_died(dead.process)})" if dead is not None else ""
+        yield Finding(
+            NAME,
+            CERTAIN if dead is not None else LIKELY,
+            f"a process that {scene.main.label} has just started, {at_line(strand)}, has died"
+            f"{died} before it had read what it was sent (the dataset, most often): the main"
+            " process waits to send the rest, and nobody reads it",
+            evidence=(
+                f"{scene.main.label}: no CPU, in a write to {pipe}, in both looks",
+                "nobody but the main process itself has the other end of that pipe",
+                *([f"its child {dead.pid} is dead: {how_it_died(dead.process)}"] if dead else []),
+            ),
+            get_out=(
+                "see what the program has printed: the traceback of the new process says why it"
+                " died; nothing is lost by looking",
+                interrupt(scene.main.pid),
+            ),
+            prevent=(
+                "what a dataset needs to be unpickled must be importable in a new process: classes"
+                " and functions at the top level of a module, the rest of the script under `if"
+                " __name__ == '__main__':`",
+                "try it: pickle.loads(pickle.dumps(dataset)) in a new interpreter",
+            ),
+            pids=(scene.main.pid, *([dead.pid] if dead is not None else [])),
+        )
+
+
+def _latest_dead(scene: Scene) -> Actor | None:
+    dead = [
+        each
+        for each in (*scene.workers, *scene.others)
+        if each.dead and each.process.parent == scene.main.pid
+    ]
+    return max(dead, key=lambda each: each.process.started_at, default=None)
+
+
+def _held_by_child(scene: Scene, pipe: str) -> bool:
+    return any(
+        descriptor.target == pipe
+        for each in (*scene.living, *scene.others)
+        if not each.dead
+        for descriptor in each.process.descriptors
+    )
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A new worker died before it had read its dataset",
+    what=(
+        "With `spawn` the main process writes the pickled dataset into a pipe, which holds 64 kB."
+        " If the new process dies before it has read all of it (a class that cannot be imported"
+        " there, an error in `__setstate__`, not enough memory), nobody reads the rest; and since"
+        " the main process itself has the reading end open during that write, the kernel reports no"
+        " broken pipe: it waits for ever (seen with CPython 3.11)."
+    ),
+    tell=(
+        "A thread of the main process is in the system call `write`, called by multiprocessing's"
+        " `_launch`, in both looks; no other process on the machine has that pipe open; and a"
+        " child of the main process is dead and not yet waited for."
+    ),
+    get_out=(
+        "The traceback of the new process is among what the program has printed. Interrupt the main"
+        " process: `kill -INT PID`."
+    ),
+    prevent=(
+        "Keep the dataset small (paths instead of data) and importable: its classes at the top"
+        " level of a module, and the script's own code under `if __name__ == '__main__':`."
+    ),
+    find=find,
+)

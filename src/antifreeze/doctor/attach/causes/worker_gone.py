@@ -1,0 +1,147 @@
+"""A worker has died, and the loop still waits for it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from ...findings import Confidence, Finding
+from .. import torch_loader as torchs
+from ..scene import Actor, Scene, Strand
+from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, people, where
+
+NAME = "worker-gone"
+_SIGCHLD = 1 << (signal.SIGCHLD - 1)
+
+
+def find(scene: Scene) -> Iterator[Finding]:
+    loop = torchs.loop(scene)
+    if loop is None or scene.ours:
+        return
+    reader = torchs.reader(scene)
+    dead = torchs.killed(scene)
+    halfway = reader is not None and torchs.in_message(reader) and not _may_go_on(scene)
+    if dead:
+        yield _finding(scene, loop, people(dead), dead, halfway)
+        return
+    waits = reader is not None and (halfway or torchs.awaits_message(reader))
+    if not waits or not (count := torchs.buried(scene)):
+        return
+    if halfway or torchs.nothing_under_way(scene) or _all_wait_for_turn(scene):
+        who = "a worker" if count == 1 else f"{count} workers"
+        yield _finding(scene, loop, who, [], halfway)
+
+
+def _finding(scene: Scene, loop: Strand, who: str, dead: list[Actor], halfway: bool) -> Finding:
+    main = scene.main
+    middle = ", in the middle of a batch that it was sending" if halfway else ""
+    has = are(dead, "has", "have") if dead else "has" if who == "a worker" else "have"
+    sure: Confidence = CERTAIN if dead and halfway else LIKELY
+    if dead and not halfway and all(torchs.died_of(each.process, signal.SIGTERM) for each in dead):
+        sure = POSSIBLE  # torch ends workers of an earlier loop so
+    in_first = loop.thread.tid == main.pid
+    return Finding(
+        NAME,
+        sure,
+        f"{who} {has} died{middle}, and the loop still waits for it, {where(loop)}",
+        evidence=(
+            *(f"{each.label}: {torchs.how_it_died(each.process)}" for each in dead),
+            *([] if dead else [_traces(scene)]),
+            *(
+                ["the loop has read the beginning of a message, and nobody writes the rest"]
+                * halfway
+            ),
+            *(
+                ["the others wait for their turn to write: it died while it had it"]
+                * _all_wait_for_turn(scene)
+            ),
+            *(
+                ["torch asks every five seconds and tells then; with `timeout=`, after that"]
+                * bool(dead and not halfway)
+            ),
+            *_why_unseen(main, in_first),
+            *torchs.out_of_memory(scene),
+        ),
+        get_out=(
+            f"kill -INT {main.pid}    (KeyboardInterrupt in the main thread, as by Ctrl-C: the"
+            " script can save; what it does not save is lost)",
+            f"kill -9 {main.pid}    (if that does nothing; all since the last checkpoint is lost)",
+        ),
+        prevent=(
+            "find out what killed it: `dmesg | grep -i kill` tells if it was for want of memory;"
+            " a crash of C code prints to the log",
+            "iterate over the loader in the main thread, and leave SIGCHLD to torch: else nobody"
+            " is told of the death",
+            "antifreeze's loader waits on the process itself, starts another worker, and says what"
+            " happened",
+        ),
+        pids=(main.pid, *(each.pid for each in dead)),
+    )
+
+
+def _may_go_on(scene: Scene) -> bool:
+    """Say that a worker that lives may have the rest of the message: it sends, or is not seen."""
+    return any(
+        not any(strand.frames for strand in each.strands)
+        or any(feeder.calls("_send", torchs.CONNECTION) for feeder in torchs.feeders(each))
+        for each in torchs.workers(scene)
+    )
+
+
+def _traces(scene: Scene) -> str:
+    there, fed = len(torchs.workers(scene)), len(torchs.feeders(scene.main))
+    return (
+        f"the main process feeds {fed} workers and {there} are there; the pipe that a worker holds"
+        " as long as it lives has no other end"
+    )
+
+
+def _all_wait_for_turn(scene: Scene) -> bool:
+    """Say that whoever of the workers has something to send cannot get the lock for it."""
+    sending = [
+        feeder
+        for worker in torchs.workers(scene)
+        for feeder in torchs.feeders(worker)
+        if not torchs.has_nothing_to_send(feeder)
+    ]
+    return bool(sending) and all(torchs.waits_for_turn(each) for each in sending)
+
+
+def _why_unseen(main: Actor, in_first: bool) -> list[str]:
+    """Say why torch has not told of it."""
+    found = []
+    if main.process.ignores_signals & _SIGCHLD:
+        found.append("the main process ignores SIGCHLD: torch cannot ask what became of a worker")
+    if main.process.blocks_signals & _SIGCHLD:
+        found.append("the main thread blocks SIGCHLD, by which torch learns of a death")
+    if not in_first:
+        found.append("the loop is not in the main thread, and only that is told of a death")
+    return found
+
+
+CAUSE = Cause(
+    name=NAME,
+    title="A worker has died and the loop does not know",
+    what=(
+        "torch learns of a worker's death by a signal (SIGCHLD) that only the main thread gets,"
+        " and by asking every five seconds while no message comes. Both fail where the loop runs"
+        " in another thread, or the program ignores, blocks or handles SIGCHLD itself, and the"
+        " worker died in the middle of a message (the loop then waits for the rest, without a"
+        " limit), or was buried by somebody else (torch then takes it for alive). A worker that"
+        " dies while it writes also keeps the others from writing for ever."
+    ),
+    tell=(
+        "A worker is dead (state Z) with a signal or an exit code, and the loop waits; or the main"
+        " process feeds more workers than there are, nobody has the other end of a worker's pipe,"
+        " and nothing is under way."
+    ),
+    get_out=(
+        "`kill -INT` to the main process raises KeyboardInterrupt in it, so that the script can"
+        " save. Killing other workers does not help: nobody would notice that either."
+    ),
+    prevent=(
+        "Find out what killed it; most often it is memory. Iterate in the main thread; leave"
+        " SIGCHLD alone. antifreeze's loader waits on processes, not on signals."
+    ),
+    find=find,
+)
