@@ -33,6 +33,7 @@ TELLS = [
     *(SOURCE / "_worker" / name for name in ("next_steps.py", "reasons.py", "odd.py")),
     *(SOURCE / "_backends").glob("*.py"),
     *(SOURCE / "doctor" / "attach" / "causes").glob("*.py"),
+    *(SOURCE / "doctor" / "attach" / "causes").glob("*.md"),
 ]
 # Arguments and variables of others.
 FOREIGN = frozenset(
@@ -78,7 +79,11 @@ def texts() -> tuple[tuple[str, str], ...]:
         for path in sorted(SOURCE.rglob("*.py"))
         for text in _strings(path)
     ]
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        *sorted(SOURCE.rglob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     return (*found, *((str(path.relative_to(ROOT)), path.read_text()) for path in pages))
 
 

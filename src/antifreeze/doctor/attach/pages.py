@@ -1,4 +1,4 @@
-"""The pages of the causes, from their own texts."""
+"""The pages of docs/hangs, and of `antifreeze explain`: made of those of the causes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ _LINKS = "[All ways to hang](README.md) · [My DataLoader hangs](../hangs.md)"
 
 
 def pages() -> dict[str, str]:
-    """Give the text of each page in docs/hangs, by its name."""
+    """Return the text of each page in docs/hangs, by its name."""
     every = {f"{each.name}.md": f"{page(each)}\n{_LINKS}\n" for each in all_causes()}
     return {INDEX: _index(), **every}
 
 
 def page(cause: Cause) -> str:
-    """Give the page of a cause, without links to others."""
-    return f"""# {cause.title}
+    """Return the page of a cause, without links to others."""
+    found = cause.page
+    return f"""# {found.title}
 
 `antifreeze attach PID` calls this **{cause.name}**.
 
-{cause.what}
+{found.what}
 
 ## How we can tell
 
-{cause.tell}
+{found.tell}
 
 ## To get out now
 
-{cause.get_out}
+{found.get_out}
 
 ## To prevent it
 
-{cause.prevent}
+{found.prevent}
 """
 
 

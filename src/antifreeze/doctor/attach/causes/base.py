@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...findings import Confidence, Finding
 from ..scene import Actor, Role, Scene, Strand
+from .page import Page, read_page
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
 Find = Callable[[Scene], Iterator[Finding]]
@@ -14,15 +16,20 @@ Find = Callable[[Scene], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One known cause. The texts are its page in docs/hangs/; `find` names it in a scene."""
+    """One known cause: `find` names it in a scene."""
 
     name: str
-    title: str  # one line, as a person would say it
-    what: str  # what happens, and why
-    tell: str  # how we can tell it from outside
-    get_out: str  # now, and whether work is lost
-    prevent: str
     find: Find
+
+    @property
+    def page(self) -> Page:
+        """Return what a person reads about it. Reads the file beside the module each time: nobody
+        does who only looks for causes."""
+        return read_page(Path(__file__).with_name(f"{self.name.replace('-', '_')}.md"))
+
+    @property
+    def title(self) -> str:
+        return self.page.title
 
 
 def where(strand: Strand) -> str:

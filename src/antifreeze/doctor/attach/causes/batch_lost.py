@@ -124,31 +124,4 @@ def _log(actor: Actor) -> str:
     return target if target.startswith("/") and target != "/dev/null" else "its terminal or log"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A batch was lost on its way",
-    what=(
-        "A worker of torch's puts its batch into a queue, and a thread of that queue pickles and"
-        " shares it later. If that fails, the thread prints a traceback, drops the batch and goes"
-        " on. The worker is well and asks for more; the loop waits for a batch that never comes."
-        " It happens with what cannot be pickled (lambdas, generators, open files, errors of a"
-        " class local to a function), tensors of an autograd graph, a full /dev/shm with a"
-        " collate_fn of one's own, and too many open files. The same happens in the main process"
-        " to indices that cannot be pickled."
-    ),
-    tell=(
-        "The loop waits for a message; every worker waits for indices, in both looks; no thread"
-        " that sends has anything to send; and no worker has died."
-    ),
-    get_out=(
-        "The traceback of the thread is among what the program has printed. Nothing brings the"
-        " batch back: end a worker with `kill -9`; torch's loader then raises an error in the"
-        " loop, and the script can save what it has."
-    ),
-    prevent=(
-        "Give only what can be pickled, and tensors that are detached; have enough of /dev/shm and"
-        " of open files. antifreeze's loader packs batches where a failure can be told, and raises"
-        " it in the loop with the sample's index."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

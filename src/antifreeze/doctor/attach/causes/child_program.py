@@ -177,22 +177,4 @@ def _kernel(actor: Actor) -> str:
     return actor.main.thread.waits_in if actor.main is not None else ""
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A worker waits for a program that does nothing",
-    what=(
-        "A sample that is made by another program (ffmpeg, a decoder, git, aws) is there when that"
-        " program ends. If it waits for the network, for input, or for somebody to read what it"
-        " writes (a pipe holds 64 kB: with `stdout=PIPE` and `wait()` nobody does), it never ends,"
-        " and `subprocess` has no limit of its own."
-    ),
-    tell=(
-        "The worker is in `subprocess`, or waits for a child, at the same line in two looks; the"
-        " child is alive and has used no CPU, read nothing and written nothing between them. It is"
-        " likely where the child is in a write into a full pipe of its parent's, or reads its"
-        " standard input; else it may only be slow."
-    ),
-    get_out="End the program (`kill PID`): the worker's call returns, mostly with an error.",
-    prevent="Give `timeout=` to subprocess.run, read what is written, and give no standard input.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

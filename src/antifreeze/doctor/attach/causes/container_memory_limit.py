@@ -57,19 +57,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The container is at its limit of memory",
-    what=(
-        "A container may use so much memory and no more. At the limit the kernel first takes away"
-        " what it can fetch again from disk, libraries and memory maps too, which are needed the"
-        " next moment; then it kills. Batches in /dev/shm count as well."
-    ),
-    tell=(
-        "The control group uses all of its limit and keeps meeting it, while processes fetch the"
-        " same pages again and again, or are held in the kernel's search for memory."
-    ),
-    get_out="Raise the limit while it runs (`docker update --memory`): nothing is lost.",
-    prevent="Fewer workers, less in flight, no large lists of Python objects in the dataset.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

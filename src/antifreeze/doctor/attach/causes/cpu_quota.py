@@ -56,16 +56,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The container's share of the CPU is used up",
-    what=(
-        "A container with a quota may compute for so long in every tenth of a second, all its"
-        " processes together; then all of them are held back until the next. A script that starts"
-        " as many workers and threads as the machine has cores spends most of its time so."
-    ),
-    tell="The control group has a quota, and was held back in at least half of the time slices.",
-    get_out="Raise the quota while it runs. Nothing is lost: the program is slow, not stuck.",
-    prevent="As many workers as the quota has cores, and one thread in each.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

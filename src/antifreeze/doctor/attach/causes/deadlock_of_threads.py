@@ -226,31 +226,4 @@ def _waits_for(strand: Strand) -> str:
     return found.value if found is not None else "something"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Threads wait for each other",
-    what=(
-        "Two threads of one process each hold a lock and want the other's; or a thread waits for"
-        " another one to end while it holds the lock that this one needs. The import system is such"
-        " a lock too: a module that starts a thread and waits for it while it is being imported"
-        " hangs as soon as the thread imports it, or anything that does. A plain lock that is taken"
-        " twice by one thread is the smallest of these knots."
-    ),
-    tell=(
-        "All threads of the process that could hold a lock sleep without a limit, at the same lines"
-        " in two looks, at least one of them in a lock's `acquire`. It is certain where the locks"
-        " name their owners (those of C and C++ do), or where one thread joins another in the"
-        " middle of an import for which the other waits. That a plain lock is taken twice is likely"
-        " where the source can be read and says so: a line further out in the same stack stands in"
-        " a `with` of the same lock; else, in a forked worker, it is no more than possible."
-    ),
-    get_out=(
-        "In the main process: `kill -INT PID` raises KeyboardInterrupt where it waits, and the"
-        " script can save. In a worker: `kill -9 PID`, and the loop raises an error."
-    ),
-    prevent=(
-        "Take locks in the same order everywhere. Never wait for a thread while holding a lock that"
-        " it needs. No threads at import."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -76,23 +76,4 @@ def _mostly(actor: Actor) -> str:
     return ""
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="No more files may be opened",
-    what=(
-        "Each tensor of a batch travels as a descriptor. A batch of hundreds of tensors (graphs,"
-        " boxes, lists), kept batches, or files that are never closed use up what a process may"
-        " open, often 1024. In a worker the failure happens in a thread that prints a traceback and"
-        " drops the batch: the loop waits for ever."
-    ),
-    tell=(
-        "The main process or a worker has as many descriptors open as its limit allows, while the"
-        " loop waits and no worker is at work."
-    ),
-    get_out="`prlimit --pid PID --nofile=65536` raises the limit; a dropped batch stays lost.",
-    prevent=(
-        "`ulimit -n 65536`, the sharing strategy `file_system`, or fewer and larger tensors."
-        " antifreeze's loader packs a batch into one piece."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

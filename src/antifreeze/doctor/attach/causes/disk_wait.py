@@ -114,21 +114,4 @@ def _within(file: str, folder: str) -> bool:
     return file == folder or file.startswith(folder.rstrip("/") + "/")
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A disk or a network file system does not answer",
-    what=(
-        "A read of a file waits in the kernel until the disk or the server of the file system"
-        " answers. NFS by default waits for ever, and what waits so cannot always be killed."
-    ),
-    tell=(
-        "The process is in state D, or in a read of a file on a network file system, at the same"
-        " place in two looks and without any CPU."
-    ),
-    get_out=(
-        "Bring the server back: everything then goes on, and nothing is lost. Else end the program;"
-        " in state D it ends only when the file system answers or is unmounted by force."
-    ),
-    prevent="Copy the data to a local disk first; mount NFS with a time limit (`soft`).",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -146,28 +146,4 @@ def _seen(scene: Scene, worker: Actor, strand: Strand) -> str:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A sample does not come to its end",
-    what=(
-        "A worker is in the dataset's code and computes, and no batch leaves it: a loop whose end"
-        " never comes, a regular expression that tries everything, or simply a sample that takes"
-        " minutes. The loop gets its batches in order, so all the others wait too."
-    ),
-    tell=(
-        "The worker computes in the same function in both looks; it has read nothing and sent"
-        " nothing between them; the loop waits, and the other workers have nothing left to do (or"
-        " none has ever sent a batch). One that is inside a native library may be in one long"
-        " operation, and is not named. A few seconds cannot tell endless from very slow: look"
-        " again, later."
-    ),
-    get_out=(
-        "Look again in a minute. If the line is the same, `kill -9` the worker: the loop raises an"
-        " error, and the script can save what it has."
-    ),
-    prevent=(
-        "Bound the loops of the dataset. antifreeze's loader has `sample_timeout`: it names the"
-        " sample and goes on."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

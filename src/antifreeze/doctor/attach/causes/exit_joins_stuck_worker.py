@@ -277,26 +277,4 @@ def _own_queue(scene: Scene, main: Strand) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The program is over and waits for a worker that does not end",
-    what=(
-        "At its end Python asks the workers to end (SIGTERM), and waits for each without a limit."
-        " One that ignores or handles the signal, or is in a sample that never ends, keeps it. A"
-        " process that has put something large into a queue does not end either before somebody"
-        " has taken it: whoever joins it first, and would read later, waits for ever. The same goes"
-        " for a thread that is no daemon and waits: for room in a queue whose reader has ended, or"
-        " for a word that the script has not said before its end."
-    ),
-    tell=(
-        "The main thread is in `join`, in Python's end or in the loader's, in both looks; whom it"
-        " waits for is alive, and is in a sample, or its queue's thread is in a write into a full"
-        " pipe."
-    ),
-    get_out="`kill -9` to whom it waits for: the program then ends, and what it saved is saved.",
-    prevent=(
-        "Empty queues before joining; leave SIGTERM alone in workers; daemon threads for"
-        " prefetching. antifreeze's loader ends workers that do not end."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

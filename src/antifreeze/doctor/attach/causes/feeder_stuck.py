@@ -129,30 +129,4 @@ def _may_write(actor: Actor, pipe: str) -> bool:
     return any(each.target == pipe and each.flags & 3 for each in actor.process.descriptors)
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The thread that sends batches does not get on",
-    what=(
-        "A pipe holds 64 kB. A worker's thread that sends a larger batch (bytes, lists, numpy"
-        " arrays: whatever is no tensor) sleeps until the main process takes it. That is as it"
-        " should be while the loop trains; but if the main process waits for that worker by other"
-        " means, a queue or an event of its own, each waits for the other. The same thread pickles"
-        " the batch first: an object whose `__reduce__` or `__getstate__` waits keeps all that the"
-        " worker has made."
-    ),
-    tell=(
-        "A worker's QueueFeederThread is in a write into a pipe in both looks; the main thread is"
-        " not in the loader, but in a wait for another thread or process; and nobody in the whole"
-        " program does anything. Or that thread is in the batch's own code, within `dumps`, in both"
-        " looks, while the loop waits."
-    ),
-    get_out=(
-        "`kill -INT` to the main process interrupts its wait, so that the script can save; where"
-        " the loop waits for the batch, `kill -9` to the worker."
-    ),
-    prevent=(
-        "Take batches while waiting, or tell things along with the batch. Let nothing wait while it"
-        " is pickled."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

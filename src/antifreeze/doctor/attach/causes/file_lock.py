@@ -290,34 +290,4 @@ def _if_one(pids: list[int], one: str, several: str) -> str:
     return one if len(pids) == 1 else several
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Somebody waits for a lock on a file or a database",
-    what=(
-        "A lock on a file (`flock`, `fcntl`), sqlite's own locks, lock files of libraries (filelock"
-        " of Hugging Face's hub and datasets, torch's build of extensions), and mutexes in a file"
-        " that several have mapped (LMDB's `lock.mdb`, of whoever writes) are shared by all"
-        " processes, and the first ones by other machines on a network's file system. Who waits for"
-        " one says nothing; who has it may be the loop itself, another rank, a notebook that was"
-        " left open, or a process that was killed and has left its lock file behind."
-    ),
-    tell=(
-        "A thread is in the system call that waits for such a lock; or sqlite or a library of lock"
-        " files sleeps and looks again, at the same line in two looks. The kernel's table"
-        " (/proc/locks) names the file and who has it, if that is on this machine, and beside the"
-        " open file it says who shares it: a lock of `flock` is inherited by children, and is free"
-        " when the last one has closed the file. A mutex names its owner itself. That it waits is"
-        " certain; whether for ever, only time tells, unless the loop has the lock, and waits for"
-        " those who wait for it."
-    ),
-    get_out=(
-        "Find who has it (`ps -fp PID`, `fuser -v FILE`). If it is a leftover, end it: the wait"
-        " goes on, and nothing is lost. A lock file that a killed process left behind can be"
-        " removed."
-    ),
-    prevent=(
-        "Hold such locks for a moment, give every wait a limit, use one lock a rank, and open"
-        " databases read-only in workers."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

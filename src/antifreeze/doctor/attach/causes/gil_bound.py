@@ -114,24 +114,4 @@ def _turns(strand: Strand) -> float:
     return (strand.thread.gave_way - strand.before.gave_way) / strand.seconds
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Threads wait for their turn to run Python",
-    what=(
-        "In one process only one thread at a time runs Python (the GIL). A thread that computes in"
-        " Python makes all others wait, five thousandths of a second for each turn; one call of C"
-        " code that does not let go of it (a regular expression, a binding without care) makes them"
-        " wait until it returns. Threads inside a worker that compute in Python are no faster than"
-        " one."
-    ),
-    tell=(
-        "One thread has the interpreter, the main thread (or several threads of a worker) waits for"
-        " it and wakes up all the time to ask; together they use no more than one core."
-    ),
-    get_out="Nothing is stuck for ever: it crawls. Nothing needs to be killed.",
-    prevent=(
-        "Compute in processes (the loader's workers) instead of threads; in threads, only read, or"
-        " call libraries that let go of the GIL."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

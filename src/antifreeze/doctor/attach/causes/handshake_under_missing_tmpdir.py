@@ -66,23 +66,4 @@ def _listens(scene: Scene) -> bool:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The folder for temporary files is gone",
-    what=(
-        "With torch's default way of sharing, a message says only: ask me for the tensor's"
-        " descriptor, at this socket. The socket lies in TMPDIR. If that folder was removed, is"
-        " full, or its path is longer than a socket's may be, the worker fails in a thread that"
-        " prints a traceback and drops the batch, and the loop waits for ever."
-    ),
-    tell=(
-        "Every worker waits for an order and the loop for a batch, no worker has a listening"
-        " socket, and TMPDIR is missing, full or too long."
-    ),
-    get_out="The batch is lost: start again with a short TMPDIR that stays.",
-    prevent=(
-        "`TMPDIR=/tmp`, or the sharing strategy `file_system`. antifreeze's loader hands batches"
-        " over without sockets in folders."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -66,19 +66,4 @@ def _usual(scene: Scene, worker: Actor) -> int:
     return others[len(others) // 2] if others else scene.main.process.memory.own
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A sample takes more and more memory",
-    what=(
-        "One sample unpacks to gigabytes: a damaged header, a very long text, an archive that"
-        " repeats itself. The worker allocates and allocates, and the loop waits, until the sample"
-        " is done or the kernel kills a process."
-    ),
-    tell=(
-        "A worker is in the dataset's code, sends nothing, holds far more than the others, and"
-        " grows by tens of megabytes between two looks."
-    ),
-    get_out="`kill -9` the worker before memory runs out: the loop raises an error.",
-    prevent="Check sizes before decoding, and leave out what is too large.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

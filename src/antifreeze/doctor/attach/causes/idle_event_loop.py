@@ -158,31 +158,4 @@ def _finding(scene: Scene, confidence: Confidence, idle: list[tuple[Actor, Stran
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="An event loop has nothing to do, and somebody waits for it",
-    what=(
-        "A sample is read with asyncio, by `asyncio.run` or by a thread with an event loop of its"
-        " own (`run_coroutine_threadsafe(...).result()`), and one of its coroutines awaits what"
-        " nobody brings: an event that is never set, a queue that nobody fills, a lock that"
-        " was not given back, a future that was made for another loop. The loop then sleeps, and so"
-        " does whoever waits for it."
-    ),
-    tell=(
-        "The thread sleeps in the event loop's `_run_once` without a limit, so it has no timer; the"
-        " kernel says that the loop watches nothing but the socket by which other threads wake it;"
-        " the main thread is in the loop, or waits for its thread; and there is no other thread"
-        " that could bring anything. Threads of C are not seen: so it is likely, and not certain."
-        " Where it wakes up for timers (a keep-alive) and neither a byte nor a batch comes of that"
-        " while it is watched, it is no more than possible."
-    ),
-    get_out=(
-        "`kill -9` the worker: torch's loader raises an error, and the script can save; antifreeze"
-        " starts another one. In the main process: `kill -INT PID`."
-    ),
-    prevent=(
-        "Give what is awaited a limit (`asyncio.wait_for`), and make events, queues and locks in"
-        " the loop that uses them."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

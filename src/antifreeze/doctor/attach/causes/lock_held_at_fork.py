@@ -162,33 +162,4 @@ def _lock(strand: Strand) -> str:
     return "a lock"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A lock was held when the workers were forked",
-    what=(
-        "`fork` copies the memory of the main process with all its locks, but only the thread that"
-        " forks. If another thread held a lock in that instant (a logger, a progress bar, a metrics"
-        " uploader, a tokenizer, HDF5), the copy in the worker stays locked for ever: whoever would"
-        " release it does not exist there."
-    ),
-    tell=(
-        "A worker sleeps in a lock's `acquire`, without a limit, at the same line in two looks,"
-        " without using any CPU; no other thread of the worker could hold it; and the worker was"
-        " forked. It is certain where the lock names its owner, a thread of the main process (locks"
-        " of C and C++ do), or is of a kind that one thread may take twice. A plain"
-        " `threading.Lock` that a thread takes twice looks the same: so it is likely if the main"
-        " process has a thread, beside the one that forks, which could have held it, or if its own"
-        " copy of the lock is locked too, and only possible if not. Where the source can be read,"
-        " and says that the loop itself stood in a `with` of the lock when it forked, that is said."
-    ),
-    get_out=(
-        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
-        " the script can save what it has. Nothing can release the lock."
-    ),
-    prevent=(
-        "Start threads after the workers, make locks in `worker_init_fn`, or do not fork:"
-        " `multiprocessing_context='forkserver'`. antifreeze's loader starts its workers from a"
-        " clean process when the program has threads."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

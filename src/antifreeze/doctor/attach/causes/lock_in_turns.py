@@ -121,22 +121,4 @@ def _names(actors: tuple[Actor, ...]) -> str:
     return people(list(actors)) if actors else "nobody"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="One lock lets the workers load one after the other",
-    what=(
-        "All workers share one lock: a `multiprocessing.Lock`, or a lock on one file (`flock`,"
-        " a cache, a database). While one reads its sample and holds the lock, the others wait, so"
-        " that four workers load no faster than one. It moves, and nothing is stuck: it crawls."
-    ),
-    tell=(
-        "The loop waits for a batch; workers wait for one lock while another is at work; and"
-        " between the looks it has changed hands: one that waited does not any more, or waits anew."
-    ),
-    get_out="Nothing is to be done: it goes on. More workers would not make it faster.",
-    prevent=(
-        "Hold the lock for a moment, not while a sample is read; or give each worker a file, a"
-        " connection or a handle of its own."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

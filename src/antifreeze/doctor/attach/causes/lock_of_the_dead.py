@@ -182,30 +182,4 @@ def _place(actor: Actor) -> str:
     return at_line(actor.main) if actor.main is not None else "its stack is not known"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A lock between processes is not given back: its holder has died, or has forgotten it",
-    what=(
-        "A lock or semaphore of `multiprocessing` is a number in shared memory. If a process is"
-        " killed while it has the lock (out of memory, `kill -9`, torch's `terminate` when a loop"
-        " is left), nobody gives it back: all others wait for ever, in later epochs and new loaders"
-        " too. So it is if an error is raised between `acquire` and `release`. Queues have such"
-        " locks inside."
-    ),
-    tell=(
-        "Processes sleep in one semaphore between processes, without a limit, at the same line in"
-        " two looks, and every other process of the program is idle or waits for them. The kernel"
-        " does not say who had it. So it is likely only if a worker is seen to have died, or if the"
-        " source can be read and says that the process has taken it before; else it is possible:"
-        " it may have been forgotten, or the main process may hold it while it waits for a batch."
-    ),
-    get_out=(
-        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
-        " the script can save. The lock stays taken: the program has to be started anew."
-    ),
-    prevent=(
-        "Hold such locks for a moment only; make a new lock with each new loader; or use"
-        " `fcntl.flock` on a file, which the kernel releases when its holder dies."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -143,23 +143,4 @@ def _goes_on(scene: Scene, strand: Strand) -> bool:
     return strand.moved or scene.main.share > 5 * IDLE_SHARE or sleeps(strand)
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The loop is at work, and the loader waits for it",
-    what=(
-        "Between two batches the program belongs to the script: the training step, a validation, a"
-        " checkpoint, a plot. While that lasts the workers fill their queue and then wait. Nothing"
-        " is stuck."
-    ),
-    tell=(
-        "In both looks the main process is in the script's own code and not in the loader; it"
-        " moves, computes or sleeps, or waits for something else (a thread, a queue, a program, a"
-        " request); and every worker waits for an order."
-    ),
-    get_out="Nothing is to be done.",
-    prevent=(
-        "If it is slow, this line is what is slow. More workers do not help; antifreeze's"
-        " `explain()` says how much of an epoch is spent in it."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

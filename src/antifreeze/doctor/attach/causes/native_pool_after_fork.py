@@ -74,29 +74,4 @@ def _finding(scene: Scene, found: list[tuple[Actor, Strand, NativePool, list[str
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A forked worker uses a native library whose threads were left behind",
-    what=(
-        "polars, gRPC, ZeroMQ and libraries in Rust (tokio, rayon) start threads on first use."
-        " `fork` copies the library's record of them, not the threads: a worker that was forked"
-        " afterwards hands its work to nobody. polars then waits for a lock for ever, gRPC polls"
-        " five times a second, ZeroMQ spins: none of them gets an answer."
-    ),
-    tell=(
-        "The main process has threads with the names of such a pool (/proc/PID/task/*/comm:"
-        " `polars-0`, `grpc_global_tim`, `event_engine`, `ZMQbg/IO/0`, `tokio-rt-worker`); a worker"
-        " that was forked from it has none of them, is in the code of that library, and neither"
-        " read nor wrote anything while it was watched. Whether the library could have answered"
-        " without them is not seen: so it is likely, and not certain."
-    ),
-    get_out=(
-        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
-        " the script can save what it has."
-    ),
-    prevent=(
-        "Do not use the library in the main process before the workers are started, or start them"
-        " with `forkserver` or `spawn`, and make clients and channels in the worker."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -221,22 +221,4 @@ def _finding(
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Nothing comes from the network",
-    what=(
-        "A sample is read from a server, and the server does not answer, or a router in between has"
-        " forgotten the connection. A socket without a time limit waits for ever; torch's loader"
-        " sees a worker that is alive."
-    ),
-    tell=(
-        "The thread sleeps in `recv`, `connect` or a wait of a client library; it was not once"
-        " woken between two looks; the socket's other end is in the kernel's table."
-    ),
-    get_out=(
-        "`kill -9` the worker: torch's loader raises an error, and the script can save. If the"
-        " server comes back, the sample may go on by itself."
-    ),
-    prevent="Give every request a time limit, and try again a few times.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

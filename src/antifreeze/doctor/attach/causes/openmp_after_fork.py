@@ -56,27 +56,4 @@ def _sleeps(strand: Strand) -> bool:
     return strand.thread.state == "S" and strand.share < IDLE_SHARE
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="OpenMP was used before and after the fork",
-    what=(
-        "GNU OpenMP keeps a team of threads for parallel loops. `fork` copies the list of that team"
-        " into the worker, but not its threads. A parallel loop in the worker hands work to them"
-        " and waits for ever. torch avoids it by one thread a worker, until somebody raises that,"
-        " or another library (scikit-learn, OpenCV, numba, a BLAS) asks for more."
-    ),
-    tell=(
-        "A forked worker sleeps inside libgomp (or another library of parallel loops), without a"
-        " limit, at the same line in two looks, and none of its threads uses any CPU."
-    ),
-    get_out=(
-        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
-        " the script can save what it has."
-    ),
-    prevent=(
-        "One thread in each worker: `OMP_NUM_THREADS=1`, no `torch.set_num_threads` in"
-        " `worker_init_fn` or `__getitem__`. Or do not fork:"
-        " `multiprocessing_context='forkserver'`."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -56,20 +56,4 @@ def _doing(orphan: Actor) -> str:
     return f"it is {where(strand)}"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Workers whose main process is gone",
-    what=(
-        "If the main process is killed, torch's workers notice it when they next wait for indices,"
-        " within five seconds. One that is in a sample for long does not; and one whose queue still"
-        " has something to send never ends, since its siblings hold the other end of the pipe open."
-        " They keep their memory, their files and a GPU's memory."
-    ),
-    tell="A worker of torch's whose parent is no Python program (most often process 1).",
-    get_out="`kill -9` to them. Nothing is lost.",
-    prevent=(
-        "Do not end the main process with SIGKILL, or end the whole group with it. antifreeze's"
-        " workers are ended by the kernel when their main process is."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -88,20 +88,4 @@ def _cores(scene: Scene) -> int:
     return min(allowed, math.ceil(quota)) if quota > 0 else allowed
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Many more threads than cores",
-    what=(
-        "Every worker starts a pool of as many threads as there are cores, since numpy's BLAS,"
-        " OpenMP or OpenCV do so by default. With eight workers on eight cores that is 64 threads;"
-        " they wait for each other at every step of an operation, and the whole is slower than one"
-        " thread each."
-    ),
-    tell=(
-        "Several workers have threads of a pool that computed between the looks, three times as"
-        " many in all as there are cores, and more wanted to run at each look than cores are there."
-    ),
-    get_out="Nothing is stuck. Start it again with `OMP_NUM_THREADS=1`.",
-    prevent="One thread in each worker: by the environment, or in `worker_init_fn`.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

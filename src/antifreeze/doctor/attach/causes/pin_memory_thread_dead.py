@@ -47,23 +47,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The thread that pins memory is dead",
-    what=(
-        "With `pin_memory=True` a thread of the main process takes batches from the workers,"
-        " copies them to pinned memory and hands them to the loop. An error while it reads a batch"
-        " (it cannot be unpickled, its worker is gone, too many files are open, the GPU failed)"
-        " ends the thread. torch looks for it every five seconds, but not where the loader has a"
-        " `timeout`: then the loop waits for the whole of that, and blames the workers."
-    ),
-    tell=(
-        "The loop waits in a `queue.Queue` of its own process, and no thread of that process is in"
-        " `_pin_memory_loop`."
-    ),
-    get_out=(
-        "The log has the thread's traceback. `kill -INT` to the main process lets the script save."
-    ),
-    prevent="Repair the cause; with `pin_memory=False` it is raised in the loop.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -53,20 +53,4 @@ def _waits_for_workers(thread: Strand) -> bool:
     return torchs.awaits_message(thread) or torchs.in_message(thread)
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The thread that pins memory is stuck",
-    what=(
-        "With `pin_memory=True` a thread of the main process takes batches from the workers,"
-        " copies them to pinned memory and hands them to the loop. If it does not come back, from"
-        " the driver, from a descriptor that a worker should send, or from a batch's own"
-        " `pin_memory`, the loop waits without a word."
-    ),
-    tell=(
-        "The loop waits in a `queue.Queue` of its own process; the thread in `_pin_memory_loop` is"
-        " at the same line in both looks, and it is not the one at which it waits for workers."
-    ),
-    get_out="`kill -INT` to the main process lets the script save; `kill -9` if it does not end.",
-    prevent="`pin_memory=False` goes without the thread; a driver that hangs needs a restart.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

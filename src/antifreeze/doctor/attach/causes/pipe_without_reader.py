@@ -162,28 +162,4 @@ def _get_out(
     return tuple(found)
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A write into a pipe that nobody reads",
-    what=(
-        "A pipe holds 64 kB. `train.py | less`, a launcher that reads the output of its ranks, a"
-        " stopped `tee`, a `subprocess.PIPE` that is never read: when it is full, the next `print`"
-        " waits until somebody reads, for ever if nobody does. The loader is well; the loop stands"
-        " in the middle of a line about its progress."
-    ),
-    tell=(
-        "A thread is in the system call `write` on a pipe, at the same line in two looks. Whoever"
-        " has the other end open is looked for among all processes that can be seen, with what it"
-        " does: stopped, asleep. If it runs, it is only slow, and nothing is called stuck."
-    ),
-    get_out=(
-        "Have the reader read on (`fg`, `kill -CONT`, press End in the pager): the program goes on"
-        " where it was. Do not read from the pipe yourself: whatever is taken out of it is missing"
-        " where it was meant to go."
-    ),
-    prevent=(
-        "Let long runs write to a file, and look at the file. Read what you ask a program to give"
-        " you (`communicate()`), or send it to `DEVNULL`."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -113,22 +113,4 @@ def _reads(strand: Strand) -> bool:
     return strand.descriptor().startswith("/") and call[1] != 0
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A named pipe that nobody writes to",
-    what=(
-        "To open a named pipe (FIFO) for reading waits until somebody opens it for writing, and to"
-        " read it waits until somebody writes. A pipe that a program has left among the data stops"
-        " the worker that comes to it."
-    ),
-    tell=(
-        "The kernel says in which function the thread sleeps: that which opens or reads a pipe; and"
-        " which path it was asked to open."
-    ),
-    get_out=(
-        "Start the program that should write to the pipe, or end the worker: the loop then raises"
-        " an error. Do not write into it yourself: what comes out is taken for data."
-    ),
-    prevent="Leave out what is not a regular file when the list of files is made.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -154,27 +154,4 @@ def _does(actor: Actor) -> str:
     return f"is {where(strand)}, {pace}"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="One rank waits for another",
-    what=(
-        "In a distributed program every rank must come to each collective operation (`all_reduce`,"
-        " `barrier`, the synchronisation of gradients in `backward`). If one does not come, since"
-        " it waits for its data, computes something alone, or has fewer batches, all others wait."
-        " The rank that waits is not the one to look at."
-    ),
-    tell=(
-        "The main thread of a rank is in a function of `torch.distributed` (or in `backward`, above"
-        " the C++ code of c10d), while another rank of the same launcher is elsewhere."
-    ),
-    get_out=(
-        "Look at the rank that is late: `antifreeze attach` with its PID. If that one goes on, all"
-        " go on, and nothing is lost."
-    ),
-    prevent=(
-        "Give every rank the same number of batches; let no rank do alone what takes longer than"
-        " the time limit of the process group; set `timeout` of `init_process_group` to what you"
-        " can bear."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

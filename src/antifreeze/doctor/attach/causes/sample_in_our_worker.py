@@ -46,22 +46,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A sample in a worker of antifreeze's does not end",
-    what=(
-        "antifreeze's loader watches its workers: it tells a sample that is stuck after some"
-        " seconds, ends those that are in a deadlock, and others after `sample_timeout` (or 300 s"
-        " without any sign of life). Until then the loop waits."
-    ),
-    tell=(
-        "The loop asks antifreeze's driver for a batch, and a worker of it stays at the same line"
-        " of the dataset in both looks, without using any CPU."
-    ),
-    get_out=(
-        "`kill -9` the worker: it is replaced, its batches are loaded again, and nothing is lost."
-        " A sample that hangs again is given up after two tries, as `on_error` says."
-    ),
-    prevent="Set `sample_timeout`, and `on_error='skip'` or `'replace'`: see docs/policies.md.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -60,23 +60,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Shared memory is full",
-    what=(
-        "torch's workers hand their batches over in /dev/shm. Docker gives 64 MB there, and files"
-        " of killed runs stay. With torch's own collate function a full /dev/shm is an error; with"
-        " one of your own the copy is made later, in a thread of the worker that prints a"
-        " traceback, drops the batch and goes on. The loop waits for that batch for ever."
-    ),
-    tell=(
-        "Every worker waits for an order and the loop for a batch, and /dev/shm, as this process"
-        " sees it, has no room left (or has 64 MB and less in all)."
-    ),
-    get_out="The batch is lost. Stop the program and start it from its last checkpoint.",
-    prevent=(
-        "`docker run --shm-size=8g`, fewer workers or smaller batches. antifreeze's loader never"
-        " drops a batch for want of room."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

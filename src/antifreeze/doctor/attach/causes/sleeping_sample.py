@@ -121,25 +121,4 @@ def _has_sent_nothing(actor: Actor) -> bool:
     return all(each.before is not None and _woken(each) == 0 for each in feeders(actor))
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A sample sleeps for long, or again and again",
-    what=(
-        "The code of a dataset asks for something that is not there: a file that another program is"
-        " to write, a server that refuses, a lock file that nobody removes. It sleeps and tries"
-        " again, without a limit, with one of hours, or after a pause that doubles each time. The"
-        " worker is alive, and torch's loader waits."
-    ),
-    tell=(
-        "A worker is in the dataset's code and asleep by `sleep`, in the same function in both"
-        " looks; the kernel is to wake it in more than a minute, or no batch has left it and none"
-        " has come to the loop for two seconds. That cannot be told from a sample that takes long"
-        " by nature: look again."
-    ),
-    get_out=(
-        "Bring what it waits for: it goes on, and nothing is lost. Else `kill -9` the worker: the"
-        " loop raises an error, and the script can save."
-    ),
-    prevent="A limit for every retry, and an error that says what was missing.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -53,21 +53,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The sampler takes long, or never ends",
-    what=(
-        "Indices come from the sampler, which runs in the main process, whatever the number of"
-        " workers. One that sorts or searches for each batch keeps them all waiting; one that looks"
-        " for an index that does not exist (a class without samples, a length that none has) never"
-        " gives any."
-    ),
-    tell=(
-        "In both looks the main process computes below the loader's `_next_index`, in the same"
-        " function of the sampler, while every worker waits for something to do. Two looks cannot"
-        " tell endless from very slow: a third one, later, can."
-    ),
-    get_out="Look again in a minute. If the line is the same, interrupt it: `kill -INT PID`.",
-    prevent="Make the order once an epoch; bound every search.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -135,25 +135,4 @@ def _seen(actor: Actor) -> str:
     return f"{actor.label}: {strand.share:.0%} of a core, {at_line(strand)}"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Samples are slow, and the loop waits for them",
-    what=(
-        "Every worker is at work in the dataset's code, and the loop waits since all of them"
-        " together give fewer batches than it takes. Or there are no workers, and the loop loads"
-        " its samples itself. Nothing is stuck: it crawls."
-    ),
-    tell=(
-        "The loop waits for a batch (or loads one); every worker is in the dataset's code, and was"
-        " seen to get on: it has read or written something, or went on to another function. To wake"
-        " up and sleep again at the same line is not enough. Where nothing of it is seen at first,"
-        " it is watched for ten seconds more; of one that only uses the CPU all that time it is"
-        " said that it may be a long computation or a loop without an end."
-    ),
-    get_out="Nothing is to be done. If no batch comes for minutes, it is one sample: look again.",
-    prevent=(
-        "Make the line that is named faster, keep results, or have more workers while there are"
-        " cores. antifreeze's `explain()` says how much of the time goes where."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -113,26 +113,4 @@ def interrupt(pid: int) -> str:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A new worker unpickles its dataset, and the main process waits to send the rest",
-    what=(
-        "With `spawn` and `forkserver` the main process pickles the dataset for each worker and"
-        " writes it into a pipe, which holds 64 kB. Until the worker has unpickled the rest, which"
-        " may run the dataset's own code (`__setstate__`, `__reduce__`), the main process waits in"
-        " that write, and starts no other worker."
-    ),
-    tell=(
-        "A thread of the main process is in the system call `write`, called by multiprocessing's"
-        " `_launch`, and a process below it has the other end of that pipe. If that process uses"
-        " the CPU, reads or writes, nothing is stuck. If it does nothing between two looks, its"
-        " line is named: it may wait there, or only be slow."
-    ),
-    get_out=(
-        "Wait. Do not read from the pipe and do not close it: the worker would get a broken"
-        " dataset. If the worker is stuck, interrupt the main process: `kill -INT PID`. To kill the"
-        " worker alone does not help: the main process would wait on."
-    ),
-    prevent=("Let the dataset hold paths, not data, and open them on first use in the worker."),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

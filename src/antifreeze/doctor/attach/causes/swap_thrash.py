@@ -49,18 +49,4 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The machine swaps",
-    what=(
-        "What the programs use together is more than the memory there is. The kernel moves pages to"
-        " disk and brings them back when they are touched, a thousand times slower than memory."
-    ),
-    tell=(
-        "Thousands of pages a second come back from the swap disk, processes of this program wait"
-        " for them (major faults), and part of it is swapped out."
-    ),
-    get_out="End what else uses memory. Nothing is lost: the program is slow, not stuck.",
-    prevent="Fewer workers; data in arrays or memory maps instead of lists of Python objects.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -92,26 +92,4 @@ def _finding(
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="The thread that should answer is gone",
-    what=(
-        "A thread that prefetches batches, or writes results, has ended with an error. That ends"
-        " the thread only: the error is printed, and the program goes on, until it waits for the"
-        " queue that this thread filled or emptied. It then waits for ever. The loader and its"
-        " workers are well."
-    ),
-    tell=(
-        "The main thread, of the program or of a worker, sleeps without a limit in `get` or `put`"
-        " of a `queue.Queue`, at the same line in two looks, and every other thread of its process"
-        " is idle or sleeps without a limit too. A thread of C that calls Python is not seen: so it"
-        " is likely, and not certain. An event may be set by a signal, and a result be given by"
-        " such a thread: there it is no more than possible."
-    ),
-    get_out=(
-        "`kill -INT PID` raises KeyboardInterrupt where the main thread waits, and the script can"
-        " save. In a worker: `kill -9 PID`."
-    ),
-    prevent="Hand errors of threads on, through the queue, and give waits a limit.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)

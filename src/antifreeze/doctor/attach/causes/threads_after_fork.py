@@ -115,29 +115,4 @@ def _confidence(
     return LIKELY if queue_awaited(strand) and for_ever(strand) and not unknown else POSSIBLE
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A forked worker waits for a thread that it does not have",
-    what=(
-        "`fork` copies the objects of a thread pool, an event loop or a client that uses one"
-        " (fsspec, s3fs, gRPC, an SDK), but not their threads. The worker's copy believes that its"
-        " threads are there, hands work to them, and waits for the result for ever. So it does"
-        " where a thread that was started in the worker has ended with an error."
-    ),
-    tell=(
-        "A forked worker waits in `Future.result`, a condition, an event or a queue, at the same"
-        " line in two looks, and has no other thread that could answer. It is certain where it"
-        " waits for a future and the main process has the pool or the event loop. Where the main"
-        " process has no thread that could be meant, both are said: it has ended, or was not"
-        " copied."
-    ),
-    get_out=(
-        "End the stuck workers with `kill -9`: torch's loader then raises an error in the loop, and"
-        " the script can save what it has."
-    ),
-    prevent=(
-        "Make pools, loops and clients in the worker (on first use, or in `worker_init_fn`), not in"
-        " the dataset's `__init__` or at import."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

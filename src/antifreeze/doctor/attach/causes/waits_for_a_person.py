@@ -160,22 +160,4 @@ def _finding(
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="It waits for a person",
-    what=(
-        "A breakpoint, `input()`, a question for a password or a consent: the process reads its"
-        " terminal and does nothing until somebody types. In a worker nobody sees the question, and"
-        " under a scheduler there is nobody to type."
-    ),
-    tell=(
-        "The stack is within a debugger's prompt (`interaction`, `cmdloop`), `input()` or"
-        " `getpass`; or the process reads its terminal."
-    ),
-    get_out="Answer it in its terminal. Where there is none, interrupt it: `kill -INT PID`.",
-    prevent=(
-        "Start jobs with `< /dev/null` and `PYTHONBREAKPOINT=0`: a forgotten question then fails at"
-        " once."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

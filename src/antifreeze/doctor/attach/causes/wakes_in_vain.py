@@ -91,30 +91,4 @@ def _has_children(scene: Scene, actor: Actor) -> bool:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A worker wakes up again and again, and nothing comes",
-    what=(
-        "A poller, an event loop with a keep-alive timer or a client library looks whether"
-        " something has come, some times a second, for ever. It is no proof of life: gRPC and"
-        " ZeroMQ poll like this in a forked process, where the threads that would bring the answer"
-        " do not exist."
-    ),
-    tell=(
-        "The loop waits for a batch; the worker is in the dataset's code, woke up between the looks"
-        " and was at the same functions each time, used hardly any CPU, and neither read nor wrote"
-        " a byte while it was watched: not from files or pipes (/proc/PID/io), nor over TCP (the"
-        " kernel's count for each connection). Where that count cannot be had and the process has"
-        " connections, nothing is said. A server that takes longer than ten seconds to answer looks"
-        " the same: so it is no more than possible."
-    ),
-    get_out=(
-        "Look again in a minute. If the line is the same, `kill -9` the worker: torch's loader"
-        " raises an error, and the script can save; antifreeze starts another one."
-    ),
-    prevent=(
-        "Make clients, channels and event loops in the worker, on first use, and give each call a"
-        " limit of time."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -251,30 +251,4 @@ def _place(actor: Actor) -> str:
     return where(actor.main) if actor.main is not None else "at an unknown line"
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Everybody waits for word of another process",
-    what=(
-        "An event, a condition, a barrier, a queue, a manager or a pool is a promise between"
-        " processes:"
-        " somebody will say something. If who should is dead, or waits itself, nobody does. One who"
-        " waits for what the script would do after the next batch waits for ever, for the script"
-        " waits for that batch; so does a barrier for more parties than there are workers, and a"
-        " reader of a queue whose producer has died. A pool whose process was killed starts another"
-        " one, and never gives the result of the task that the first one had."
-    ),
-    tell=(
-        "A worker is in such a wait, in the dataset's code and at the same line in two looks, while"
-        " the loop waits for it; every other process of the program waits too, or is dead. It is"
-        " no more than possible where one of them sleeps for a time, and may say the word later."
-    ),
-    get_out=(
-        "End the workers with `kill -9`: torch's loader then raises an error in the loop, and the"
-        " script can save what it has."
-    ),
-    prevent=(
-        "Put a limit on every wait between processes, and see whether who should answer is alive."
-        " Say what workers wait for before the loop begins."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

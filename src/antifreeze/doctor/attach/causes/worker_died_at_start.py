@@ -68,28 +68,4 @@ def _held_by_child(scene: Scene, pipe: str) -> bool:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A new worker died before it had read its dataset",
-    what=(
-        "With `spawn` the main process writes the pickled dataset into a pipe, which holds 64 kB."
-        " If the new process dies before it has read all of it (a class that cannot be imported"
-        " there, an error in `__setstate__`, not enough memory), nobody reads the rest; and since"
-        " the main process itself has the reading end open during that write, the kernel reports no"
-        " broken pipe: it waits for ever (seen with CPython 3.11)."
-    ),
-    tell=(
-        "A thread of the main process is in the system call `write`, called by multiprocessing's"
-        " `_launch`, in both looks; no other process on the machine has that pipe open; and a"
-        " child of the main process is dead and not yet waited for."
-    ),
-    get_out=(
-        "The traceback of the new process is among what the program has printed. Interrupt the main"
-        " process: `kill -INT PID`."
-    ),
-    prevent=(
-        "Keep the dataset small (paths instead of data) and importable: its classes at the top"
-        " level of a module, and the script's own code under `if __name__ == '__main__':`."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -119,29 +119,4 @@ def _why_unseen(main: Actor, in_first: bool) -> list[str]:
     return found
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A worker has died and the loop does not know",
-    what=(
-        "torch learns of a worker's death by a signal (SIGCHLD) that only the main thread gets,"
-        " and by asking every five seconds while no message comes. Both fail where the loop runs"
-        " in another thread, or the program ignores, blocks or handles SIGCHLD itself, and the"
-        " worker died in the middle of a message (the loop then waits for the rest, without a"
-        " limit), or was buried by somebody else (torch then takes it for alive). A worker that"
-        " dies while it writes also keeps the others from writing for ever."
-    ),
-    tell=(
-        "A worker is dead (state Z) with a signal or an exit code, and the loop waits; or the main"
-        " process feeds more workers than there are, nobody has the other end of a worker's pipe,"
-        " and nothing is under way."
-    ),
-    get_out=(
-        "`kill -INT` to the main process raises KeyboardInterrupt in it, so that the script can"
-        " save. Killing other workers does not help: nobody would notice that either."
-    ),
-    prevent=(
-        "Find out what killed it; most often it is memory. Iterate in the main thread; leave"
-        " SIGCHLD alone. antifreeze's loader waits on processes, not on signals."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

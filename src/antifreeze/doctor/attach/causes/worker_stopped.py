@@ -73,23 +73,4 @@ def _and_loop(scene: Scene) -> str:
     return f", and the loop waits, in {place}" if place else ""
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="A worker is stopped",
-    what=(
-        "A process that got SIGSTOP or SIGTSTP does nothing until it gets SIGCONT. Schedulers"
-        " suspend jobs that way, a shell does for Ctrl-Z, and debuggers do while they look. torch's"
-        " loader sees that its worker is alive, and waits."
-    ),
-    tell=(
-        "The kernel's state of the process is T (stopped) or t (stopped by a debugger), in both"
-        " looks. Of other processes that the program has started (a manager, a producer) it is said"
-        " where nobody else does anything."
-    ),
-    get_out="`kill -CONT PID` lets it go on where it was; nothing is lost.",
-    prevent=(
-        "Nothing in the program. antifreeze's loader resumes a worker that somebody stopped, and"
-        " says so."
-    ),
-    find=find,
-)
+CAUSE = Cause(NAME, find)

@@ -126,22 +126,4 @@ def _unnoticed(scene: Scene) -> Iterator[Finding]:
     )
 
 
-CAUSE = Cause(
-    name=NAME,
-    title="Children that are dead and not buried",
-    what=(
-        "A process that has ended stays in the list, as a zombie, until its parent asks for its"
-        " exit code. By itself that is harmless. It matters where the parent waits for what the"
-        " child would have said: a pipe ends only when nobody holds its end for writing, and forked"
-        " workers, or the parent itself, often still do. And a main thread that is in C code for"
-        " long, or that blocks SIGCHLD, does not hear that a worker has died."
-    ),
-    tell=(
-        "A child in state Z in both looks, and its parent in a read from a pipe that nobody else"
-        " will write to; or a worker of torch's in state Z, killed, while the main thread is not in"
-        " the loader."
-    ),
-    get_out="End the process that reads; see above for a worker.",
-    prevent="Close the ends of pipes that you do not use, and put a limit on every wait.",
-    find=find,
-)
+CAUSE = Cause(NAME, find)
