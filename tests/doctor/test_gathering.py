@@ -17,10 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from antifreeze._linux import bounded_reads
-from antifreeze.doctor.attach import asleep, calls, machine, pipes, proc, stacks
+from antifreeze._linux import bounded_reads, syscalls
+from antifreeze._linux.syscalls import Call
+from antifreeze.doctor.attach import asleep, machine, pipes, proc, stacks
 from antifreeze.doctor.attach.asleep import Asleep
-from antifreeze.doctor.attach.calls import Call
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
 from antifreeze.doctor.attach.frames import LOADER, in_init_fn, is_at_work
 from antifreeze.doctor.attach.scene import scenes
@@ -48,14 +48,14 @@ def running(**options: object) -> Iterator[int]:
 def test_system_calls_have_the_numbers_of_one_processor_whatever_the_machine() -> None:
     asked = "{} 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffc 0x7f00"
     seen = (Call.FLOCK, 3, 2, 0, 0, 0, 0)
-    assert calls.parse(asked.format(73), "x86_64") == seen
-    assert calls.parse(asked.format(32), "aarch64") == seen
-    assert calls.parse(asked.format(73), "aarch64")[0] == Call.PPOLL
-    assert calls.parse(asked.format(1), "aarch64") == ()  # io_destroy, which nobody waits in
-    assert calls.parse(asked.format(73), "riscv64") == ()
+    assert syscalls.parse(asked.format(73), "x86_64") == seen
+    assert syscalls.parse(asked.format(32), "aarch64") == seen
+    assert syscalls.parse(asked.format(73), "aarch64")[0] == Call.PPOLL
+    assert syscalls.parse(asked.format(1), "aarch64") == ()  # io_destroy, which nobody waits in
+    assert syscalls.parse(asked.format(73), "riscv64") == ()
     for each in ("x86_64", "aarch64"):
-        assert calls.parse("running", each) == calls.parse("", each) == ()
-        assert calls.parse("-1 0x7ffc 0x7f00", each) == ()
+        assert syscalls.parse("running", each) == syscalls.parse("", each) == ()
+        assert syscalls.parse("-1 0x7ffc 0x7f00", each) == ()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_numbers_are_those_of_the_kernels_header(processor: str, header: str) ->
     )
     names = {number: name for name, number in named}
     for number, name in names.items():
-        call = calls.parse(f"{number} 0 0 0 0 0 0 0 0", processor)
+        call = syscalls.parse(f"{number} 0 0 0 0 0 0 0 0", processor)
         known = call and call[0] in {*Call}
         if processor == "x86_64" and not known:
             continue

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from antifreeze.doctor.attach.calls import Call
+from antifreeze._linux.syscalls import Call
 from antifreeze.doctor.attach.facts import Frame, Process, Thread
 from antifreeze.doctor.attach.taken import with_taken
 

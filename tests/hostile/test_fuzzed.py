@@ -21,10 +21,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from antifreeze._linux import bounded_reads, procfs
+from antifreeze._linux import bounded_reads, procfs, syscalls
 from antifreeze.cli import main
 from antifreeze.cli.attach import show
-from antifreeze.doctor.attach import asleep, calls, environment, held, machine, proc, stacks
+from antifreeze.doctor.attach import asleep, environment, held, machine, proc, stacks
 from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case, Thread
 from antifreeze.doctor.attach.redacting import without_names, without_secrets
@@ -251,7 +251,7 @@ def test_a_table_that_was_changed_is_read_as_far_as_it_goes(
         procfs.stat(line)
         assert asleep.ran_at(f"{line}\n") >= 0
         for kind in ("x86_64", "aarch64", "other"):
-            assert len(calls.parse(line, kind)) in (0, 7)
+            assert len(syscalls.parse(line, kind)) in (0, 7)
     kept = proc.without_secrets(tuple(procfs.strings(text))[: proc.MOST_WORDS])
     assert all(isinstance(each, str) for each in kept)
     stacks.read_stacks(text)

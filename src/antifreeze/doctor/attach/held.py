@@ -15,7 +15,7 @@ from pathlib import PurePath
 from ..._clock import monotonic
 from ..._linux import procfs
 from ..._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
-from .calls import OPENS, Call
+from ..._linux.syscalls import OPENS, Call
 from .facts import FileLock, Process, Sharer
 
 _PRIVATE = 128  # a flag of FUTEX: the lock is for the threads of one process

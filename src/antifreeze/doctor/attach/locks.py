@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ..._linux.syscalls import Call
 from ..._transport import own_frames
-from .calls import Call
 from .facts import Frame
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 from ..._clock import monotonic
+from ..._linux.syscalls import WRITES
 from . import proc
-from .calls import WRITES
 from .facts import PipeReader, Process
 
 MOST = 2000  # processes of the machine that are looked through

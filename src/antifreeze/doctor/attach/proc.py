@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ..._linux import procfs
+from ..._linux import procfs, syscalls
 from ..._linux.bounded_reads import proc_link, proc_numbers, proc_text
-from . import calls, held
+from . import held
 from .facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
 from .sockets import Sockets
 
@@ -225,7 +225,7 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
         return None
     status = procfs.table(read(pid, *at, "status"))
     asked = read(pid, *at, "syscall")
-    call = calls.parse(asked, os.uname().machine)
+    call = syscalls.parse(asked, os.uname().machine)
     place = read(pid, *at, "wchan").strip()
     return Thread(
         tid=tid,

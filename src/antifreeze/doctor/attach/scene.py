@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..._linux.syscalls import READ_OR_WRITE, Call
 from ..._transport.own_frames import PACKAGE, WORKER_WAITS, OwnFrame
-from .calls import READ_OR_WRITE, Call
 from .facts import Case, Frame, Machine, Process, Thread
 from .frames import LOADER, PROCESS, begins, called_by_worker, is_order
 from .frames import is_file as is_file

@@ -19,8 +19,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from ..._linux.regular_files import read_regular
+from ..._linux.syscalls import Call
 from ..source.parsing import compile_quietly
-from .calls import Call
 from .facts import Frame, Process, Thread
 from .outside import run_outside
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..._linux.syscalls import POLLS, SLEEPS
 from ..._transport import own_frames
-from .calls import POLLS, SLEEPS
 from .facts import Frame
 from .frames import in_init_fn
 from .scene import IDLE_SHARE, Actor, Role, Scene, Strand

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...._linux.syscalls import READS, Call
 from ...findings import Confidence, Finding
-from ..calls import READS, Call
 from ..facts import HIDDEN, Process
 from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
 from ..torch_loader import waits_as_before

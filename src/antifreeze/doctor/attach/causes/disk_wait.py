@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...._linux.syscalls import OPENS, READS
 from ...findings import Finding
-from ..calls import OPENS, READS
 from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits

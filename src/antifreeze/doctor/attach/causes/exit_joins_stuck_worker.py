@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._linux.syscalls import Call
 from ...findings import Confidence, Finding
 from .. import torch_loader as torchs
-from ..calls import Call
 from ..locks import Wait, for_ever, is_service, wait_of
 from ..scene import Actor, Role, Scene, Strand
 from ..waits import sleeps

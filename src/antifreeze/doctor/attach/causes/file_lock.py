@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...._linux.syscalls import Call
 from ...findings import Finding
-from ..calls import Call
 from ..facts import FileLock, Sharer
 from ..locks import alike, for_ever, held_at_fork, same_line, shared_owner
 from ..scene import Actor, Scene, Strand

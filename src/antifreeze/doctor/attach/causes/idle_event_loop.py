@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._linux.syscalls import POLLS, Call
 from ...findings import Confidence, Finding
-from ..calls import POLLS, Call
 from ..loaders import and_the_loop_waits
 from ..locks import Wait, brings_nothing, for_ever, others, same_line, wait_of
 from ..progress import exchanged, watched_s, went_on

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ...._linux.syscalls import Call
 from ...findings import Finding
-from ..calls import Call
 from ..locks import Wait, wait_of
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits

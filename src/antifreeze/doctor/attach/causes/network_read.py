@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._linux.syscalls import Call
 from ...findings import Confidence, Finding
-from ..calls import Call
 from ..loaders import and_the_loop_waits
 from ..locks import Wait, wait_of
 from ..scene import Actor, Role, Scene, Strand

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._linux.syscalls import WRITES
 from ...._transport import own_frames
 from ...findings import Confidence, Finding
-from ..calls import WRITES
 from ..facts import PipeReader
 from ..scene import IDLE_SHARE, Actor, Scene, Strand
 from ..waits import at_line, sent_nothing

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._linux.syscalls import READS
 from ...findings import Finding
-from ..calls import READS
 from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand
 from ..waits import at_line, in_sample, loop_waits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...._linux.syscalls import WRITES
 from ...findings import Finding
-from ..calls import WRITES
 from ..lasting import lasts
 from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
 from ..waits import at_line, sent_nothing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...._linux.syscalls import READS
 from ...findings import Confidence, Finding
-from ..calls import READS
 from ..loaders import and_the_loop_waits
 from ..scene import Actor, Scene, Strand, is_file, is_library
 from ..waits import at_line, still

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
+from ...._linux.syscalls import Call
 from ...findings import Finding
 from .. import torch_loader as torchs
-from ..calls import Call
 from ..scene import Actor, Role, Scene, Strand
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people, where
 
