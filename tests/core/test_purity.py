@@ -135,7 +135,7 @@ def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
 MAKES_PROCESSES = (
     "_backends",
     "_transport.arena",
-    "doctor.attach.bounded_run",  # py-spy, and who may be left behind
+    "doctor.attach.gather.bounded_subprocess",  # py-spy, and who may be left behind
     "doctor.check.processes",  # to read many files
     "_gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )

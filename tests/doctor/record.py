@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.attach.looking import Manner
+from antifreeze.doctor.attach.gather.collect import Manner
 
 from .ward import PAUSE_S, TRIES, Patient, admitted, examine, named, patients
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze.doctor.attach.diagnose import diagnose
-from antifreeze.doctor.attach.looking import Manner, look_at
+from antifreeze.doctor.attach.gather.collect import Manner, look_at
 
 from ..rogues.programs import line, program
 from .test_endings import _case

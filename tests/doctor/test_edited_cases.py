@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from antifreeze.doctor.attach.analyse.process_roles import Role, role_of
 from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case, Group, Machine, Process, Thread
-from antifreeze.doctor.attach.roles import Role, role_of
 from antifreeze.doctor.findings import Confidence
 
 from .ward import named, told

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from antifreeze.doctor.attach.analyse.threads_and_processes import Scene
 from antifreeze.doctor.attach.causes import all_causes, batch_lost
 from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process
-from antifreeze.doctor.attach.scene import Scene
 from antifreeze.doctor.findings import Confidence, Finding
 
 from .ward import named, told, wrongly_certain

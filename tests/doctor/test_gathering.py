@@ -18,13 +18,13 @@ from types import SimpleNamespace
 import pytest
 
 from antifreeze._linux import bounded_reads, syscalls
-from antifreeze._linux.syscalls import Call
-from antifreeze.doctor.attach import asleep, machine, pipes, proc, stacks
-from antifreeze.doctor.attach.asleep import Asleep
+from antifreeze._linux.syscalls import Syscall
+from antifreeze.doctor.attach.analyse.frames import LOADER, in_init_fn, is_at_work
+from antifreeze.doctor.attach.analyse.threads_and_processes import scenes
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
-from antifreeze.doctor.attach.frames import LOADER, in_init_fn, is_at_work
-from antifreeze.doctor.attach.scene import scenes
-from antifreeze.doctor.attach.sockets import Sockets
+from antifreeze.doctor.attach.gather import machine, pipe_readers, proc, py_spy, time_since_run
+from antifreeze.doctor.attach.gather.socket_peers import Sockets
+from antifreeze.doctor.attach.gather.time_since_run import Asleep
 
 from ..hostile.stage import dead_file_system, needs_root
 from ..patience import PATIENCE_S
@@ -47,10 +47,10 @@ def running(**options: object) -> Iterator[int]:
 
 def test_system_calls_have_the_numbers_of_one_processor_whatever_the_machine() -> None:
     asked = "{} 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffc 0x7f00"
-    seen = (Call.FLOCK, 3, 2, 0, 0, 0, 0)
+    seen = (Syscall.FLOCK, 3, 2, 0, 0, 0, 0)
     assert syscalls.parse(asked.format(73), "x86_64") == seen
     assert syscalls.parse(asked.format(32), "aarch64") == seen
-    assert syscalls.parse(asked.format(73), "aarch64")[0] == Call.PPOLL
+    assert syscalls.parse(asked.format(73), "aarch64")[0] == Syscall.PPOLL
     assert syscalls.parse(asked.format(1), "aarch64") == ()  # io_destroy, which nobody waits in
     assert syscalls.parse(asked.format(73), "riscv64") == ()
     for each in ("x86_64", "aarch64"):
@@ -75,12 +75,13 @@ def test_numbers_are_those_of_the_kernels_header(processor: str, header: str) ->
     names = {number: name for name, number in named}
     for number, name in names.items():
         call = syscalls.parse(f"{number} 0 0 0 0 0 0 0 0", processor)
-        known = call and call[0] in {*Call}
+        known = call and call[0] in {*Syscall}
         if processor == "x86_64" and not known:
             continue
         wanted = KERNELS.get(name, name.upper())
-        assert not call or Call(call[0]).name == wanted, (number, name)
-    assert sum(KERNELS.get(name, name.upper()) in Call.__members__ for name in names.values()) > 20
+        assert not call or Syscall(call[0]).name == wanted, (number, name)
+    ours = [KERNELS.get(name, name.upper()) in Syscall.__members__ for name in names.values()]
+    assert sum(ours) > 20
 
 
 # What the kernel calls some of them.
@@ -119,11 +120,11 @@ def test_any_thread_that_waits_for_a_disk_lets_a_process_rest(
         (folder / "wchan").write_text("futex_wait")
     (tmp_path / "7" / "stat").write_text("7 (a) b) S 1 7")
     monkeypatch.setattr(bounded_reads, "PROC", str(tmp_path))
-    assert stacks._rests(7)
+    assert py_spy._rests(7)
     (tmp_path / "7" / "task" / "8" / "stat").write_text("8 (a) b) S 1 7")
-    assert not stacks._rests(7)
+    assert not py_spy._rests(7)
     (tmp_path / "7" / "task" / "8" / "wchan").write_text("anon_pipe_write")
-    assert stacks._rests(7)
+    assert py_spy._rests(7)
 
 
 def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
@@ -135,10 +136,10 @@ def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
         f"#!/bin/sh\ncase \"$*\" in *--nonblocking*) echo '{said}';; *) exec sleep 20;; esac\n"
     )
     spy.chmod(0o755)
-    monkeypatch.setattr(stacks.Spy, "find", staticmethod(lambda: str(spy)))
-    monkeypatch.setattr(stacks, "BOUND_S", 1.0)
+    monkeypatch.setattr(py_spy.Spy, "find", staticmethod(lambda: str(spy)))
+    monkeypatch.setattr(py_spy, "BOUND_S", 1.0)
     with running() as pid:
-        found = stacks.Spy().take([pid])[pid]
+        found = py_spy.Spy().take([pid])[pid]
     assert found.error == ""
     assert [each.name for each in found.threads] == ["told"]
 
@@ -179,10 +180,13 @@ def test_a_number_that_was_given_anew_is_another_process() -> None:
 
 
 def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
-    assert asleep.ran_at("se.exec_start                  :       4458807.424372\nx : 1") > 4458807
-    assert asleep.ran_at("") == asleep.ran_at("se.vruntime : 3") == 0.0
+    assert (
+        time_since_run.ran_at("se.exec_start                  :       4458807.424372\nx : 1")
+        > 4458807
+    )
+    assert time_since_run.ran_at("") == time_since_run.ran_at("se.vruntime : 3") == 0.0
     with running() as pid:
-        if not asleep.ran_at(proc.read(pid, "sched")):
+        if not time_since_run.ran_at(proc.read(pid, "sched")):
             pytest.skip("this kernel does not say")
         manner = Asleep()
         first = manner.seconds([pid])[pid, pid]
@@ -207,14 +211,14 @@ def test_where_the_kernel_does_not_say_it_is_not_known(
 def test_who_could_read_a_full_pipe_is_found_among_all_processes() -> None:
     with running() as pid:
         pipe = os.readlink(f"/proc/{pid}/fd/0")
-        writes = Thread(1, state="S", call=(Call.WRITE, 5))
+        writes = Thread(1, state="S", call=(Syscall.WRITE, 5))
         who = proc.process(os.getpid(), Sockets(os.getpid()))
         assert who is not None
         number = next(each.number for each in who.descriptors if each.target == pipe)
-        writer = replace(who, threads=(replace(writes, call=(Call.WRITE, number)),))
-        found = pipes.readers((writer,))
+        writer = replace(who, threads=(replace(writes, call=(Syscall.WRITE, number)),))
+        found = pipe_readers.readers((writer,))
     assert [(each.pipe, each.pid) for each in found] == [(pipe, pid)]
-    assert pipes.readers((replace(who, threads=()),)) == ()
+    assert pipe_readers.readers((replace(who, threads=()),)) == ()
 
 
 LOOP = Frame("_worker_loop", "torch/utils/data/_utils/worker.py", 300)

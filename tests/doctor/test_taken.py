@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from antifreeze._linux.syscalls import Call
+from antifreeze._linux.syscalls import Syscall
 from antifreeze.doctor.attach.facts import Frame, Process, Thread
-from antifreeze.doctor.attach.taken import with_taken
+from antifreeze.doctor.attach.gather.lock_acquire_lines import with_taken
 
 WANTS, HAS = "# wants", "# has"  # how a source marks the two lines
 
@@ -26,7 +26,7 @@ def taken(folder: Path, source: str, *names: str) -> list[int]:
     marked = [next(at for at, each in enumerate(lines, 1) if mark in each) for mark in marks]
     frames = [Frame(name, str(file), line) for name, line in zip(names, marked, strict=True)]
     below = Frame("acquire", "libpython.so", native=True)
-    thread = Thread(7, call=(Call.FUTEX, 4096, 393), frames=(below, *frames))
+    thread = Thread(7, call=(Syscall.FUTEX, 4096, 393), frames=(below, *frames))
     [process] = with_taken([Process(os.getpid(), 1, threads=(thread,))])
     return [each.line - marked[-1] for each in process.threads[0].taken_at]
 
@@ -158,5 +158,7 @@ def test_a_file_that_is_none_or_too_long_is_not_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.py"
     os.mkfifo(pipe)
     frames = (Frame("inner", str(pipe), 1), Frame("outer", str(pipe), 2))
-    process = Process(os.getpid(), 1, threads=(Thread(7, call=(Call.FUTEX, 1, 1), frames=frames),))
+    process = Process(
+        os.getpid(), 1, threads=(Thread(7, call=(Syscall.FUTEX, 1, 1), frames=frames),)
+    )
     assert with_taken([process]) == (process,)

@@ -25,8 +25,8 @@ import pytest
 import antifreeze
 from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case
-from antifreeze.doctor.attach.looking import Manner, look_at
-from antifreeze.doctor.attach.stacks import Spy
+from antifreeze.doctor.attach.gather.collect import Manner, look_at
+from antifreeze.doctor.attach.gather.py_spy import Spy
 from antifreeze.doctor.findings import Confidence
 
 from ..members import end, new_mark

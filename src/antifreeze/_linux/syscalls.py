@@ -1,13 +1,18 @@
-"""System calls that a thread may be in, by name. The kernel tells their numbers, and these are
-others on other processors: a case has those of x86-64, whatever machine it comes from."""
+"""System calls that a thread may be in, by name, and the kernel's `syscall` file. Pure.
+
+The kernel tells their numbers, and these are others on other processors: all that we keep has those
+of x86-64, whatever machine it comes from.
+"""
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum
 
+from . import procfs
 
-class Call(IntEnum):
+
+class Syscall(IntEnum):
     """The calls in which threads wait, with their numbers on x86-64."""
 
     READ = 0
@@ -45,65 +50,72 @@ class Call(IntEnum):
 
 
 POLLS = frozenset(
-    {Call.POLL, Call.SELECT, Call.EPOLL_WAIT, Call.PSELECT, Call.PPOLL, Call.EPOLL_PWAIT}
+    {
+        Syscall.POLL,
+        Syscall.SELECT,
+        Syscall.EPOLL_WAIT,
+        Syscall.PSELECT,
+        Syscall.PPOLL,
+        Syscall.EPOLL_PWAIT,
+    }
 )
-OPENS = frozenset({Call.OPEN, Call.OPENAT, Call.OPENAT2})
-READS = frozenset({Call.READ, Call.PREAD, Call.READV, Call.PREADV})
-WRITES = frozenset({Call.WRITE, Call.PWRITE, Call.WRITEV, Call.PWRITEV})
-SLEEPS = frozenset({Call.NANOSLEEP, Call.CLOCK_NANOSLEEP})
+OPENS = frozenset({Syscall.OPEN, Syscall.OPENAT, Syscall.OPENAT2})
+READS = frozenset({Syscall.READ, Syscall.PREAD, Syscall.READV, Syscall.PREADV})
+WRITES = frozenset({Syscall.WRITE, Syscall.PWRITE, Syscall.WRITEV, Syscall.PWRITEV})
+SLEEPS = frozenset({Syscall.NANOSLEEP, Syscall.CLOCK_NANOSLEEP})
 # Their first argument is a descriptor.
 READ_OR_WRITE = (
     READS
     | WRITES
     | {
-        Call.CONNECT,
-        Call.ACCEPT,
-        Call.ACCEPT4,
-        Call.SENDTO,
-        Call.RECVFROM,
-        Call.SENDMSG,
-        Call.RECVMSG,
-        Call.FLOCK,
+        Syscall.CONNECT,
+        Syscall.ACCEPT,
+        Syscall.ACCEPT4,
+        Syscall.SENDTO,
+        Syscall.RECVFROM,
+        Syscall.SENDMSG,
+        Syscall.RECVMSG,
+        Syscall.FLOCK,
     }
 )
 
 # The numbers of 64-bit ARM (include/uapi/asm-generic/unistd.h), which has no older forms of some.
 _ON_ARM = {
-    22: Call.EPOLL_PWAIT,
-    25: Call.FCNTL,
-    32: Call.FLOCK,
-    56: Call.OPENAT,
-    63: Call.READ,
-    64: Call.WRITE,
-    65: Call.READV,
-    66: Call.WRITEV,
-    67: Call.PREAD,
-    68: Call.PWRITE,
-    69: Call.PREADV,
-    70: Call.PWRITEV,
-    72: Call.PSELECT,
-    73: Call.PPOLL,
-    95: Call.WAITID,
-    98: Call.FUTEX,
-    101: Call.NANOSLEEP,
-    115: Call.CLOCK_NANOSLEEP,
-    128: Call.RESTARTED,
-    202: Call.ACCEPT,
-    203: Call.CONNECT,
-    206: Call.SENDTO,
-    207: Call.RECVFROM,
-    211: Call.SENDMSG,
-    212: Call.RECVMSG,
-    242: Call.ACCEPT4,
-    260: Call.WAIT4,
-    437: Call.OPENAT2,
+    22: Syscall.EPOLL_PWAIT,
+    25: Syscall.FCNTL,
+    32: Syscall.FLOCK,
+    56: Syscall.OPENAT,
+    63: Syscall.READ,
+    64: Syscall.WRITE,
+    65: Syscall.READV,
+    66: Syscall.WRITEV,
+    67: Syscall.PREAD,
+    68: Syscall.PWRITE,
+    69: Syscall.PREADV,
+    70: Syscall.PWRITEV,
+    72: Syscall.PSELECT,
+    73: Syscall.PPOLL,
+    95: Syscall.WAITID,
+    98: Syscall.FUTEX,
+    101: Syscall.NANOSLEEP,
+    115: Syscall.CLOCK_NANOSLEEP,
+    128: Syscall.RESTARTED,
+    202: Syscall.ACCEPT,
+    203: Syscall.CONNECT,
+    206: Syscall.SENDTO,
+    207: Syscall.RECVFROM,
+    211: Syscall.SENDMSG,
+    212: Syscall.RECVMSG,
+    242: Syscall.ACCEPT4,
+    260: Syscall.WAIT4,
+    437: Syscall.OPENAT2,
 }
 # The kernel's line: the number, six arguments, where stack and code are.
 _LINE = re.compile(r"\d{1,4}(?: 0x[0-9a-f]{1,16}){8}", re.ASCII)
 
 
 def parse(text: str, machine: str) -> tuple[int, ...]:
-    """Read a thread's `syscall` file: the number of the call as on x86-64, and its arguments.
+    """Parse a thread's `syscall` file: the number of the call as on x86-64, and its arguments.
 
     Nothing while none is under way, if it is none of those above and the numbers are others here,
     and on processors whose numbers are not known: 73 is flock on one and ppoll on another.
@@ -117,3 +129,10 @@ def parse(text: str, machine: str) -> tuple[int, ...]:
     if number is None:
         return ()
     return (int(number), *(int(each, 16) for each in parts[1:7]))
+
+
+def code_address(text: str) -> int:
+    """Parse a thread's `syscall` file: where the code is that made the call; 0 while none is under
+    way."""
+    parts = text.split()
+    return procfs.hexadecimal(parts[-1]) if _LINE.fullmatch(" ".join(parts)) else 0

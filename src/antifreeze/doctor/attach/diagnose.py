@@ -10,17 +10,17 @@ from typing import Any
 
 from ..._transport import own_frames
 from ..findings import Confidence, Finding
+from .analyse.lock_waits import wait_of
+from .analyse.progress import gets_on, watched_s
+from .analyse.stuck_duration import asleep_s, by_time, lasts
+from .analyse.threads_and_processes import Actor, Role, Scene, Strand, scenes
+from .analyse.torch_loader import LOADER, QUEUES, waits_as_before
+from .analyse.waits import loop_waits
 from .causes import Cause, all_causes
 from .causes.lock_in_turns import NAME as IN_TURNS
 from .causes.pipe_without_reader import NAME as NOBODY_READS
 from .causes.rank_waits_for_rank import NAME as RANK_WAITS
 from .facts import Case
-from .lasting import asleep_s, by_time, lasts
-from .locks import wait_of
-from .progress import gets_on, watched_s
-from .scene import Actor, Role, Scene, Strand, scenes
-from .torch_loader import LOADER, QUEUES, waits_as_before
-from .waits import loop_waits
 
 _WAITS = re.compile(r"the loop waits for (it|them)\b")
 _SIGINT = 1 << (signal.SIGINT - 1)

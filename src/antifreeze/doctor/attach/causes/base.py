@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...findings import Confidence, Finding
-from ..scene import Actor, Role, Scene, Strand
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
 from .page import Page, read_page
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE

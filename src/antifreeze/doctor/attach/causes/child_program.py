@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...._linux.syscalls import READS, Call
+from ...._linux.syscalls import READS, Syscall
 from ...findings import Confidence, Finding
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..analyse.torch_loader import waits_as_before
+from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits, polls, sleeps
 from ..facts import HIDDEN, Process
-from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
-from ..torch_loader import waits_as_before
-from ..waits import at_line, in_sample, loads_itself, loop_waits, polls, sleeps
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "child-program"
@@ -63,7 +63,7 @@ def awaited(scene: Scene, actor: Actor, strand: Strand) -> Actor | None:
     call = strand.thread.call
     below = [each for each in scene.others if each.process.parent == actor.pid and not each.dead]
     children = [each for each in below if each.role is Role.CHILD]
-    if call[:1] in ((Call.WAIT4,), (Call.WAITID,)):
+    if call[:1] in ((Syscall.WAIT4,), (Syscall.WAITID,)):
         named = [each for each in children if each.pid in call[1:3]]
         return next(iter(named), children[0] if len(children) == 1 else None)
     inside = any(each.file == "subprocess.py" for each in strand.own_frames)
@@ -141,7 +141,7 @@ def _why(waiting: Waiting) -> tuple[str, Confidence]:
         return "cannot write: the pipe of its output is full, and nobody reads it", LIKELY
     if strand is None:
         return "has done nothing between two looks", POSSIBLE
-    if strand.thread.call[:2] == (Call.READ, 0):
+    if strand.thread.call[:2] == (Syscall.READ, 0):
         return "waits for something on its standard input", LIKELY
     target = strand.descriptor()
     if target.startswith(("tcp", "udp")):
@@ -158,7 +158,7 @@ def _why(waiting: Waiting) -> tuple[str, Confidence]:
 def _full_pipe(waiting: Waiting) -> str:
     """Give the pipe that a program is in a write into, and its parent should read."""
     strand = waiting.child.main
-    if strand is None or strand.thread.call[:1] != (Call.WRITE,):
+    if strand is None or strand.thread.call[:1] != (Syscall.WRITE,):
         return ""
     pipe = strand.descriptor()
     mine = {each.target for each in waiting.actor.process.descriptors if each.flags & 3 == 0}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Scene
-from ..waits import megabytes, rate
+from ..analyse.threads_and_processes import Scene
+from ..analyse.waits import megabytes, rate
 from .base import LIKELY, Cause
 
 NAME = "container-memory-limit"

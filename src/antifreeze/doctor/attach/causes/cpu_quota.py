@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import IDLE_SHARE, Scene
+from ..analyse.threads_and_processes import IDLE_SHARE, Scene
 from .base import LIKELY, Cause
 
 NAME = "cpu-quota"

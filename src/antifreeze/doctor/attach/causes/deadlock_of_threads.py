@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...findings import Confidence, Finding
-from ..locks import (
+from ..analyse.lock_waits import (
     HELD,
     Wait,
     address,
@@ -20,8 +20,8 @@ from ..locks import (
     taken_before,
     wait_of,
 )
-from ..scene import Actor, Scene, Strand, is_library
-from ..waits import at_line, their_line
+from ..analyse.threads_and_processes import Actor, Scene, Strand, is_library
+from ..analyse.waits import at_line, their_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause, kill_worker, people
 
 NAME = "deadlock-of-threads"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Actor, Scene
-from ..waits import batch_lost, loop_waits, still
+from ..analyse.threads_and_processes import Actor, Scene
+from ..analyse.waits import batch_lost, loop_waits, still
 from .base import LIKELY, POSSIBLE, Cause
 
 NAME = "descriptor-limit"

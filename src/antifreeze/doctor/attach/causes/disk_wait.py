@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ...._linux.syscalls import OPENS, READS
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, Cause, are, kill_worker, people
 
 NAME = "disk-wait"

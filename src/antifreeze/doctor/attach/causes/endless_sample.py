@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..analyse.lock_waits import Wait, wait_of
+from ..analyse.progress import gets_on, in_native_code, watched_s
+from ..analyse.threads_and_processes import BUSY_SHARE, Actor, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from ..facts import Frame
-from ..loaders import and_the_loop_waits
-from ..locks import Wait, wait_of
-from ..progress import gets_on, in_native_code, watched_s
-from ..scene import BUSY_SHARE, Actor, Scene, Strand
-from ..waits import at_line, in_sample, loads_itself, loop_waits
 from .base import POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "endless-sample"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...._linux.syscalls import Call
+from ...._linux.syscalls import Syscall
 from ...findings import Confidence, Finding
-from .. import torch_loader as torchs
-from ..locks import Wait, for_ever, is_service, wait_of
-from ..scene import Actor, Role, Scene, Strand
-from ..waits import sleeps
+from ..analyse import torch_loader as torchs
+from ..analyse.lock_waits import Wait, for_ever, is_service, wait_of
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.waits import sleeps
 from .base import LIKELY, POSSIBLE, Cause, are, people, where
 
 NAME = "exit-joins-stuck-worker"
@@ -124,7 +124,7 @@ def _at_exit(awaited: list[Actor]) -> str:
 def _awaited(scene: Scene, main: Strand) -> list[Actor]:
     call = main.thread.call
     children = [each for each in (*scene.living, *scene.others) if not each.dead]
-    if call and call[0] == Call.WAIT4:
+    if call and call[0] == Syscall.WAIT4:
         children = [each for each in children if each.pid == call[1]]
     else:
         children = [each for each in children if each.role is Role.WORKER]
@@ -168,7 +168,7 @@ def _lost(actors: list[Actor]) -> str:
 
 def _unseen(scene: Scene, main: Strand) -> Iterator[Finding]:
     """Say what the kernel alone tells: whoever waits for a worker of torch's to end, ends."""
-    if main.thread.call[:1] != (Call.WAIT4,):
+    if main.thread.call[:1] != (Syscall.WAIT4,):
         return
     for worker in _awaited(scene, main):
         if worker.role is Role.WORKER:

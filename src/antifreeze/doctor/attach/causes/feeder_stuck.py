@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from .. import torch_loader as torchs
-from ..scene import Actor, Scene, Strand
+from ..analyse import torch_loader as torchs
+from ..analyse.threads_and_processes import Actor, Scene, Strand
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people, where
 
 NAME = "feeder-stuck"

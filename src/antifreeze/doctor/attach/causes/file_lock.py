@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...._linux.syscalls import Call
+from ...._linux.syscalls import Syscall
 from ...findings import Finding
+from ..analyse.lock_waits import (
+    alike,
+    for_ever,
+    held_at_fork,
+    in_file_lock_call,
+    same_line,
+    shared_owner,
+)
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line, loop_waits
 from ..facts import FileLock, Sharer
-from ..locks import alike, for_ever, held_at_fork, same_line, shared_owner
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line, loop_waits
 from .base import CERTAIN, LIKELY, Cause, are, kill_worker, people
 
 NAME = "file-lock"
-_WAITING = (7, 38)  # F_SETLKW, F_OFD_SETLKW: fcntl's ways to wait for a lock
 _MUTEX = "mutex"
 _SQLITE = 1 << 30  # the byte from which on sqlite locks its files
 # Where libraries look again and again whether a lock file has gone.
@@ -97,10 +103,10 @@ def _finding(scene: Scene, name: str, waiting: list[Waiting]) -> Finding:
 def _waits(strand: Strand) -> tuple[str, str]:
     """Give how a thread waits for a lock on a file, and the file if its call names it."""
     call = strand.thread.call
-    if len(call) > 3 and (call[0] == Call.FLOCK or (call[0] == Call.FCNTL and call[2] in _WAITING)):
+    if in_file_lock_call(call):
         target = next((d.target for d in strand.process.descriptors if d.number == call[1]), "")
         stayed = strand.stuck or (not strand.frames and strand.share == 0 and not strand.moved)
-        return ("flock" if call[0] == Call.FLOCK else "fcntl", target) if stayed else ("", "")
+        return ("flock" if call[0] == Syscall.FLOCK else "fcntl", target) if stayed else ("", "")
     if shared_owner(strand) and for_ever(strand):
         return _MUTEX, strand.thread.lock_file.rpartition(" [")[0]
     if not same_line(strand) or strand.thread.state != "S":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import is_service, wants_interpreter
-from ..scene import IDLE_SHARE, Actor, Scene, Strand
-from ..waits import at_line
+from ..analyse.lock_waits import is_service, wants_interpreter
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Scene, Strand
+from ..analyse.waits import at_line
 from .base import LIKELY, POSSIBLE, Cause
 
 NAME = "gil-bound"

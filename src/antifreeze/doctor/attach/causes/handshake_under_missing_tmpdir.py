@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Scene
-from ..waits import batch_lost
+from ..analyse.threads_and_processes import Scene
+from ..analyse.waits import batch_lost
 from .base import LIKELY, Cause
 
 NAME = "handshake-under-missing-tmpdir"

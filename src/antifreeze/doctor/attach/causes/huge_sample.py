@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..scene import Actor, Scene
-from ..waits import at_line, in_sample, loop_waits, megabytes
+from ..analyse.threads_and_processes import Actor, Scene
+from ..analyse.waits import at_line, in_sample, loop_waits, megabytes
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, kill_worker
 
 NAME = "huge-sample"

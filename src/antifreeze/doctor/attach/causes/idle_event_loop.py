@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...._linux.syscalls import POLLS, Call
+from ...._linux.syscalls import POLLS, Syscall
 from ...findings import Confidence, Finding
-from ..loaders import and_the_loop_waits
-from ..locks import Wait, brings_nothing, for_ever, others, same_line, wait_of
-from ..progress import exchanged, watched_s, went_on
-from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits
+from ..analyse.lock_waits import Wait, brings_nothing, for_ever, others, same_line, wait_of
+from ..analyse.progress import exchanged, watched_s, went_on
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "idle-event-loop"
@@ -19,7 +19,11 @@ _LATE_S = 3.0  # that timers have brought nothing: who paces its requests has go
 _FOR_ANOTHER = (Wait.RESULT, Wait.NOTICE, Wait.THREAD)
 # Without a limit: -1, as the kernel shows a number of 32 bits, or one of 64.
 _WITHOUT_END = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-_LIMIT = {Call.EPOLL_WAIT: 4, Call.EPOLL_PWAIT: 4, Call.POLL: 3}  # where it stands in the call
+_LIMIT = {
+    Syscall.EPOLL_WAIT: 4,
+    Syscall.EPOLL_PWAIT: 4,
+    Syscall.POLL: 3,
+}  # where it stands in the call
 
 
 def find(scene: Scene) -> Iterator[Finding]:
@@ -75,7 +79,7 @@ def _waits_for_nothing(actor: Actor, loop: Strand) -> bool:
 
 def _without_end(loop: Strand) -> bool:
     call = loop.thread.call
-    at = _LIMIT.get(Call(call[0])) if call and call[0] in POLLS else None
+    at = _LIMIT.get(Syscall(call[0])) if call and call[0] in POLLS else None
     return at is not None and len(call) > at and call[at] in _WITHOUT_END
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import (
+from ..analyse.lock_waits import (
     HELD,
     Wait,
     address,
@@ -19,8 +19,8 @@ from ..locks import (
     taken_by_loop,
     wait_of,
 )
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "lock-held-at-fork"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...._linux.syscalls import Call
 from ...findings import Finding
-from ..locks import Wait, wait_of
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits
+from ..analyse.lock_waits import Wait, in_file_lock_call, wait_of
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits
 from .base import LIKELY, Cause, people
 
 NAME = "lock-in-turns"
-_WAITING = (7, 38)  # F_SETLKW, F_OFD_SETLKW: fcntl's ways to wait for a lock
 _QUEUES = "multiprocessing/queues.py"
 
 
@@ -67,7 +65,7 @@ def _awaited(worker: Actor, look: int) -> str:
     if look == 0:
         strand = replace(strand, thread=strand.before)
     call = strand.thread.call
-    if len(call) > 3 and (call[0] == Call.FLOCK or (call[0] == Call.FCNTL and call[2] in _WAITING)):
+    if in_file_lock_call(call):
         path = _path(worker, strand, call[1], look)
         return f"a lock on the file {path}" if path else ""
     if wait_of(strand) is not Wait.SEMAPHORE or strand.calls("get", _QUEUES):

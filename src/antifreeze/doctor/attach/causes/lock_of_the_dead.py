@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..facts import Frame
-from ..locks import (
+from ..analyse.lock_waits import (
     Wait,
     address,
     awaits_room,
@@ -17,9 +16,10 @@ from ..locks import (
     taken_before,
     wait_of,
 )
-from ..scene import Actor, Role, Scene, Strand
-from ..torch_loader import buried
-from ..waits import at_line, loop_waits
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.torch_loader import buried
+from ..analyse.waits import at_line, loop_waits
+from ..facts import Frame
 from .base import LIKELY, POSSIBLE, Cause, are
 
 NAME = "lock-of-the-dead"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...._transport import own_frames
 from ...findings import Finding
-from ..locks import Wait, wait_of
-from ..scene import IDLE_SHARE, Actor, Scene, Strand
-from ..torch_loader import CONNECTION, QUEUES, waits_as_before
-from ..waits import at_line, sleeps
+from ..analyse.lock_waits import Wait, wait_of
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Scene, Strand
+from ..analyse.torch_loader import CONNECTION, QUEUES, waits_as_before
+from ..analyse.waits import at_line, sleeps
 from .base import LIKELY, Cause
 from .child_program import awaited
 from .pipe_without_reader import writes_in_vain

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...._core.native_pools import NativePool, pool_used, pools_among
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..progress import gets_on, watched_s
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits
+from ..analyse.progress import gets_on, watched_s
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, Cause, are, kill_worker, people
 
 NAME = "native-pool-after-fork"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...._linux.syscalls import Call
+from ...._linux.syscalls import Syscall
 from ...findings import Confidence, Finding
-from ..loaders import and_the_loop_waits
-from ..locks import Wait, wait_of
-from ..scene import Actor, Role, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits, polls, their_line
+from ..analyse.lock_waits import Wait, wait_of
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits, polls, their_line
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "network-read"
@@ -68,7 +68,7 @@ def _peer(actor: Actor, strand: Strand) -> tuple[str, Confidence] | None:
     if "(listening)" in target and strand is actor.main and actor.role is Role.MAIN:
         return None  # a server, which waits for whoever comes
     if target.startswith(("tcp", "udp")):
-        return _words(target, connects=strand.thread.call[0] == Call.CONNECT), LIKELY
+        return _words(target, connects=strand.thread.call[0] == Syscall.CONNECT), LIKELY
     if any(each.file.startswith(_NOT_THE_NETWORK) for each in strand.frames[:3]):
         return None
     if strand.calls("_run_once", "asyncio/base_events.py") is not None and _serves(actor):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..locks import for_ever, forked, in_team
-from ..scene import IDLE_SHARE, Actor, Scene, Strand
-from ..waits import at_line
+from ..analyse.lock_waits import for_ever, forked, in_team
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Scene, Strand
+from ..analyse.waits import at_line
 from .base import CERTAIN, LIKELY, Cause, are, kill_worker, people
 
 NAME = "openmp-after-fork"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from .. import torch_loader as torchs
-from ..scene import Actor, Role, Scene
+from ..analyse import torch_loader as torchs
+from ..analyse.threads_and_processes import Actor, Role, Scene
 from .base import CERTAIN, LIKELY, Cause, are, where
 
 NAME = "orphaned-workers"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..analyse.threads_and_processes import Actor, Scene
 from ..facts import Look
-from ..scene import Actor, Scene
 from .base import LIKELY, Cause
 
 NAME = "oversubscription"

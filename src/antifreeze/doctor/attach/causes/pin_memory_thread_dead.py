@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from .. import torch_loader as torchs
-from ..scene import Scene
+from ..analyse import torch_loader as torchs
+from ..analyse.threads_and_processes import Scene
 from .base import LIKELY, Cause, where
 
 NAME = "pin-memory-thread-dead"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ...._linux.syscalls import WRITES
 from ...._transport import own_frames
 from ...findings import Confidence, Finding
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Scene, Strand
+from ..analyse.waits import at_line, sent_nothing
 from ..facts import PipeReader
-from ..scene import IDLE_SHARE, Actor, Scene, Strand
-from ..waits import at_line, sent_nothing
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker
 
 NAME = "pipe-without-reader"

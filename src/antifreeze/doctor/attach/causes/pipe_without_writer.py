@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ...._linux.syscalls import READS
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, kill_worker, people
 from .waits_for_a_person import asks as asks_a_person
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..roles import is_rank
-from ..scene import BUSY_SHARE, GROUP_THREADS, IDLE_SHARE, Actor, Role, Scene, Strand
+from ..analyse.process_roles import is_rank
+from ..analyse.threads_and_processes import (
+    BUSY_SHARE,
+    GROUP_THREADS,
+    IDLE_SHARE,
+    Actor,
+    Role,
+    Scene,
+    Strand,
+)
 from .base import LIKELY, POSSIBLE, Cause, where
 
 NAME = "rank-waits-for-rank"

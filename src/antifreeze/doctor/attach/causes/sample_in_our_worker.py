@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...._transport import own_frames
 from ...findings import Finding
-from ..scene import Role, Scene
-from ..waits import sleeps
+from ..analyse.threads_and_processes import Role, Scene
+from ..analyse.waits import sleeps
 from .base import LIKELY, Cause, are, kill_worker, people, where
 
 NAME = "sample-in-our-worker"

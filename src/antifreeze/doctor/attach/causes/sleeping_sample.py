@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..progress import watched_s
-from ..scene import Actor, Scene, Strand
-from ..torch_loader import feeders
-from ..waits import (
+from ..analyse.progress import watched_s
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.torch_loader import feeders
+from ..analyse.waits import (
     at_line,
     got_nothing,
     in_sample,
@@ -18,6 +17,7 @@ from ..waits import (
     same_function,
     sleeps,
 )
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "sleeping-sample"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Scene
-from ..torch_loader import LOADER
-from ..waits import at_line, same_function
+from ..analyse.threads_and_processes import Scene
+from ..analyse.torch_loader import LOADER
+from ..analyse.waits import at_line, same_function
 from .base import POSSIBLE, Cause
 
 NAME = "slow-sampler"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..progress import gets_on, in_native_code, watched_s
-from ..scene import Actor, Scene
-from ..waits import at_line, in_sample, loads_itself, loop_waits
+from ..analyse.progress import gets_on, in_native_code, watched_s
+from ..analyse.threads_and_processes import Actor, Scene
+from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import POSSIBLE, Cause, are, people
 from .lock_in_turns import taken
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ...._linux.syscalls import WRITES
 from ...findings import Finding
-from ..lasting import lasts
-from ..scene import IDLE_SHARE, Actor, Role, Scene, Strand
-from ..waits import at_line, sent_nothing
+from ..analyse.stuck_duration import lasts
+from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..analyse.waits import at_line, sent_nothing
 from .base import LIKELY, POSSIBLE, Cause
 
 NAME = "slow-unpickling"

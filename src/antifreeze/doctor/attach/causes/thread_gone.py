@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ...._transport import own_frames
 from ...findings import Confidence, Finding
-from ..loaders import and_the_loop_waits
-from ..locks import Wait, forked, nobody_answers, queue_awaited, wait_of
-from ..scene import Actor, Scene, Strand
-from ..torch_loader import ends
-from ..waits import at_line, in_sample, loads_itself, loop_waits
+from ..analyse.lock_waits import Wait, forked, nobody_answers, queue_awaited, wait_of
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.torch_loader import ends
+from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "thread-gone"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from ..locks import (
+from ..analyse.lock_waits import (
     Wait,
     for_ever,
     forked,
@@ -16,8 +16,8 @@ from ..locks import (
     same_line,
     wait_of,
 )
-from ..scene import Actor, Scene, Strand
-from ..waits import at_line
+from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.waits import at_line
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, kill_worker, people
 
 NAME = "threads-after-fork"

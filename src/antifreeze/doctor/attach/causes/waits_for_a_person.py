@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ...._linux.syscalls import READS
 from ...findings import Confidence, Finding
-from ..loaders import and_the_loop_waits
-from ..scene import Actor, Scene, Strand, is_file, is_library
-from ..waits import at_line, still
+from ..analyse.threads_and_processes import Actor, Scene, Strand, is_file, is_library
+from ..analyse.waits import at_line, still
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause
 
 NAME = "waits-for-a-person"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..loaders import and_the_loop_waits
-from ..locks import Wait, wait_of
-from ..progress import exchanged, gets_on, watched_s
-from ..scene import Actor, Role, Scene, Strand
-from ..waits import at_line, in_sample, loop_waits, sleeps
+from ..analyse.lock_waits import Wait, wait_of
+from ..analyse.progress import exchanged, gets_on, watched_s
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.waits import at_line, in_sample, loop_waits, sleeps
+from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import POSSIBLE, Cause, are, kill_worker, people
 from .idle_event_loop import idle_loop
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...findings import Confidence, Finding
-from .. import torch_loader as torchs
-from ..locks import Wait, awaits_room, is_service, wait_of
-from ..scene import Actor, Role, Scene, Strand
-from ..waits import at_line, loop_waits, sleeps
+from ..analyse import torch_loader as torchs
+from ..analyse.lock_waits import Wait, awaits_room, is_service, wait_of
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.waits import at_line, loop_waits, sleeps
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people, where
 
 NAME = "word-of-another-process"

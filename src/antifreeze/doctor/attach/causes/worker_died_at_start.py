@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Actor, Scene
-from ..torch_loader import how_it_died
-from ..waits import at_line
+from ..analyse.threads_and_processes import Actor, Scene
+from ..analyse.torch_loader import how_it_died
+from ..analyse.waits import at_line
 from .base import CERTAIN, LIKELY, Cause
 from .slow_unpickling import interrupt, sends
 

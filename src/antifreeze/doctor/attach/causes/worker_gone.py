@@ -6,8 +6,8 @@ import signal
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
-from .. import torch_loader as torchs
-from ..scene import Actor, Scene, Strand
+from ..analyse import torch_loader as torchs
+from ..analyse.threads_and_processes import Actor, Scene, Strand
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, people, where
 
 NAME = "worker-gone"

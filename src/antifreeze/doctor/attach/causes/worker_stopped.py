@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..scene import Actor, Role, Scene
-from ..torch_loader import waits_as_before
+from ..analyse.threads_and_processes import Actor, Role, Scene
+from ..analyse.torch_loader import waits_as_before
 from .base import CERTAIN, LIKELY, Cause, are, people
 
 NAME = "worker-stopped"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from ...._linux.syscalls import Call
+from ...._linux.syscalls import Syscall
 from ...findings import Finding
-from .. import torch_loader as torchs
-from ..scene import Actor, Role, Scene, Strand
+from ..analyse import torch_loader as torchs
+from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
 from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people, where
 
 NAME = "zombie-children"
@@ -35,7 +35,7 @@ def _was_dead(actor: Actor) -> bool:
 
 def _reads_from_pipe(parent: Actor) -> Strand | None:
     for each in parent.strands:
-        reads = each.stuck and each.thread.call[:1] == (Call.READ,)
+        reads = each.stuck and each.thread.call[:1] == (Syscall.READ,)
         if reads and each.descriptor().startswith("pipe:") and not _reads_message(each):
             return each
     return None

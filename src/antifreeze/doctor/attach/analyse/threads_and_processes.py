@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..._linux.syscalls import READ_OR_WRITE, Call
-from ..._transport.own_frames import PACKAGE, WORKER_WAITS, OwnFrame
-from .facts import Case, Frame, Machine, Process, Thread
+from ...._linux.syscalls import READ_OR_WRITE, Syscall
+from ...._transport.own_frames import PACKAGE, WORKER_WAITS, OwnFrame
+from ..facts import Case, Frame, Machine, Process, Thread
 from .frames import LOADER, PROCESS, begins, called_by_worker, is_order
 from .frames import is_file as is_file
 from .frames import is_library as is_library
-from .roles import GROUP_THREADS as GROUP_THREADS
-from .roles import Role as Role
-from .roles import is_starting, number_of, role_of
+from .process_roles import GROUP_THREADS as GROUP_THREADS
+from .process_roles import Role as Role
+from .process_roles import is_starting, number_of, role_of
 
 IDLE_SHARE = 0.02  # of a core: who uses less does nothing but wait
 BUSY_SHARE = 0.5
@@ -258,7 +258,7 @@ class Scene:
         if not strand.frames:  # Python's own prompt is no Python code (until 3.13)
             typed = next((d.target for d in self.main.process.descriptors if d.number == 0), "")
             polls = "poll" in strand.thread.waits_in or "select" in strand.thread.waits_in
-            return strand.thread.call[:2] == (Call.READ, 0) or (
+            return strand.thread.call[:2] == (Syscall.READ, 0) or (
                 polls and typed.startswith(_TERMINALS)
             )
         if any(strand.calls(*each) for each in _RUN):

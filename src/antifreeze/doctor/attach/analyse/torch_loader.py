@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from .facts import Process
-from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..facts import Process
+from .threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
 from .waits import woken
 
 LOADER = "torch/utils/data/dataloader.py"

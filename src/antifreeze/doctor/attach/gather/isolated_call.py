@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .bounded_run import run_bounded
+from .bounded_subprocess import run_bounded
 
 MOST_BYTES = 1 << 20  # of an answer
-_PACKAGES = str(Path(__file__).resolve().parents[3])
+_PACKAGES = str(Path(__file__).resolve().parents[4])
 _CODE = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .facts import Process, Thread
-from .scene import Actor, Role, Scene, Strand
+from ..facts import Process, Thread
+from .threads_and_processes import Actor, Role, Scene, Strand
 
 _PYTHONS_OWN = ("libpython", "python3", "libc.so", "libc-", "ld-linux", "[vdso]", "libm.so")
 

@@ -17,8 +17,8 @@ import re
 import threading
 from dataclasses import dataclass
 
-from ..._clock import monotonic, pause
-from ..._linux import procfs
+from ...._clock import monotonic, pause
+from ...._linux import procfs
 from . import proc
 
 UNKNOWN = -1.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..findings import Confidence, Finding
-from .scene import Actor, Scene
+from ...findings import Confidence, Finding
+from .threads_and_processes import Actor, Scene
 
 # Causes that end by themselves if somebody else is only slow: a server, a disk, a lock's holder.
 # Where nobody is left who could answer, or nobody reads, time says nothing more.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..._linux.syscalls import POLLS, SLEEPS
-from ..._transport import own_frames
-from .facts import Frame
+from ...._linux.syscalls import POLLS, SLEEPS
+from ...._transport import own_frames
+from ..facts import Frame
 from .frames import in_init_fn
-from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
+from .threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
 
 _POLLS_IN = ("poll_schedule", "do_sys_poll", "do_select", "ep_poll", "epoll")
 _TICKS = 2  # times that torch's own waits may end between two looks, beside once in five seconds

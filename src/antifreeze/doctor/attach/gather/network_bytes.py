@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..._linux.bounded_reads import proc_link
-from ..._linux.socket_traffic import sockets_of, tcp_bytes
-from .facts import Process
+from ...._linux.bounded_reads import proc_link
+from ...._linux.socket_traffic import sockets_of, tcp_bytes
+from ..facts import Process
 
 _OWN = "self"
 

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from ..._linux.regular_files import read_regular
-from ..._linux.syscalls import Call
-from ..source.parsing import compile_quietly
-from .facts import Frame, Process, Thread
-from .outside import run_outside
+from ...._linux.regular_files import read_regular
+from ...._linux.syscalls import Syscall
+from ...source.parsing import compile_quietly
+from ..facts import Frame, Process, Thread
+from .isolated_call import run_outside
 
 READ_S = 4.0  # for all files: one on a server that is gone never answers
 _MOST_BYTES = 400_000  # of a file: longer ones are not written by hand, and take long to read
@@ -42,7 +42,7 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
         (each.pid, thread)
         for each in processes
         for thread in each.threads
-        if thread.call[:1] == (Call.FUTEX,) and _theirs(thread)
+        if thread.call[:1] == (Syscall.FUTEX,) and _theirs(thread)
     ][:_MOST_THREADS]
     if not asked:
         return processes

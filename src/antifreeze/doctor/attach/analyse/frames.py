@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..._transport import own_frames
-from .facts import Frame, Process
+from ...._transport import own_frames
+from ..facts import Frame, Process
 
 LOADER = "torch/utils/data/dataloader.py"
 PROCESS = "multiprocessing/process.py"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from ..._clock import monotonic
+from ...._clock import monotonic
 
 ENDED_S = 1.0  # for a program that was killed to be gone; one that waits for a disk may not go
 ERROR_BYTES = 1 << 16  # of what it complains of

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import PurePath
 
-from ..._transport import own_frames
-from .facts import Frame, Process
-from .family import WORKER, is_launcher, is_python
+from ...._transport import own_frames
+from ..facts import Frame, Process
 from .frames import LOADER
 
+WORKER = "pt_data_worker"  # what torch calls its own
+LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate")
+_LAUNCHED = (*LAUNCHERS, "lightning", "deepspeed", "horovodrun")
 # How torch and its libraries call the threads of a process group.
 GROUP_THREADS = ("gloo_tcp", "pt_gloo", "pt_nccl")
 
@@ -59,6 +62,21 @@ def role_of(process: Process, now: dict[int, Process]) -> Role:
         named = any(each.name == WORKER for each in now.values())
         return Role.CHILD if named or not _may_be_worker(process, parent) else Role.WORKER
     return Role.CHILD
+
+
+def is_python(command: tuple[str, ...]) -> bool:
+    """Tell by its command whether a process runs Python."""
+    first = PurePath(command[0]).name if command else ""
+    if first.startswith(("python", "pypy")):
+        return True
+    # A script with its interpreter in the first line is shown with that; others name themselves.
+    named = ("antifreeze", own_frames.PROCESSES, "ray::")
+    return first in {"ray::", "torchrun"} or first.startswith(named)
+
+
+def is_launcher(command: tuple[str, ...]) -> bool:
+    """Tell whether a process starts the ranks of a distributed program."""
+    return any(PurePath(part).name in _LAUNCHED or part in _LAUNCHED for part in command[:4])
 
 
 def _forked_by_loader(frames: list[Frame]) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from pathlib import PurePath
 
-from ..._linux import procfs
-from ..._linux.bounded_reads import file_part, proc_link, proc_memory, proc_text
+from ...._linux import procfs
+from ...._linux.bounded_reads import file_part, proc_link, proc_memory, proc_text
 
 MOST_VARIABLES = 4096
 MOST_BYTES = 4096  # of one variable

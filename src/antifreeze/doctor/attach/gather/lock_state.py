@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
 
-from ..._clock import monotonic
-from ..._linux import procfs
-from ..._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
-from ..._linux.syscalls import OPENS, Call
-from .facts import FileLock, Process, Sharer
+from ...._clock import monotonic
+from ...._linux import procfs
+from ...._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
+from ...._linux.syscalls import OPENS, Syscall, code_address
+from ..facts import FileLock, Process, Sharer
 
 _PRIVATE = 128  # a flag of FUTEX: the lock is for the threads of one process
 _WORDS = struct.Struct("<4I")
@@ -30,12 +30,11 @@ _MOST_WATCHED = 64  # descriptors: a server has thousands, and then it is none o
 # Looked at for who shares a lock: enough for a workstation, and a fifth of a second.
 _MOST_PROCESSES, _MOST_OPEN = 4000, 1000
 SHARERS_S = 2.0  # for all of them: somebody may have opened as many files as there can be
-_WORDS_OF_CALL = 9  # of a thread's `syscall` file; the last is where its code is
 
 
 def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
     """Give the words of the lock that a thread sleeps on; nothing if it cannot be read."""
-    if len(call) < 2 or call[0] != Call.FUTEX:
+    if len(call) < 2 or call[0] != Syscall.FUTEX:
         return ()
     found = proc_memory(pid, _WORDS.size, call[1])
     return _WORDS.unpack(found) if len(found) == _WORDS.size else ()
@@ -44,7 +43,7 @@ def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
 def sleeps_s(pid: int, call: tuple[int, ...]) -> float:
     """Give the seconds that a thread has still to sleep, if it sleeps until a given time, as
     Python's `time.sleep` does; 0 if it does not."""
-    if len(call) < 4 or call[:3] != (Call.CLOCK_NANOSLEEP, _MONOTONIC, _UNTIL):
+    if len(call) < 4 or call[:3] != (Syscall.CLOCK_NANOSLEEP, _MONOTONIC, _UNTIL):
         return 0.0
     found = proc_memory(pid, _TIME.size, call[3])
     if len(found) != _TIME.size:
@@ -59,7 +58,7 @@ def opens(pid: int, call: tuple[int, ...]) -> str:
     does not look like one."""
     if len(call) < 3 or call[0] not in OPENS:
         return ""
-    place = call[1] if call[0] == Call.OPEN else call[2]
+    place = call[1] if call[0] == Syscall.OPEN else call[2]
     path, end, _ = proc_memory(pid, _LONGEST, place).partition(b"\0")
     text = path.decode(errors="replace")
     return text if end and text.isprintable() and "\ufffd" not in text else ""
@@ -71,12 +70,15 @@ def watches(pid: int, call: tuple[int, ...], waits_in: str) -> tuple[int, ...]:
     another name."""
     if len(call) < 3:
         return ()
-    if call[0] in (Call.EPOLL_WAIT, Call.EPOLL_PWAIT):
+    if call[0] in (Syscall.EPOLL_WAIT, Syscall.EPOLL_PWAIT):
         lines = proc_text(pid, "fdinfo", str(call[1])).split("\n")
         found = [procfs.whole(line[4:13]) for line in lines if line.startswith("tfd:")]
         return tuple(found) if len(found) <= _MOST_WATCHED else ()
-    goes_on = call[0] == Call.RESTARTED and "poll_schedule" in waits_in
-    if not (call[0] in (Call.POLL, Call.PPOLL) or goes_on) or not 0 < call[2] <= _MOST_WATCHED:
+    goes_on = call[0] == Syscall.RESTARTED and "poll_schedule" in waits_in
+    if (
+        not (call[0] in (Syscall.POLL, Syscall.PPOLL) or goes_on)
+        or not 0 < call[2] <= _MOST_WATCHED
+    ):
         return ()
     size = call[2] * _POLLED.size
     table = proc_memory(pid, size, call[1])
@@ -104,15 +106,13 @@ class Maps:
 
     def library(self, asked: str) -> str:
         """Give the library whose code is under way, from a thread's `syscall` file."""
-        parts = asked.split()
-        if len(parts) != _WORDS_OF_CALL:
-            return ""
-        return PurePath(self.at(procfs.hexadecimal(parts[-1]))[1]).name
+        address = code_address(asked)
+        return PurePath(self.at(address)[1]).name if address else ""
 
 
 def file_of(maps: Maps, call: tuple[int, ...]) -> str:
     """Give the file in which a lock between processes is; nothing for one of threads."""
-    if len(call) < 3 or call[0] != Call.FUTEX or call[2] & _PRIVATE:
+    if len(call) < 3 or call[0] != Syscall.FUTEX or call[2] & _PRIVATE:
         return ""
     inode, name = maps.at(call[1])
     return f"{name} [{inode}]" if name else ""

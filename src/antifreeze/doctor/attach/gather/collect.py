@@ -16,23 +16,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..._attach_mailbox import ask
-from ..._clock import monotonic, pause
-from ..._linux import procfs
-from ..._linux.bounded_reads import unresponsive_processes
-from ..._linux.socket_traffic import sockets_of
-from ..._version import VERSION
-from . import held, pipes, proc
-from .asleep import UNKNOWN, Asleep
-from .facts import Case, Look, Process, Thread
-from .family import family, started_by
-from .frames import is_at_work, waits_for_loader
+from ...._attach_mailbox import ask
+from ...._clock import monotonic, pause
+from ...._linux import procfs
+from ...._linux.bounded_reads import unresponsive_processes
+from ...._linux.socket_traffic import sockets_of
+from ...._version import VERSION
+from ..analyse.frames import is_at_work, waits_for_loader
+from ..analyse.process_roles import is_starting
+from ..facts import Case, Look, Process, Thread
+from . import lock_state, pipe_readers, proc
+from .lock_acquire_lines import with_taken
 from .machine import machine
-from .roles import is_starting
-from .sockets import Sockets
-from .stacks import Spy, Stacks
-from .taken import with_taken
-from .traffic import network_bytes, with_network_bytes
+from .network_bytes import network_bytes, with_network_bytes
+from .process_tree import processes_of_program, started_by
+from .py_spy import Spy, Stacks
+from .socket_peers import Sockets
+from .time_since_run import UNKNOWN, Asleep
 
 BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core meanwhile
 PATIENCE_S = 10.0  # that one sleeps who may be stuck: most servers and locks answer before
@@ -64,7 +64,7 @@ def look_at(pid: int, manner: Manner | None = None) -> Case:
     """Look at the program of this process. Raises CannotLook."""
     _check(pid)
     pid = _program(proc.owner_of_thread(pid))
-    members = family(pid)
+    members = processes_of_program(pid)
     with ThreadPoolExecutor(1) as asker:
         answers = asker.submit(_ask, members)
         looks = _look_twice(pid, members, manner or Manner())
@@ -93,10 +93,10 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...
         looks.append(first)
         pause(manner.between_s)
     _wait_for_sleepers(first, pid)
-    processes = _seen(pid, family(pid))
+    processes = _seen(pid, processes_of_program(pid))
     at = monotonic()
     second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
-    second = _closer(replace(second, at=at, pipe_readers=pipes.readers(second.processes)))
+    second = _closer(replace(second, at=at, pipe_readers=pipe_readers.readers(second.processes)))
     if not proc.read(pid, "cmdline"):  # it may have ended before its stack could be taken
         late = pid in unresponsive_processes()
         why = "did not answer in time, in /proc," if late else "has ended"
@@ -263,7 +263,7 @@ def _seen(pid: int, members: list[int]) -> list[Process]:
 
 def _look(pid: int, seen: list[Process], stacks: dict[int, Stacks]) -> Look:
     processes = tuple(_with_stacks(each, stacks.get(each.pid)) for each in seen)
-    return Look(monotonic(), processes, machine(pid), held.file_locks(processes))
+    return Look(monotonic(), processes, machine(pid), lock_state.file_locks(processes))
 
 
 def _closer(look: Look) -> Look:
@@ -271,7 +271,7 @@ def _closer(look: Look) -> Look:
     return replace(
         look,
         processes=with_taken(look.processes),
-        file_locks=held.with_sharers(look.file_locks),
+        file_locks=lock_state.with_sharers(look.file_locks),
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..._linux.syscalls import Call
-from ..._transport import own_frames
-from .facts import Frame
-from .scene import IDLE_SHARE, Actor, Role, Scene, Strand
+from ...._linux.syscalls import Syscall
+from ...._transport import own_frames
+from ..facts import Frame
+from .threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
 
+_FCNTL_WAITS = (7, 38)  # F_SETLKW, F_OFD_SETLKW: its ways to wait for a lock
 _PRIVATE = 128  # a flag of futex: the lock is for the threads of one process
 _WAIT, _LOCKED = 128, 2  # how pthread_mutex_lock sleeps: the operation, and what it found
 _TID_MASK = 0x3FFFFFFF  # FUTEX_TID_MASK: the rest says that others wait, or that the owner died
@@ -37,7 +38,7 @@ HELD = (Wait.LOCK, Wait.IMPORT, Wait.MUTEX)  # somebody has it, and is to give i
 def wait_of(strand: Strand) -> Wait | None:
     """Say what a thread waits for; None if it does not wait for another thread or process."""
     call, at = strand.thread.call, strand.at
-    if (call and call[0] != Call.FUTEX) or in_team(strand):
+    if (call and call[0] != Syscall.FUTEX) or in_team(strand):
         return None
     if not call and "futex" not in strand.thread.waits_in:
         return None
@@ -59,6 +60,13 @@ def wait_of(strand: Strand) -> Wait | None:
     if strand.in_native(*_LOCKS):
         return Wait.LOCK
     return Wait.MUTEX if _is_mutex(strand) or strand.in_native(*_MUTEXES) else None
+
+
+def in_file_lock_call(call: tuple[int, ...]) -> bool:
+    """Whether a system call waits for a lock on a file."""
+    if len(call) <= 3:
+        return False
+    return call[0] == Syscall.FLOCK or (call[0] == Syscall.FCNTL and call[2] in _FCNTL_WAITS)
 
 
 def awaits_room(strand: Strand) -> bool:
@@ -85,7 +93,7 @@ def same_line(strand: Strand) -> bool:
 def address(strand: Strand) -> int:
     """Give where the lock is that it sleeps on; 0 if that is not known."""
     call = strand.thread.call
-    return call[1] if len(call) > 1 and call[0] == Call.FUTEX else 0
+    return call[1] if len(call) > 1 and call[0] == Syscall.FUTEX else 0
 
 
 def reentrant(strand: Strand) -> bool:
@@ -243,7 +251,7 @@ def wants_interpreter(strand: Strand) -> bool:
         return True
     if (
         len(call) < 5
-        or call[0] != Call.FUTEX
+        or call[0] != Syscall.FUTEX
         or call[4] == 0
         or not strand.in_native("pthread_cond")
     ):

@@ -8,9 +8,9 @@ for the pipe of batches of one of the loaders.
 
 from __future__ import annotations
 
+from ..facts import Process
 from . import torch_loader as torchs
-from .facts import Process
-from .scene import Actor, Role, Scene
+from .threads_and_processes import Actor, Role, Scene
 from .waits import loop_waits
 
 

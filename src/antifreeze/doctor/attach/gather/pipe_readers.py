@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
-from ..._clock import monotonic
-from ..._linux.syscalls import WRITES
+from ...._clock import monotonic
+from ...._linux.syscalls import WRITES
+from ..facts import PipeReader, Process
 from . import proc
-from .facts import PipeReader, Process
 
 MOST = 2000  # processes of the machine that are looked through
 READERS = 16  # that are written down

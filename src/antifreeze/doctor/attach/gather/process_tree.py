@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePath
 
-from ..._linux import procfs
-from ..._transport import own_frames
+from ...._linux import procfs
+from ...._transport import own_frames
+from ..analyse.process_roles import WORKER, is_launcher, is_python
 from . import proc
 
 MOST = 200  # processes looked at
-WORKER = "pt_data_worker"  # what torch calls its own
-LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate")
-_LAUNCHED = (*LAUNCHERS, "lightning", "deepspeed", "horovodrun")
 # How multiprocessing starts a process that is not forked.
 _STARTED = ("multiprocessing.spawn", "multiprocessing.forkserver", "multiprocessing.resource_track")
 
 
-def family(pid: int) -> list[int]:
+def processes_of_program(pid: int) -> list[int]:
     """Give the processes of the program that a process belongs to, parents first."""
     above = proc.parents()
     below: dict[int, list[int]] = {}
@@ -71,21 +68,6 @@ def _belongs_to(pid: int, parent: int) -> bool:
     if any(mark in part for mark in _STARTED for part in command):
         return True
     return is_launcher(over)
-
-
-def is_python(command: tuple[str, ...]) -> bool:
-    """Tell by its command whether a process runs Python."""
-    first = PurePath(command[0]).name if command else ""
-    if first.startswith(("python", "pypy")):
-        return True
-    # A script with its interpreter in the first line is shown with that; others name themselves.
-    named = ("antifreeze", own_frames.PROCESSES, "ray::")
-    return first in {"ray::", "torchrun"} or first.startswith(named)
-
-
-def is_launcher(command: tuple[str, ...]) -> bool:
-    """Tell whether a process starts the ranks of a distributed program."""
-    return any(PurePath(part).name in _LAUNCHED or part in _LAUNCHED for part in command[:4])
 
 
 def _command(pid: int) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..._linux import procfs
-from ..._linux.bounded_reads import proc_text
+from ...._linux import procfs
+from ...._linux.bounded_reads import proc_text
 
 _INODE = re.compile(r"socket:\[(\d+)\]$")
 

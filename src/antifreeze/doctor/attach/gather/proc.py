@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ..._linux import procfs, syscalls
-from ..._linux.bounded_reads import proc_link, proc_numbers, proc_text
-from . import held
-from .facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
-from .sockets import Sockets
+from ...._linux import procfs, syscalls
+from ...._linux.bounded_reads import proc_link, proc_numbers, proc_text
+from ..facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
+from . import lock_state
+from .socket_peers import Sockets
 
 T = TypeVar("T")
 MOST_DESCRIPTORS = 400  # listed of one process; a program that leaks has thousands of the same
@@ -28,7 +28,7 @@ _OPTION = re.compile(r"--[A-Za-z][\w.-]*")
 _FLAGS = re.compile(r"-[A-Za-z]{1,2}")  # short ones may have their value joined to them
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
 _SHELL = re.compile(r"(?:ba|da|z|k|c|fi)?sh")
-# The first word of a program's arguments that says what it is: what `family` takes for launchers.
+# The first word of a program's arguments that says what it is: what `is_launcher` takes for one.
 _LAUNCHER = re.compile(
     r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|lightning|deepspeed|horovodrun"
 )
@@ -212,13 +212,13 @@ def both_ends(items: Sequence[T], most: int) -> list[T]:
 
 
 def _threads(pid: int, parent: int) -> tuple[Thread, ...]:
-    maps = held.Maps(pid)
+    maps = lock_state.Maps(pid)
     return tuple(
         found for tid in threads(pid) if (found := _thread(pid, tid, parent, maps)) is not None
     )
 
 
-def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
+def _thread(pid: int, tid: int, parent: int, maps: lock_state.Maps) -> Thread | None:
     at = "task", str(tid)
     stat = procfs.stat(read(pid, *at, "stat"))
     if stat is None:
@@ -235,13 +235,13 @@ def _thread(pid: int, tid: int, parent: int, maps: held.Maps) -> Thread | None:
         call=call,
         cpu_s=stat.cpu / _TICKS,
         gave_way=procfs.quantity(status, "voluntary_ctxt_switches"),
-        lock=held.words(pid, call),
-        lock_in_parent=held.words(parent, call),
-        lock_file=held.file_of(maps, call),
+        lock=lock_state.words(pid, call),
+        lock_in_parent=lock_state.words(parent, call),
+        lock_file=lock_state.file_of(maps, call),
         library=maps.library(asked),
-        sleeps_s=held.sleeps_s(pid, call),
-        opens=held.opens(pid, call),
-        watches=held.watches(pid, call, place),
+        sleeps_s=lock_state.sleeps_s(pid, call),
+        opens=lock_state.opens(pid, call),
+        watches=lock_state.watches(pid, call, place),
     )
 
 
@@ -286,9 +286,13 @@ def name(pid: int) -> str:
 
 
 def state(pid: int) -> str:
-    """Give the kernel's letter for what a process does."""
-    stat = procfs.stat(read(pid, "stat"))
-    return "?" if stat is None else stat.state
+    """Return the kernel's letter for what a process does."""
+    return procfs.state(read(pid, "stat"))
+
+
+def thread_state(pid: int, tid: int) -> str:
+    """Return the kernel's letter for what a thread does."""
+    return procfs.state(read(pid, "task", str(tid), "stat"))
 
 
 def opened(pid: int, kind: str) -> list[tuple[str, int]]:

@@ -8,11 +8,11 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._linux import procfs
-from ..._linux.bounded_reads import proc_text, system_text
+from ...._linux import procfs
+from ...._linux.bounded_reads import proc_text, system_text
+from ..facts import Group, Machine
 from .environment import variable
-from .facts import Group, Machine
-from .outside import run_outside
+from .isolated_call import run_outside
 
 _KB = 1024
 _NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._clock import monotonic
-from .bounded_run import run_bounded
-from .facts import Frame, Thread
-from .proc import MOST_THREADS, both_ends, read, threads
+from ...._clock import monotonic
+from ..facts import Frame, Thread
+from .bounded_subprocess import run_bounded
+from .proc import MOST_THREADS, both_ends, read, thread_state, threads
 
 BOUND_S = 4.0  # for one process; a large one on a busy machine takes one
 NATIVE_BOUND_S = (
@@ -113,8 +113,7 @@ def _rests(pid: int) -> bool:
 def _thread_rests(pid: int, tid: int) -> bool:
     if "pipe_write" in read(pid, "task", str(tid), "wchan"):
         return True
-    state = read(pid, "task", str(tid), "stat").rpartition(") ")[2]
-    return state.startswith(("D", "T", "t"))
+    return thread_state(pid, tid) in ("D", "T", "t")
 
 
 def _failed(text: str) -> Stacks:
