@@ -17,9 +17,6 @@ from .analyse.threads_and_processes import Actor, Role, Scene, Strand, scenes
 from .analyse.torch_loader import LOADER, QUEUES, waits_as_before
 from .analyse.waits import loop_waits
 from .causes import Cause, all_causes
-from .causes.lock_in_turns import NAME as IN_TURNS
-from .causes.pipe_without_reader import NAME as NOBODY_READS
-from .causes.rank_waits_for_rank import NAME as RANK_WAITS
 from .facts import Case
 
 _WAITS = re.compile(r"the loop waits for (it|them)\b")
@@ -58,25 +55,28 @@ class Answer:
     def stuck(self) -> bool:
         return any(not each.harmless for each in self.findings)
 
-    @property
-    def only_waits_for_rank(self) -> bool:
-        return {each.rule for each in self.findings} == {RANK_WAITS}
-
 
 def diagnose(case: Case, causes: Iterable[Cause] | None = None) -> list[Answer]:
     """Name the causes, for each main process of the program; those that only wait for another one
     come last."""
     known = all_causes() if causes is None else tuple(causes)
     answers = [_answer(scene, known) for scene in scenes(case)]
-    return sorted(answers, key=lambda each: (not each.stuck, each.only_waits_for_rank, each.rank))
+    blaming = {each.name for each in known if each.blames_other_rank}
+
+    def order(answer: Answer) -> tuple[bool, bool, int]:
+        blames = {each.rule for each in answer.findings}
+        return not answer.stuck, bool(blames) and blames <= blaming, answer.rank
+
+    return sorted(answers, key=order)
 
 
 def _answer(scene: Scene, causes: tuple[Cause, ...]) -> Answer:
     raw, broken = _found(scene, causes)
-    if any(each.rule == NOBODY_READS and scene.main.pid in each.pids for each in raw):
+    by_name = {each.name: each for each in causes}
+    if any(by_name[each.rule].hides_wait_of_loop and scene.main.pid in each.pids for each in raw):
         raw += _behind(scene, causes)
-    raw = _without_turns(raw)
-    timed = sorted((by_time(scene, each) for each in _in_order(raw)), key=_order)
+    raw = _not_overruled(raw, by_name)
+    timed = sorted((_timed(scene, each, by_name[each.rule]) for each in _in_order(raw)), key=_order)
     findings = tuple(_with_signals(scene, each) for each in timed)
     nothing = "" if findings else _nothing(scene)
     sentence = findings[0].sentence if findings else nothing or _still(scene)
@@ -117,14 +117,19 @@ def _behind(scene: Scene, causes: tuple[Cause, ...]) -> list[Finding]:
     ]
 
 
-def _without_turns(raw: list[Finding]) -> list[Finding]:
-    """Leave out what is said to ail those who only take turns at a lock, unless it is certain."""
-    turns = {pid for each in raw if each.rule == IN_TURNS for pid in each.pids}
+def _not_overruled(raw: list[Finding], by_name: dict[str, Cause]) -> list[Finding]:
+    """Leave out what is said of processes which another cause explains, unless it is certain."""
+    explained = {pid for each in raw if by_name[each.rule].overrules_unsure for pid in each.pids}
     return [
         each
         for each in raw
-        if each.harmless or each.confidence is Confidence.CERTAIN or not turns >= {*each.pids}
+        if each.harmless or each.confidence is Confidence.CERTAIN or not explained >= {*each.pids}
     ]
+
+
+def _timed(scene: Scene, found: Finding, cause: Cause) -> Finding:
+    """Return a finding with what time says of it."""
+    return by_time(scene, found, may_be_slow=cause.may_be_slow, proven_by_time=cause.proven_by_time)
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -7,24 +7,17 @@ from dataclasses import replace
 from ...findings import Confidence, Finding
 from .threads_and_processes import Actor, Scene
 
-# Causes that end by themselves if somebody else is only slow: a server, a disk, a lock's holder.
-# Where nobody is left who could answer, or nobody reads, time says nothing more.
-MAY_BE_SLOW = frozenset(
-    {
-        "disk-wait",
-        "file-lock",
-        "network-read",
-        "sleeping-sample",
-    }
-)
 SLOW_S = 30.0  # clients give up by then, most of them: what is slower than this is stuck, as a rule
 LONG_S = 60.0  # without running: worth saying
 STUCK_S = 600.0  # nothing that is only slow takes as long as this without a sign of life
 
 
-def by_time(scene: Scene, found: Finding) -> Finding:
-    """Give a finding with what is known of how long it lasts: it is no more than possible while
-    those who wait may only wait for somebody slow, and it is likely if they have for long."""
+def by_time(
+    scene: Scene, found: Finding, *, may_be_slow: bool = False, proven_by_time: bool = False
+) -> Finding:
+    """Return a finding with what is known of how long it lasts. `may_be_slow`: it is no more than
+    possible while those who wait may only wait for somebody slow. `proven_by_time`: what is
+    possible is likely if all of them have waited for very long."""
     if found.harmless:
         return found
     slept = [(each, s) for each in scene.all if each.pid in found.pids if (s := asleep_s(each)) > 0]
@@ -38,13 +31,13 @@ def by_time(scene: Scene, found: Finding) -> Finding:
         if longest >= STUCK_S:
             said += ": it is not slow, it is stuck"
             everybody = {each.pid for each, seconds in slept if seconds >= STUCK_S} >= {*found.pids}
-            if found.rule == "child-program" and sure is Confidence.POSSIBLE and everybody:
-                sure = Confidence.LIKELY  # the only doubt was whether the program is slow
+            if proven_by_time and sure is Confidence.POSSIBLE and everybody:
+                sure = Confidence.LIKELY
         return replace(found, confidence=sure, evidence=(*known, said))
     if longest >= SLOW_S:
         said = f"{actor.label} has not run for {duration(longest)}"
         return replace(found, evidence=(*found.evidence, said))
-    if found.rule not in MAY_BE_SLOW:
+    if not may_be_slow:
         return found
     sure = Confidence.POSSIBLE if found.confidence is Confidence.LIKELY else found.confidence
     said = f"{actor.label} ran {longest:.0f} s ago: it may only be slow; look again in a minute"

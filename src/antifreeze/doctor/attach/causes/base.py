@@ -20,6 +20,15 @@ class Cause:
 
     name: str
     find: Find
+    # What a finding of it means for others. Whatever else is said of its processes is left out,
+    # unless that is certain: this one explains it.
+    overrules_unsure: bool = False
+    hides_wait_of_loop: bool = False  # the loop hangs in it, before it comes to wait for workers
+    blames_other_rank: bool = False  # the answer for that rank is shown first
+    # What time says of it. It ends by itself if somebody else is only slow: a server, a disk, a
+    # lock's holder. Where nobody is left who could answer, or nobody reads, time says nothing.
+    may_be_slow: bool = False
+    proven_by_time: bool = False  # slowness is the only doubt: who lasts for long enough is stuck
 
     @property
     def page(self) -> Page:

@@ -177,4 +177,4 @@ def _kernel(actor: Actor) -> str:
     return actor.main.thread.waits_in if actor.main is not None else ""
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, proven_by_time=True)

@@ -114,4 +114,4 @@ def _within(file: str, folder: str) -> bool:
     return file == folder or file.startswith(folder.rstrip("/") + "/")
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, may_be_slow=True)

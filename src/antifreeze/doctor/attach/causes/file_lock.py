@@ -296,4 +296,4 @@ def _if_one(pids: list[int], one: str, several: str) -> str:
     return one if len(pids) == 1 else several
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, may_be_slow=True)

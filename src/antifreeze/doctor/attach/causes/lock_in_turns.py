@@ -119,4 +119,4 @@ def _names(actors: tuple[Actor, ...]) -> str:
     return people(list(actors)) if actors else "nobody"
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, overrules_unsure=True)

@@ -221,4 +221,4 @@ def _finding(
     )
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, may_be_slow=True)

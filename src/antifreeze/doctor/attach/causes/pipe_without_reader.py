@@ -162,4 +162,4 @@ def _get_out(
     return tuple(found)
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, hides_wait_of_loop=True)

@@ -162,4 +162,4 @@ def _does(actor: Actor) -> str:
     return f"is {where(strand)}, {pace}"
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, blames_other_rank=True)

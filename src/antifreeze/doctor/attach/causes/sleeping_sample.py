@@ -121,4 +121,4 @@ def _has_sent_nothing(actor: Actor) -> bool:
     return all(each.before is not None and _woken(each) == 0 for each in feeders(actor))
 
 
-CAUSE = Cause(NAME, find)
+CAUSE = Cause(NAME, find, may_be_slow=True)
