@@ -1,7 +1,8 @@
 """Where patients lie: tiny programs, each sick in one known way, in processes of their own.
 
 A patient is a script in `patients/`. Its docstring's first line says what ails it; a line
-`expects: NAME` (or `expects: nothing`) which cause is to be named; several may be. It prints
+`expects: NAME` (or `expects: nothing`) which cause is to be named; several may be. What is said of
+what is well follows on that line: `expects: nothing; says: slow-samples`. It prints
 `begins` when what is wrong is about to happen, and before it `ask: PID` where another process than
 its own is to be asked about. What needs a folder gets one as its argument. One that cannot be sick
 on this machine prints `cannot: WHY`, and its test is skipped.
@@ -71,6 +72,7 @@ thorough = pytest.mark.thorough  # of a file: what `make test-all` runs, and `ma
 class Patient:
     path: Path
     expects: tuple[str, ...]
+    says: tuple[str, ...] = ()  # causes that say that all is well
 
     @property
     def name(self) -> str:
@@ -102,10 +104,10 @@ def blindness() -> str:
 
 
 def _read(path: Path) -> Patient:
-    found = re.search(r"^expects: (.+)$", path.read_text(), re.MULTILINE)
+    found = re.search(r"^expects: (.+?)(?:; says: (.+))?$", path.read_text(), re.MULTILINE)
     assert found is not None, f"{path.name} does not say what it expects"
-    names = found[1].replace(",", " ").split()
-    return Patient(path, () if names == ["nothing"] else tuple(names))
+    names, says = (found[at].replace(",", " ").split() if found[at] else [] for at in (1, 2))
+    return Patient(path, () if names == ["nothing"] else tuple(names), tuple(says))
 
 
 @contextmanager
@@ -171,11 +173,15 @@ def named(answer: Answer) -> set[str]:
     return {each.rule for each in answer.findings if not each.harmless}
 
 
+def said_of_what_is_well(answer: Answer) -> set[str]:
+    """Return the causes that an answer names to say that all is well."""
+    return {each.rule for each in answer.findings if each.harmless}
+
+
 def wrongly_certain(answer: Answer, expects: tuple[str, ...]) -> set[str]:
     """Give the causes that an answer is certain of, and should not be."""
     sure = {each.rule for each in answer.findings if each.confidence is Confidence.CERTAIN}
-    harmless = {each.rule for each in answer.findings if each.harmless}
-    return sure - {*expects} - harmless
+    return sure - {*expects} - said_of_what_is_well(answer)
 
 
 def told_what_ails_it(patient: Patient, folder: Path) -> None:

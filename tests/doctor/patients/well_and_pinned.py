@@ -1,7 +1,7 @@
 """Nothing: a thread pins memory, samples are slow, and the loop waits for them. (torch starts the
 thread only where there is an accelerator; here it is told that there is one.)
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import time
