@@ -35,7 +35,7 @@ WAITS = "import sys; print(flush=True); sys.stdin.read()"
 @contextmanager
 def running(**options: object) -> Iterator[int]:
     """Run a Python process that waits for its input to end."""
-    started = subprocess.Popen(  # type: ignore[call-overload]
+    started = subprocess.Popen(
         [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
     )
     started.stdout.readline()
