@@ -96,7 +96,7 @@ def test_without_py_spy_proc_speaks_and_the_way_to_more_is_told(
     sleeper: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "antifreeze.doctor.attach.gather.py_spy.Spy.find", staticmethod(lambda: None)
+        "antifreeze.doctor.attach.gather.py_spy.PySpy.find", staticmethod(lambda: None)
     )
     assert main(["attach", str(sleeper)]) == 0
     out = " ".join(capsys.readouterr().out.split())

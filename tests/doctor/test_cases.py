@@ -11,7 +11,7 @@ from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case
 
 from .test_edited_cases import EDITED
-from .ward import answer_to, named, patients, said_of_what_is_well, told
+from .ward import answer_to, named, patients, said_of_what_is_well, text_of
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {each.name: {*each.expects} for each in patients()}
@@ -22,8 +22,8 @@ SAID = {each.name: {*each.says} for each in patients()}
 def test_a_recorded_case_gets_the_same_answer(path: Path) -> None:
     case = Case.from_json(path.read_text())
     answer = answer_to(case)
-    assert named(answer) == EXPECTED[path.stem], told(answer)
-    assert said_of_what_is_well(answer) == SAID[path.stem], told(answer)
+    assert named(answer) == EXPECTED[path.stem], text_of(answer)
+    assert said_of_what_is_well(answer) == SAID[path.stem], text_of(answer)
 
 
 def test_each_patient_has_been_recorded() -> None:
@@ -39,7 +39,7 @@ def test_each_cause_has_a_patient_and_each_patient_a_cause() -> None:
 @pytest.mark.parametrize("name", EDITED)
 def test_an_edited_case_is_told_what_it_was_made_to_have(name: str) -> None:
     answer = diagnose(EDITED[name]())[0]
-    assert named(answer) == {name}, told(answer)
+    assert named(answer) == {name}, text_of(answer)
 
 
 def test_a_case_is_the_same_after_writing_and_reading() -> None:

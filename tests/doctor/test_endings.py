@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.attach.analyse.threads_and_processes import Scene
+from antifreeze.doctor.attach.analyse.threads_and_processes import Program
 from antifreeze.doctor.attach.causes import all_causes, batch_lost
 from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process
 from antifreeze.doctor.findings import Confidence, Finding
 
-from .ward import named, told, wrongly_certain
+from .ward import named, text_of, wrongly_certain
 
 CASES = Path(__file__).parent / "cases"
 ALL = sorted(path.stem for path in CASES.glob("*.json"))
@@ -119,14 +119,14 @@ def test_who_is_stopped_for_a_moment_only_is_not_called_stopped() -> None:
 def test_without_stacks_nothing_wrong_is_certain_and_nothing_fails(name: str) -> None:
     """As where py-spy is not there."""
     answer = diagnose(_changed(_case(name), _without_stacks))[0]
-    assert not wrongly_certain(answer, tuple(named(_answer(name)))), told(answer)
+    assert not wrongly_certain(answer, tuple(named(_answer(name)))), text_of(answer)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_without_open_files_nothing_fails(name: str) -> None:
     """As where they are another user's."""
     answer = diagnose(_changed(_case(name), lambda each: replace(each, descriptors=())))[0]
-    assert not wrongly_certain(answer, tuple(named(_answer(name)))), told(answer)
+    assert not wrongly_certain(answer, tuple(named(_answer(name)))), text_of(answer)
 
 
 def _case(name: str) -> Case:
@@ -150,7 +150,7 @@ def _without_stacks(process: Process) -> Process:
 
 
 def test_a_mistake_in_one_cause_does_not_cost_the_answer_of_the_others() -> None:
-    def fails(scene: Scene) -> Iterator[Finding]:
+    def fails(program: Program) -> Iterator[Finding]:
         raise IndexError("no such thread")
         yield
 
@@ -175,4 +175,6 @@ def test_who_runs_what_was_typed_at_a_prompt_does_not_stand_at_it() -> None:
         return replace(process, threads=threads)
 
     answer = diagnose(_changed(case, typed))[0]
-    assert "batch-lost" in named(answer) and "waits-for-a-person" not in named(answer), told(answer)
+    assert "batch-lost" in named(answer) and "waits-for-a-person" not in named(answer), text_of(
+        answer
+    )

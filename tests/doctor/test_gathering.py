@@ -20,11 +20,11 @@ import pytest
 from antifreeze._linux import bounded_reads, syscalls
 from antifreeze._linux.syscalls import Syscall
 from antifreeze.doctor.attach.analyse.frames import LOADER, in_init_fn, is_at_work
-from antifreeze.doctor.attach.analyse.threads_and_processes import scenes
+from antifreeze.doctor.attach.analyse.threads_and_processes import programs
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
 from antifreeze.doctor.attach.gather import machine, pipe_readers, proc, py_spy, time_since_run
 from antifreeze.doctor.attach.gather.socket_peers import Sockets
-from antifreeze.doctor.attach.gather.time_since_run import Asleep
+from antifreeze.doctor.attach.gather.time_since_run import TimesSinceRun
 
 from ..hostile.stage import dead_file_system, needs_root
 from ..patience import PATIENCE_S
@@ -136,10 +136,10 @@ def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
         f"#!/bin/sh\ncase \"$*\" in *--nonblocking*) echo '{said}';; *) exec sleep 20;; esac\n"
     )
     spy.chmod(0o755)
-    monkeypatch.setattr(py_spy.Spy, "find", staticmethod(lambda: str(spy)))
+    monkeypatch.setattr(py_spy.PySpy, "find", staticmethod(lambda: str(spy)))
     monkeypatch.setattr(py_spy, "BOUND_S", 1.0)
     with running() as pid:
-        found = py_spy.Spy().take([pid])[pid]
+        found = py_spy.PySpy().take([pid])[pid]
     assert found.error == ""
     assert [each.name for each in found.threads] == ["told"]
 
@@ -169,12 +169,12 @@ def test_a_number_that_was_given_anew_is_another_process() -> None:
     main = Process(1, 0, "python", ("python", "train.py"), "S", 1.0, threads=(Thread(1),))
     old = Process(2, 1, "pt_data_worker", main.command, "S", 2.0, 5.0, (Thread(2, cpu_s=5.0),))
     new = replace(old, started_at=9.0, cpu_s=0.0, threads=(Thread(2, cpu_s=0.0),))
-    scene = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, new)))))[0]
-    assert scene.main.before is main
-    assert scene.workers[0].before is None
-    assert scene.workers[0].share == 0.0
-    assert scene.missing == (2,)
-    kept = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, old)))))[0]
+    program = programs(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, new)))))[0]
+    assert program.main.before is main
+    assert program.workers[0].before is None
+    assert program.workers[0].share == 0.0
+    assert program.missing == (2,)
+    kept = programs(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, old)))))[0]
     assert kept.workers[0].before is old
     assert kept.missing == ()
 
@@ -188,7 +188,7 @@ def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
     with running() as pid:
         if not time_since_run.ran_at(proc.read(pid, "sched")):
             pytest.skip("this kernel does not say")
-        manner = Asleep()
+        manner = TimesSinceRun()
         first = manner.seconds([pid])[pid, pid]
         time.sleep(1.0)
         second = manner.seconds([pid])[pid, pid]
@@ -198,14 +198,14 @@ def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
         os.kill(pid, signal.SIGCONT)
         manner.disturbed({(pid, pid)})
         assert manner.seconds([pid])[pid, pid] >= second
-        assert Asleep().seconds([pid])[pid, pid] < second
+        assert TimesSinceRun().seconds([pid])[pid, pid] < second
 
 
 def test_where_the_kernel_does_not_say_it_is_not_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(bounded_reads, "PROC", str(tmp_path))
-    assert Asleep().seconds([7]) == {}
+    assert TimesSinceRun().seconds([7]) == {}
 
 
 def test_who_could_read_a_full_pipe_is_found_among_all_processes() -> None:
@@ -216,9 +216,9 @@ def test_who_could_read_a_full_pipe_is_found_among_all_processes() -> None:
         assert who is not None
         number = next(each.number for each in who.descriptors if each.target == pipe)
         writer = replace(who, threads=(replace(writes, call=(Syscall.WRITE, number)),))
-        found = pipe_readers.readers((writer,))
+        found = pipe_readers.readers_of_pipes((writer,))
     assert [(each.pipe, each.pid) for each in found] == [(pipe, pid)]
-    assert pipe_readers.readers((replace(who, threads=()),)) == ()
+    assert pipe_readers.readers_of_pipes((replace(who, threads=()),)) == ()
 
 
 LOOP = Frame("_worker_loop", "torch/utils/data/_utils/worker.py", 300)

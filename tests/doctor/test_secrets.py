@@ -81,7 +81,7 @@ def test_of_other_code_of_multiprocessing_the_name_is_kept(name: str) -> None:
     assert without_secrets(("python", "-c", code)) == ("python", "-c", f"multiprocessing.{name}")
 
 
-@pytest.mark.parametrize("name", process_roles._LAUNCHED)
+@pytest.mark.parametrize("name", process_roles.LAUNCHERS)
 @pytest.mark.parametrize("before", [(), ("python",), ("python", "-m"), ("python", "conda", "run")])
 def test_a_launcher_is_one_without_its_arguments_too(name: str, before: tuple[str, ...]) -> None:
     command = (*before, name, "--nproc-per-node", "2", "train.py", "abc")

@@ -10,14 +10,14 @@ import pytest
 
 from antifreeze._linux.syscalls import Syscall
 from antifreeze.doctor.attach.facts import Frame, Process, Thread
-from antifreeze.doctor.attach.gather.lock_acquire_lines import with_taken
+from antifreeze.doctor.attach.gather.lock_acquire_lines import with_acquire_lines
 
 WANTS, HAS = "# wants", "# has"  # how a source marks the two lines
 
 
 def taken(folder: Path, source: str, *names: str) -> list[int]:
-    """Give the lines that have the lock, counted from the marked one; `names`: the functions of the
-    marked lines, the innermost first."""
+    """Return the lines that have the lock, counted from the marked one; `names`: the functions of
+    the marked lines, the innermost first."""
     file = folder / "script.py"
     text = dedent(source)
     file.write_text(text)
@@ -27,7 +27,7 @@ def taken(folder: Path, source: str, *names: str) -> list[int]:
     frames = [Frame(name, str(file), line) for name, line in zip(names, marked, strict=True)]
     below = Frame("acquire", "libpython.so", native=True)
     thread = Thread(7, call=(Syscall.FUTEX, 4096, 393), frames=(below, *frames))
-    [process] = with_taken([Process(os.getpid(), 1, threads=(thread,))])
+    [process] = with_acquire_lines([Process(os.getpid(), 1, threads=(thread,))])
     return [each.line - marked[-1] for each in process.threads[0].taken_at]
 
 
@@ -161,4 +161,4 @@ def test_a_file_that_is_none_or_too_long_is_not_read(tmp_path: Path) -> None:
     process = Process(
         os.getpid(), 1, threads=(Thread(7, call=(Syscall.FUTEX, 1, 1), frames=frames),)
     )
-    assert with_taken([process]) == (process,)
+    assert with_acquire_lines([process]) == (process,)

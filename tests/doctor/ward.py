@@ -27,7 +27,7 @@ import antifreeze
 from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case
 from antifreeze.doctor.attach.gather.collect import Manner, look_at
-from antifreeze.doctor.attach.gather.py_spy import Spy
+from antifreeze.doctor.attach.gather.py_spy import PySpy
 from antifreeze.doctor.findings import Confidence
 
 from ..members import end, new_mark
@@ -84,7 +84,7 @@ def patients() -> list[Patient]:
 
 
 def shares() -> tuple[list[Patient], list[Patient]]:
-    """Give those that `make test` looks at, and the others: each takes ten seconds."""
+    """Return those that `make test` looks at, and the others: each takes ten seconds."""
     everybody = patients()
     assert {*SEEN_ALWAYS} <= {each.name for each in everybody}
     some = [each for each in everybody if each.name in SEEN_ALWAYS]
@@ -93,12 +93,12 @@ def shares() -> tuple[list[Patient], list[Patient]]:
 
 @functools.cache
 def blindness() -> str:
-    """Say why no stacks can be taken on this machine; nothing if they can."""
+    """Return why no stacks can be taken on this machine; nothing if they can."""
     code = "import time; print('there', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
         try:
-            return Spy().take([process.pid])[process.pid].error
+            return PySpy().take([process.pid])[process.pid].error
         finally:
             process.kill()
 
@@ -112,7 +112,7 @@ def _read(path: Path) -> Patient:
 
 @contextmanager
 def admitted(patient: Patient, folder: Path) -> Iterator[int]:
-    """Have a patient run; give its main process."""
+    """Run a patient; yield its main process."""
     if reason := blindness():
         pytest.skip(f"stacks cannot be taken here: {reason}")
     mark = new_mark()
@@ -148,19 +148,19 @@ def _await_begin(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def _asked(folder: Path) -> int:
-    """Give the process that is to be asked about, if a patient says that it is not its own."""
+    """Return the process that is to be asked about, if a patient says that it is not its own."""
     found = re.search(r"^ask: (\d+)$", (folder / "out").read_text(), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 def examine(pid: int, manner: Manner | None = None) -> tuple[Case, Answer]:
-    """Look at a program; give what was seen, and the answer."""
+    """Look at a program; return what was seen, and the answer."""
     case = look_at(pid, manner or Manner(patience_s=HURRY_S))
     return case, answer_to(case)
 
 
 def answer_to(case: Case) -> Answer:
-    """Give the answer for a program, all its ranks together."""
+    """Return the answer for a program, all its ranks together."""
     answers = diagnose(case)
     assert answers, case.looks[-1]
     assert not any(each.broken for each in answers), answers
@@ -169,7 +169,7 @@ def answer_to(case: Case) -> Answer:
 
 
 def named(answer: Answer) -> set[str]:
-    """Give the causes that an answer names, but those that say that all is well."""
+    """Return the causes that an answer names, but those that say that all is well."""
     return {each.rule for each in answer.findings if not each.harmless}
 
 
@@ -179,33 +179,33 @@ def said_of_what_is_well(answer: Answer) -> set[str]:
 
 
 def wrongly_certain(answer: Answer, expects: tuple[str, ...]) -> set[str]:
-    """Give the causes that an answer is certain of, and should not be."""
+    """Return the causes that an answer is certain of, and should not be."""
     sure = {each.rule for each in answer.findings if each.confidence is Confidence.CERTAIN}
     return sure - {*expects} - said_of_what_is_well(answer)
 
 
-def told_what_ails_it(patient: Patient, folder: Path) -> None:
-    """See that a patient is told what ails it, and never anything wrong for certain."""
+def check_cause_is_named(patient: Patient, folder: Path) -> None:
+    """Check that the cause is named, and nothing wrong is called certain."""
     with admitted(patient, folder) as pid:
         for _ in range(TRIES):
             _, answer = examine(pid)
-            assert not wrongly_certain(answer, patient.expects), told(answer)
+            assert not wrongly_certain(answer, patient.expects), text_of(answer)
             if {*patient.expects} <= named(answer):
                 break
             time.sleep(PAUSE_S)
-    assert {*patient.expects} <= named(answer), told(answer)
-    assert answer.findings[0].rule in patient.expects, told(answer)
-    assert answer.findings[0].evidence and answer.findings[0].get_out, told(answer)
+    assert {*patient.expects} <= named(answer), text_of(answer)
+    assert answer.findings[0].rule in patient.expects, text_of(answer)
+    assert answer.findings[0].evidence and answer.findings[0].get_out, text_of(answer)
 
 
-def left_in_peace(patient: Patient, folder: Path, looks: int = LOOKS) -> None:
-    """See that nothing is said to ail one who is well."""
+def check_nothing_is_named(patient: Patient, folder: Path, looks: int = LOOKS) -> None:
+    """Check that no cause is named for a program that is well."""
     manner = Manner()
     with admitted(patient, folder) as pid:
         for _ in range(looks):
             _, answer = examine(pid, manner)
-            assert not named(answer), told(answer)
+            assert not named(answer), text_of(answer)
 
 
-def told(answer: Answer) -> str:
+def text_of(answer: Answer) -> str:
     return "\n".join([answer.sentence, *map(str, answer.findings), *answer.facts])

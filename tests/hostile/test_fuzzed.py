@@ -328,7 +328,7 @@ def test_a_process_whose_tables_were_changed_is_looked_at(
         machine.machine(pid)
         environment.variable(pid, "TMPDIR")
         lock_state.file_locks((seen,) if seen is not None else ())
-        time_since_run.Asleep().seconds([pid])
+        time_since_run.TimesSinceRun().seconds([pid])
         proc.inner_number(pid, pid)
         if seen is not None:
             found = Case(pid, (bounded_look(seen),))

@@ -13,7 +13,7 @@ _FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the p
 
 
 def called_by_worker(frames: tuple[Frame, ...]) -> Frame | None:
-    """Give what torch's worker is in: to ask for an order, to fetch samples, or `worker_init_fn`,
+    """Return what torch's worker is in: to ask for an order, to fetch samples, or `worker_init_fn`,
     which is the one that is not torch's."""
     for at, each in enumerate(frames):
         if each.name == "_worker_loop" and is_file(each, _WORKER):
@@ -26,7 +26,7 @@ def is_order(frame: Frame) -> bool:
 
 
 def in_init_fn(frames: tuple[Frame, ...]) -> bool:
-    """Say that a worker, torch's or ours, is in the user's `worker_init_fn`."""
+    """Whether a worker, torch's or ours, is in the user's `worker_init_fn`."""
     called = called_by_worker(frames)
     if called is not None:
         return not is_library(called)
@@ -37,7 +37,7 @@ def in_init_fn(frames: tuple[Frame, ...]) -> bool:
 
 
 def is_at_work(process: Process, asked: int) -> bool:
-    """Say that a process is a worker and in the user's code; or that it loads samples itself; or
+    """Whether a process is a worker and in the user's code; or that it loads samples itself; or
     that it is the one that was asked about, and does not wait for its loader. Without stacks it is
     not known, and not said."""
     main = process.main_thread
@@ -63,7 +63,7 @@ def waits_for_loader(process: Process) -> bool:
 
 
 def is_file(frame: Frame, end: str) -> bool:
-    """Say whether a frame's path ends so, in whole names: "pdb.py" is not the end of "my_pdb.py".
+    """Whether a frame's path ends so, in whole names: "pdb.py" is not the end of "my_pdb.py".
     An end that begins with a dot is one of the name."""
     if not end or frame.file == end:
         return True
@@ -76,7 +76,7 @@ def is_own(frame: Frame, own: own_frames.OwnFrame) -> bool:
 
 
 def is_library(frame: Frame) -> bool:
-    """Say whether a line is the interpreter's, torch's or ours, and not the user's."""
+    """Whether a line is the interpreter's, torch's or ours, and not the user's."""
     file = frame.file
     libraries = ("<frozen", "torch/", own_frames.PACKAGE, "multiprocessing/", "concurrent/")
     if file.startswith(libraries):
@@ -84,8 +84,8 @@ def is_library(frame: Frame) -> bool:
     return not file.startswith(("/", "<", ".")) and "/" not in file  # a file of the library itself
 
 
-def begins(frame: Frame) -> bool:
-    """Say that a forked process begins here."""
+def starts_process(frame: Frame) -> bool:
+    """Whether a forked process begins here."""
     if frame.file == PROCESS:
         return frame.name.rpartition(".")[2] in _FIRST
     return frame.file.startswith(own_frames.FORKED) or frame.name == "_worker_loop"

@@ -10,8 +10,10 @@ from ..facts import Frame, Process
 from .frames import LOADER
 
 WORKER = "pt_data_worker"  # what torch calls its own
-LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate")
-_LAUNCHED = (*LAUNCHERS, "lightning", "deepspeed", "horovodrun")
+LAUNCHERS = (
+    *("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate"),
+    *("lightning", "deepspeed", "horovodrun"),
+)
 # How torch and its libraries call the threads of a process group.
 GROUP_THREADS = ("gloo_tcp", "pt_gloo", "pt_nccl")
 
@@ -65,7 +67,7 @@ def role_of(process: Process, now: dict[int, Process]) -> Role:
 
 
 def is_python(command: tuple[str, ...]) -> bool:
-    """Tell by its command whether a process runs Python."""
+    """Whether a process runs Python, by its command."""
     first = PurePath(command[0]).name if command else ""
     if first.startswith(("python", "pypy")):
         return True
@@ -75,12 +77,12 @@ def is_python(command: tuple[str, ...]) -> bool:
 
 
 def is_launcher(command: tuple[str, ...]) -> bool:
-    """Tell whether a process starts the ranks of a distributed program."""
-    return any(PurePath(part).name in _LAUNCHED or part in _LAUNCHED for part in command[:4])
+    """Whether a process starts the ranks of a distributed program."""
+    return any(PurePath(part).name in LAUNCHERS or part in LAUNCHERS for part in command[:4])
 
 
 def _forked_by_loader(frames: list[Frame]) -> bool:
-    """Say that it is a copy of a process that was starting torch's workers: one of those, which has
+    """Whether it is a copy of a process that was starting torch's workers: one of those, which has
     not come to its own code yet."""
     begins = [at for at, each in enumerate(frames) if each.name.endswith("_bootstrap")]
     after = frames[begins[0] :] if begins else []
@@ -96,7 +98,7 @@ def _may_be_worker(process: Process, parent: Process) -> bool:
 
 
 def is_starting(process: Process) -> bool:
-    """Say that multiprocessing has started a process anew, which has not come to its own code: it
+    """Whether multiprocessing has started a process anew, which has not come to its own code: it
     imports the script and what that imports, which takes seconds."""
     names = {(f.name, f.file) for thread in process.threads for f in thread.frames}
     begun = ("BaseProcess._bootstrap", "multiprocessing/process.py") in names
@@ -108,7 +110,7 @@ def is_starting(process: Process) -> bool:
 
 
 def _feeds_workers(process: Process, now: dict[int, Process]) -> bool:
-    """Say that one of those above it has a loader with workers, or makes one."""
+    """Whether one of those above it has a loader with workers, or makes one."""
     above = now.get(process.parent)
     if above is not None and "multiprocessing.forkserver" in " ".join(above.command):
         above = now.get(above.parent)
@@ -117,7 +119,7 @@ def _feeds_workers(process: Process, now: dict[int, Process]) -> bool:
 
 
 def _is_spawned_rank(process: Process) -> bool:
-    """Say that a process is a rank that a script has started itself, with multiprocessing: torch's
+    """Whether a process is a rank that a script has started itself, with multiprocessing: torch's
     `spawn`, or one that has a process group, or workers of its own, beside others like it."""
     frames = [frame for thread in process.threads for frame in thread.frames]
     if any(f.name == "_worker_loop" for f in frames) or process.name == WORKER:
@@ -129,7 +131,7 @@ def _is_spawned_rank(process: Process) -> bool:
 
 
 def _has_a_rank_of_its_own(process: Process, parent: Process) -> bool:
-    """Say that a script was started once more, as another rank, by the first one."""
+    """Whether a script was started once more, as another rank, by the first one."""
     if not is_python(process.command) or process.name == WORKER:
         return False
     names = [name for name in ("RANK", "LOCAL_RANK") if name in process.settings]
@@ -137,7 +139,7 @@ def _has_a_rank_of_its_own(process: Process, parent: Process) -> bool:
 
 
 def _launches(process: Process, below: list[Process]) -> bool:
-    """Say that a script has started all ranks as programs of their own, and is none itself: it has
+    """Whether a script has started all ranks as programs of their own, and is none itself: it has
     no number and no process group. One that is rank 0 starts the others only."""
     if set(process.settings) & {"RANK", "LOCAL_RANK"} or has_group(process):
         return False
@@ -147,12 +149,12 @@ def _launches(process: Process, below: list[Process]) -> bool:
 
 
 def has_group(process: Process) -> bool:
-    """Say that a process belongs to a process group of torch.distributed: it has its threads."""
+    """Whether a process belongs to a process group of torch.distributed: it has its threads."""
     return any(thread.name.startswith(GROUP_THREADS) for thread in process.threads)
 
 
 def is_rank(process: Process) -> bool:
-    """Say that a process takes part in what the ranks do together, as far as can be seen."""
+    """Whether a process takes part in what the ranks do together, as far as can be seen."""
     numbered = bool(set(process.settings) & {"RANK", "LOCAL_RANK"})
     return numbered or has_group(process) or _is_spawned_rank(process)
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..facts import Process, Thread
-from .threads_and_processes import Actor, Role, Scene, Strand
+from .threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 
 _PYTHONS_OWN = ("libpython", "python3", "libc.so", "libc-", "ld-linux", "[vdso]", "libm.so")
 
 
-def watched_s(scene: Scene) -> float:
+def watched_s(program: Program) -> float:
     """Return how long the program was watched, in all."""
-    return scene.case.looks[-1].at - scene.case.looks[0].at
+    return program.case.looks[-1].at - program.case.looks[0].at
 
 
-def exchanged(scene: Scene, actor: Actor) -> bool | None:
+def exchanged(program: Program, process: WatchedProcess) -> bool | None:
     """Whether a process has read or written anything since the first look; None: not known."""
-    then = _at_first(scene, actor)
-    now = actor.process
+    then = _at_first(program, process)
+    now = process.now
     if then is None:
         return None
     # Our own workers write down their stacks, which is no progress.
-    written = actor.role is not Role.OUR_WORKER and then.written_bytes != now.written_bytes
+    written = process.role is not Role.OUR_WORKER and then.written_bytes != now.written_bytes
     if written or then.read_bytes != now.read_bytes:
         return True
     if -1 not in (then.network_bytes, now.network_bytes):
@@ -36,51 +36,53 @@ def exchanged(scene: Scene, actor: Actor) -> bool | None:
     return None if connected else False
 
 
-def went_on(scene: Scene, strand: Strand) -> bool:
+def changed_function(program: Program, thread: WatchedThread) -> bool:
     """Whether a thread went on to another function between two looks: not into one that the first
     calls, nor out of it again, as a loop does all the time."""
-    stacks = [_functions(each) for each in _at_each_look(scene, strand)]
+    stacks = [_functions(each) for each in _at_each_look(program, thread)]
     return any(_differ(one, other) for one, other in pairwise(stacks))
 
 
-def gets_on(scene: Scene, actor: Actor) -> bool:
+def makes_progress(program: Program, process: WatchedProcess) -> bool:
     """Whether a process was seen to get on, by bytes or by its stack. What is not known counts."""
-    strand = actor.main
-    return exchanged(scene, actor) is not False or (strand is not None and went_on(scene, strand))
+    thread = process.main
+    return exchanged(program, process) is not False or (
+        thread is not None and changed_function(program, thread)
+    )
 
 
-def in_native_code(strand: Strand) -> str:
+def in_native_code(thread: WatchedThread) -> str:
     """Return which code of a native library, not Python's own, a thread that runs is in; nothing if
     it runs Python, as far as can be seen."""
-    for each in strand.native:
+    for each in thread.native:
         if ".so" in each.file and not each.file.startswith(_PYTHONS_OWN):
             return str(each)
-    before = strand.before
-    both = (strand.thread, strand.thread if before is None else before)
-    if strand.frames and all(each.state == "R" and not each.holds_gil for each in both):
+    before = thread.before
+    both = (thread.now, thread.now if before is None else before)
+    if thread.frames and all(each.state == "R" and not each.holds_gil for each in both):
         return "it runs without the interpreter's lock, as no Python code does"
     return ""
 
 
-def _at_first(scene: Scene, actor: Actor) -> Process | None:
+def _at_first(program: Program, process: WatchedProcess) -> Process | None:
     return next(
         (
             each
-            for each in scene.case.looks[0].processes
-            if (each.pid, each.started_at) == (actor.pid, actor.process.started_at)
+            for each in program.case.looks[0].processes
+            if (each.pid, each.started_at) == (process.pid, process.now.started_at)
         ),
         None,
     )
 
 
-def _at_each_look(scene: Scene, strand: Strand) -> list[Thread]:
+def _at_each_look(program: Program, thread: WatchedThread) -> list[Thread]:
     return [
-        thread
-        for look in scene.case.looks
+        each
+        for look in program.case.looks
         for process in look.processes
-        if process.pid == strand.process.pid
-        for thread in process.threads
-        if thread.tid == strand.thread.tid and thread.frames
+        if process.pid == thread.process.pid
+        for each in process.threads
+        if each.tid == thread.now.tid and each.frames
     ]
 
 

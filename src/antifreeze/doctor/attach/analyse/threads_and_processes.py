@@ -8,7 +8,7 @@ from functools import cached_property
 from ...._linux.syscalls import READ_OR_WRITE, Syscall
 from ...._transport.own_frames import PACKAGE, WORKER_WAITS, OwnFrame
 from ..facts import Case, Frame, Machine, Process, Thread
-from .frames import LOADER, PROCESS, begins, called_by_worker, is_order
+from .frames import LOADER, PROCESS, called_by_worker, is_order, starts_process
 from .frames import is_file as is_file
 from .frames import is_library as is_library
 from .process_roles import GROUP_THREADS as GROUP_THREADS
@@ -20,24 +20,24 @@ BUSY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Strand:
+class WatchedThread:
     """One thread over both looks."""
 
     process: Process
     before: Thread | None
-    thread: Thread
+    now: Thread
     seconds: float
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """Give Python's frames, the innermost first."""
-        return tuple(each for each in self.thread.frames if not each.native)
+        """Return Python's frames, the innermost first."""
+        return tuple(each for each in self.now.frames if not each.native)
 
     @property
     def native(self) -> tuple[Frame, ...]:
-        """Give the C code below the innermost line of Python."""
+        """Return the C code below the innermost line of Python."""
         found = []
-        for each in self.thread.frames:
+        for each in self.now.frames:
             if not each.native:
                 break
             found.append(each)
@@ -45,50 +45,51 @@ class Strand:
 
     @property
     def share(self) -> float:
-        """Say how much of a core it has used between the looks."""
+        """Return how much of a core it has used between the looks."""
         if self.before is None or self.seconds <= 0:
             return 0.0
-        return (self.thread.cpu_s - self.before.cpu_s) / self.seconds
+        return (self.now.cpu_s - self.before.cpu_s) / self.seconds
 
     @property
     def moved(self) -> bool:
-        """Say whether it was at another line the second time, or went to sleep anew meanwhile."""
+        """Whether it was at another line the second time, or went to sleep anew meanwhile."""
         if self.before is None:
             return True
         then = tuple(each for each in self.before.frames if not each.native)
-        return then != self.frames or self.before.gave_way != self.thread.gave_way
+        return then != self.frames or self.before.gave_way != self.now.gave_way
 
     @property
     def stuck(self) -> bool:
-        """Say that it has done nothing at all between the looks."""
+        """Whether it has done nothing at all between the looks."""
         return not self.moved and self.share < IDLE_SHARE
 
     @property
     def asleep_s(self) -> float:
-        """Say for how long it has not run; 0 if it has between the looks, -1 if it is not known."""
+        """Return for how long it has not run; 0 if it has between the looks, -1 if it is not
+        known."""
         if self.before is None or self.before.asleep_s < 0:
             return -1.0
         return self.before.asleep_s + self.seconds if self.stuck else 0.0
 
     @property
     def at(self) -> Frame | None:
-        """Give the innermost line of Python."""
+        """Return the innermost line of Python."""
         return self.frames[0] if self.frames else None
 
     @property
     def own_frames(self) -> tuple[Frame, ...]:
-        """Give Python's frames without those of the process that has forked this one."""
-        first = next((at for at, each in enumerate(self.frames) if begins(each)), None)
+        """Return Python's frames without those of the process that has forked this one."""
+        first = next((at for at, each in enumerate(self.frames) if starts_process(each)), None)
         return self.frames[:first]
 
     @property
     def own_line(self) -> Frame | None:
-        """Give the innermost line that is neither Python's own nor torch's."""
+        """Return the innermost line that is neither Python's own nor torch's."""
         return next((each for each in self.own_frames if not is_library(each)), None)
 
     def calls(self, name: str, file: str = "") -> Frame | None:
-        """Give the frame of a function that is under way, by its name or the end of it, and the end
-        of its file's path."""
+        """Return the frame of a function that is under way, by its name or the end of it, and the
+        end of its file's path."""
         for each in self.frames:
             last = each.name.rpartition(".")[2]
             if (each.name == name or last == name) and is_file(each, file):
@@ -100,15 +101,15 @@ class Strand:
         return self.calls(own.function, own.file)
 
     def in_native(self, *parts: str) -> Frame | None:
-        """Give the C function that is under way and whose name has one of these in it."""
+        """Return the C function that is under way and whose name has one of these in it."""
         for each in self.native:
             if any(part in each.name for part in parts):
                 return each
         return None
 
     def descriptor(self) -> str:
-        """Give what its system call reads from or writes to; nothing if it is no such call."""
-        call = self.thread.call
+        """Return what its system call reads from or writes to; nothing if it is no such call."""
+        call = self.now.call
         if not call or call[0] not in READ_OR_WRITE:
             return ""
         return next((d.target for d in self.process.descriptors if d.number == call[1]), "")
@@ -131,10 +132,10 @@ _RUN = (
 
 
 @dataclass(frozen=True)
-class Actor:
+class WatchedProcess:
     """One process over both looks."""
 
-    process: Process
+    now: Process
     before: Process | None
     role: Role
     seconds: float
@@ -142,38 +143,38 @@ class Actor:
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        return self.now.pid
 
     @cached_property
-    def strands(self) -> tuple[Strand, ...]:
+    def threads(self) -> tuple[WatchedThread, ...]:
         then = {each.tid: each for each in self.before.threads} if self.before else {}
         return tuple(
-            Strand(self.process, then.get(each.tid), each, self.seconds)
-            for each in self.process.threads
+            WatchedThread(self.now, then.get(each.tid), each, self.seconds)
+            for each in self.now.threads
         )
 
     @property
-    def main(self) -> Strand | None:
-        return next((each for each in self.strands if each.thread.tid == self.pid), None)
+    def main(self) -> WatchedThread | None:
+        return next((each for each in self.threads if each.now.tid == self.pid), None)
 
-    def named(self, name: str) -> list[Strand]:
-        """Give the threads whose name begins so."""
-        return [each for each in self.strands if each.thread.name.startswith(name)]
+    def named(self, name: str) -> list[WatchedThread]:
+        """Return the threads whose name begins so."""
+        return [each for each in self.threads if each.now.name.startswith(name)]
 
     @property
     def share(self) -> float:
-        """Say how many cores it has used between the looks."""
+        """Return how many cores it has used between the looks."""
         if self.before is None or self.seconds <= 0:
             return 0.0
-        return (self.process.cpu_s - self.before.cpu_s) / self.seconds
+        return (self.now.cpu_s - self.before.cpu_s) / self.seconds
 
     @property
     def stopped(self) -> bool:
-        return self.process.state in "Tt"
+        return self.now.state in "Tt"
 
     @property
     def dead(self) -> bool:
-        return self.process.state in "ZX"
+        return self.now.state in "ZX"
 
     @property
     def label(self) -> str:
@@ -183,21 +184,21 @@ class Actor:
             case Role.MAIN:
                 return f"the main process (pid {self.pid})"
             case Role.CHILD:
-                return f"its child {self.process.name!r} (pid {self.pid})"
+                return f"its child {self.now.name!r} (pid {self.pid})"
             case _:
                 return f"{self.role.value} (pid {self.pid})"
 
 
 @dataclass(frozen=True)
-class Scene:
+class Program:
     """One program: a main process (one rank) with its workers, and what it shares with others."""
 
     case: Case
-    main: Actor
-    workers: tuple[Actor, ...]
-    others: tuple[Actor, ...]  # helpers, children, our nursery
-    launcher: Actor | None = None
-    ranks: tuple[Actor, ...] = ()  # the main processes of all ranks, this one included
+    main: WatchedProcess
+    workers: tuple[WatchedProcess, ...]
+    others: tuple[WatchedProcess, ...]  # helpers, children, our nursery
+    launcher: WatchedProcess | None = None
+    ranks: tuple[WatchedProcess, ...] = ()  # the main processes of all ranks, this one included
     missing: tuple[int, ...] = ()  # workers that were there at the first look, and are not any more
     held_up: bool = False  # look at it as if the loop waited for a batch: it will, when it goes on
 
@@ -214,90 +215,89 @@ class Scene:
         return self.case.looks[-1].at - self.case.looks[-2:][0].at
 
     @property
-    def all(self) -> tuple[Actor, ...]:
+    def all(self) -> tuple[WatchedProcess, ...]:
         return (self.main, *self.workers, *self.others)
 
     @property
     def seen(self) -> bool:
-        """Say whether there are stacks of the main process."""
-        return bool(self.main.main and self.main.main.thread.frames)
+        """Whether there are stacks of the main process."""
+        return bool(self.main.main and self.main.main.now.frames)
 
     @property
     def ours(self) -> bool:
-        """Say whether its loader is ours."""
-        strand = self.main.main
+        """Whether its loader is ours."""
+        thread = self.main.main
         by_worker = any(each.role is Role.OUR_WORKER for each in self.workers)
-        return by_worker or bool(strand and any(PACKAGE in f.file for f in strand.frames))
+        return by_worker or bool(thread and any(PACKAGE in f.file for f in thread.frames))
 
     @cached_property
-    def loop(self) -> Strand | None:
-        """Give the thread that iterates over torch's loader, where it is in it; else the main one.
-        Notebooks, servers and prefetchers iterate in threads of their own."""
-        inside = [each for each in self.main.strands if each.calls("_next_data", LOADER)]
+    def loop(self) -> WatchedThread | None:
+        """Return the thread that iterates over torch's loader, where it is in it; else the main
+        one. Notebooks, servers and prefetchers iterate in threads of their own."""
+        inside = [each for each in self.main.threads if each.calls("_next_data", LOADER)]
         return next(
             (each for each in inside if each is self.main.main), (*inside, self.main.main)[0]
         )
 
     @cached_property
     def waits_for_batch(self) -> Frame | None:
-        """Give the line of the user's at which the loop waits for torch's workers."""
-        strand = self.loop
-        if strand is None or not strand.calls("_next_data", LOADER):
+        """Return the line of the user's at which the loop waits for torch's workers."""
+        thread = self.loop
+        if thread is None or not thread.calls("_next_data", LOADER):
             return None
-        if strand.calls("_next_index", "torch/utils/data/dataloader.py"):
+        if thread.calls("_next_index", "torch/utils/data/dataloader.py"):
             return None  # it asks the sampler, and waits for nobody else
-        return strand.own_line or strand.at
+        return thread.own_line or thread.at
 
     @cached_property
     def at_prompt(self) -> bool:
-        """Say that the main process stands at a prompt, Python's, IPython's or a notebook's, and
+        """Whether the main process stands at a prompt, Python's, IPython's or a notebook's, and
         runs nothing of the user's."""
-        strand = self.main.main
-        if strand is None or self.main.process.blind:
+        thread = self.main.main
+        if thread is None or self.main.now.blind:
             return False
-        if not strand.frames:  # Python's own prompt is no Python code (until 3.13)
-            typed = next((d.target for d in self.main.process.descriptors if d.number == 0), "")
-            polls = "poll" in strand.thread.waits_in or "select" in strand.thread.waits_in
-            return strand.thread.call[:2] == (Syscall.READ, 0) or (
+        if not thread.frames:  # Python's own prompt is no Python code (until 3.13)
+            typed = next((d.target for d in self.main.now.descriptors if d.number == 0), "")
+            polls = "poll" in thread.now.waits_in or "select" in thread.now.waits_in
+            return thread.now.call[:2] == (Syscall.READ, 0) or (
                 polls and typed.startswith(_TERMINALS)
             )
-        if any(strand.calls(*each) for each in _RUN):
+        if any(thread.calls(*each) for each in _RUN):
             return False
-        return any(strand.calls(*each) for each in _PROMPTS)
+        return any(thread.calls(*each) for each in _PROMPTS)
 
     @property
-    def living(self) -> tuple[Actor, ...]:
+    def living(self) -> tuple[WatchedProcess, ...]:
         return tuple(each for each in self.workers if not each.dead)
 
     @cached_property
-    def starting(self) -> tuple[Actor, ...]:
-        """Give the processes of multiprocessing that have not come to their own code yet: they
+    def starting(self) -> tuple[WatchedProcess, ...]:
+        """Return the processes of multiprocessing that have not come to their own code yet: they
         import, and may become workers."""
         helpers = {each.pid for each in self.others if each.role is Role.HELPER}
-        workers = tuple(each for each in self.living if is_starting(each.process))
+        workers = tuple(each for each in self.living if is_starting(each.now))
         return workers + tuple(
             each
             for each in self.others
             if each.role is Role.CHILD
             and not each.dead
             and (
-                "multiprocessing.spawn" in " ".join(each.process.command)
-                or each.process.parent in helpers
+                "multiprocessing.spawn" in " ".join(each.now.command) or each.now.parent in helpers
             )
             and not (each.main and each.main.calls("run", PROCESS))
         )
 
-    def idle(self, worker: Actor) -> bool:
-        """Say that a worker waits for something to do."""
-        strand = worker.main
+    def idle(self, worker: WatchedProcess) -> bool:
+        """Whether a worker waits for something to do."""
+        thread = worker.main
         if worker.role is Role.OUR_WORKER:
-            return strand is not None and strand.calls_own(WORKER_WAITS) is not None
-        called = called_by_worker(strand.frames) if strand is not None else None
+            return thread is not None and thread.calls_own(WORKER_WAITS) is not None
+        called = called_by_worker(thread.frames) if thread is not None else None
         return called is not None and is_order(called)
 
 
-def scenes(case: Case) -> list[Scene]:
-    """Give one scene a main process."""
+def programs(case: Case) -> list[Program]:
+    """Return one program a main process."""
     last, first = case.looks[-1], case.looks[-2:][0]
     seconds = last.at - first.at
     # By their begin too: the number of one that has ended is given to another.
@@ -305,26 +305,26 @@ def scenes(case: Case) -> list[Scene]:
     still = {(each.pid, each.started_at) for each in last.processes}
     now = {each.pid: each for each in last.processes}
     roles = {pid: role_of(each, now) for pid, each in now.items()}
-    actors = {
-        pid: Actor(
+    processes = {
+        pid: WatchedProcess(
             each, then.get((pid, each.started_at)), roles[pid], seconds, number_of(each, now, roles)
         )
         for pid, each in now.items()
     }
-    mains = [each for each in actors.values() if each.role is Role.MAIN]
+    mains = [each for each in processes.values() if each.role is Role.MAIN]
     ranks = {each.pid for each in mains}
     if not mains:
-        return _of_orphans(case, actors)
-    launcher = next((each for each in actors.values() if each.role is Role.LAUNCHER), None)
+        return _of_orphans(case, processes)
+    launcher = next((each for each in processes.values() if each.role is Role.LAUNCHER), None)
     made = []
     for main in sorted(mains, key=lambda each: (each.number, each.pid)):
         below = _below(main.pid, now, ranks)
-        mine = [actors[pid] for pid in below]
+        mine = [processes[pid] for pid in below]
         workers = [each for each in mine if each.role in (Role.WORKER, Role.OUR_WORKER)]
         left = [each for key, each in then.items() if key not in still]
         gone = [each.pid for each in left if each.parent == main.pid]
         made.append(
-            Scene(
+            Program(
                 case,
                 main,
                 tuple(sorted(workers, key=lambda each: each.number)),
@@ -338,7 +338,7 @@ def scenes(case: Case) -> list[Scene]:
 
 
 def _below(top: int, now: dict[int, Process], ranks: set[int]) -> list[int]:
-    """Give the processes that descend from one, without those of other ranks."""
+    """Return the processes that descend from one, without those of other ranks."""
     found: list[int] = []
     todo = [top]
     while todo:
@@ -349,11 +349,13 @@ def _below(top: int, now: dict[int, Process], ranks: set[int]) -> list[int]:
     return found
 
 
-def _of_orphans(case: Case, actors: dict[int, Actor]) -> list[Scene]:
-    """Give a scene of workers whose main process is gone: the one that was asked about stands for
-    it, and the others are beside it."""
-    orphans = [each for each in actors.values() if each.role is Role.WORKER]
+def _of_orphans(case: Case, processes: dict[int, WatchedProcess]) -> list[Program]:
+    """Return a program of workers whose main process is gone: the one that was asked about stands
+    for it, and the others are beside it."""
+    orphans = [each for each in processes.values() if each.role is Role.WORKER]
     if not orphans:
         return []
     asked = next((each for each in orphans if each.pid == case.asked), orphans[0])
-    return [Scene(case, asked, (), tuple(each for each in actors.values() if each is not asked))]
+    return [
+        Program(case, asked, (), tuple(each for each in processes.values() if each is not asked))
+    ]

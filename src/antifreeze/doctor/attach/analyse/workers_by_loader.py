@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from ..facts import Process
 from . import torch_loader as torchs
-from .threads_and_processes import Actor, Role, Scene
+from .threads_and_processes import Program, Role, WatchedProcess
 from .waits import loop_waits
 
 
-def loaders(scene: Scene) -> list[list[Actor]]:
-    """Give torch's workers, a list for each loader, as far as their pipes tell."""
-    workers = [each for each in scene.workers if each.role is Role.WORKER]
-    queues = _both_ends(scene.main.process)
-    found: list[list[Actor]] = []
+def loaders(program: Program) -> list[list[WatchedProcess]]:
+    """Return torch's workers, a list for each loader, as far as their pipes tell."""
+    workers = [each for each in program.workers if each.role is Role.WORKER]
+    queues = _both_ends(program.main.now)
+    found: list[list[WatchedProcess]] = []
     known: set[str] = set()
     for worker in workers:
-        new = (_ends(worker.process) & queues) - known
+        new = (_ends(worker.now) & queues) - known
         known |= new
         if not found or len(new) > 1:
             found.append([])
@@ -29,33 +29,33 @@ def loaders(scene: Scene) -> list[list[Actor]]:
     return found
 
 
-def awaited(scene: Scene) -> list[Actor] | None:
-    """Give the workers of the loader that the loop waits for; None if that is not known."""
-    found = loaders(scene)
+def awaited(program: Program) -> list[WatchedProcess] | None:
+    """Return the workers of the loader that the loop waits for; None if that is not known."""
+    found = loaders(program)
     if len(found) < 2:
-        return list(scene.workers)
-    reader = torchs.reader(scene)
-    if reader is None or (torchs.waits_for_pinned(scene) and len(torchs.pin_threads(scene)) > 1):
+        return list(program.workers)
+    reader = torchs.reader(program)
+    if reader is None or (
+        torchs.waits_for_pinned(program) and len(torchs.pin_threads(program)) > 1
+    ):
         return None
     watched = {
-        each.target
-        for each in scene.main.process.descriptors
-        if each.number in reader.thread.watches
+        each.target for each in program.main.now.descriptors if each.number in reader.now.watches
     }
     # Those that were forked later have this pipe too: the first that has it began its loader.
     return next(
-        (group for group in found if any(watched & _ends(each.process) for each in group)), None
+        (group for group in found if any(watched & _ends(each.now) for each in group)), None
     )
 
 
-def and_the_loop_waits(scene: Scene, actors: list[Actor], whom: str = "it") -> str:
-    """Give the end of a sentence about workers: that the loop waits for them, if it does."""
-    if not loop_waits(scene) and scene.seen:
+def and_the_loop_waits(program: Program, processes: list[WatchedProcess], whom: str = "it") -> str:
+    """Return the end of a sentence about workers: that the loop waits for them, if it does."""
+    if not loop_waits(program) and program.seen:
         return ""
-    group = awaited(scene)
+    group = awaited(program)
     if group is None:
         return ""
-    if any(each in group for each in actors):
+    if any(each in group for each in processes):
         return f", and the loop waits for {whom}"
     return ", for another loader than the one that the loop waits for now"
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...findings import Confidence, Finding
-from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from .page import Page, read_page
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
-Find = Callable[[Scene], Iterator[Finding]]
+Find = Callable[[Program], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One known cause: `find` names it in a scene."""
+    """One known cause: `find` names it in a program."""
 
     name: str
     find: Find
@@ -41,29 +41,29 @@ class Cause:
         return self.page.title
 
 
-def where(strand: Strand) -> str:
-    """Say at which line of the user's a thread is, or at whatever line it is."""
-    frame = strand.own_line or strand.at
+def where(thread: WatchedThread) -> str:
+    """Return at which line of the user's a thread is, or at whatever line it is."""
+    frame = thread.own_line or thread.at
     return "at an unknown line" if frame is None else f"in {frame}"
 
 
-def people(actors: list[Actor]) -> str:
+def names_of(processes: list[WatchedProcess]) -> str:
     """Name several processes: "worker 0 (pid 17)", "workers 0, 1 and 3"."""
-    if len(actors) == 1:
-        return actors[0].label
-    numbers = [str(each.number) for each in actors]
+    if len(processes) == 1:
+        return processes[0].label
+    numbers = [str(each.number) for each in processes]
     return f"workers {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
-def are(actors: list[Actor], one: str, several: str) -> str:
-    return one if len(actors) == 1 else several
+def plural(processes: list[WatchedProcess], one: str, several: str) -> str:
+    return one if len(processes) == 1 else several
 
 
-def kill_worker(actors: list[Actor]) -> str:
-    """Give the command that ends a worker: torch's loop then raises an error, ours goes on."""
-    pids = " ".join(str(each.pid) for each in actors)
-    if all(each.role is Role.OUR_WORKER for each in actors):
-        it = are(actors, "it", "them")
+def kill_worker(processes: list[WatchedProcess]) -> str:
+    """Return the command that ends a worker: torch's loop then raises an error, ours goes on."""
+    pids = " ".join(str(each.pid) for each in processes)
+    if all(each.role is Role.OUR_WORKER for each in processes):
+        it = plural(processes, "it", "them")
         return (
             f"kill -9 {pids}    (antifreeze replaces {it} and loads the batches again: nothing is"
             " lost)"

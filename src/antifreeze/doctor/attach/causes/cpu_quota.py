@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import IDLE_SHARE, Scene
+from ..analyse.threads_and_processes import IDLE_SHARE, Program
 from .base import LIKELY, Cause
 
 NAME = "cpu-quota"
@@ -13,22 +13,22 @@ _PERIODS_S = 10.0  # there are ten in a second, by default
 _HELD = 0.5  # of them
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    group, then = scene.machine.group, scene.machine_before.group
-    if scene.seconds <= 0 or group.quota_cores <= 0:
+def find(program: Program) -> Iterator[Finding]:
+    group, then = program.machine.group, program.machine_before.group
+    if program.seconds <= 0 or group.quota_cores <= 0:
         return
-    held = (group.throttled - then.throttled) / (scene.seconds * _PERIODS_S)
+    held = (group.throttled - then.throttled) / (program.seconds * _PERIODS_S)
     if held < _HELD:
         return
-    working = [each for each in (scene.main, *scene.living) if each.share > IDLE_SHARE / 2]
+    working = [each for each in (program.main, *program.living) if each.share > IDLE_SHARE / 2]
     runnable = sum(
-        strand.thread.state == "R"
-        for each in (scene.main, *scene.living)
-        for strand in each.strands
+        thread.now.state == "R"
+        for each in (program.main, *program.living)
+        for thread in each.threads
     )
     if not working:
         return
-    used = sum(each.share for each in scene.all)
+    used = sum(each.share for each in program.all)
     yield Finding(
         NAME,
         LIKELY,
@@ -36,9 +36,9 @@ def find(scene: Scene) -> Iterator[Finding]:
         f" {min(held, 1):.0%} of the time slices, and {len(working)} processes share what is left:"
         " it crawls, and is not stuck",
         evidence=(
-            f"quota: {group.quota_cores:.1f} cores of the machine's {scene.machine.cores}; used by"
-            f" this program: {used:.1f}",
-            f"held back {group.throttled - then.throttled} times in {scene.seconds:.1f} s, for"
+            f"quota: {group.quota_cores:.1f} cores of the machine's {program.machine.cores}; used"
+            f" by this program: {used:.1f}",
+            f"held back {group.throttled - then.throttled} times in {program.seconds:.1f} s, for"
             f" {group.throttled_s - then.throttled_s:.1f} s in all",
             f"threads that want to run: {runnable}",
         ),

@@ -9,20 +9,20 @@ from ...findings import Confidence, Finding
 from ..analyse.lock_waits import (
     HELD,
     Wait,
+    acquired_before,
     address,
     alike,
-    for_ever,
     forked,
     held_at_fork,
     others,
     owner,
     same_line,
-    taken_before,
     wait_of,
+    waits_without_limit,
 )
-from ..analyse.threads_and_processes import Actor, Scene, Strand, is_library
-from ..analyse.waits import at_line, their_line
-from .base import CERTAIN, LIKELY, POSSIBLE, Cause, kill_worker, people
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread, is_library
+from ..analyse.waits import at_line, user_line
+from .base import CERTAIN, LIKELY, POSSIBLE, Cause, kill_worker, names_of
 
 NAME = "deadlock-of-threads"
 _IMPORTS = "_load_unlocked"  # in Python's import system: a module's code runs, and its lock is held
@@ -32,31 +32,35 @@ _IMPORTS = "_load_unlocked"  # in Python's import system: a module's code runs, 
 class Knot:
     """Threads that wait for each other."""
 
-    threads: list[Strand]
+    threads: list[WatchedThread]
     confidence: Confidence
     story: str
     proof: str
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    groups: dict[object, list[tuple[Actor, Knot]]] = {}
-    for actor in (scene.main, *scene.living):
-        knot = _knot(scene, actor) if actor is scene.main or not scene.idle(actor) else None
+def find(program: Program) -> Iterator[Finding]:
+    groups: dict[object, list[tuple[WatchedProcess, Knot]]] = {}
+    for process in (program.main, *program.living):
+        knot = (
+            _knot(program, process)
+            if process is program.main or not program.idle(process)
+            else None
+        )
         if knot is not None:
-            key = (actor.role, *(each.own_line for each in knot.threads))
-            groups.setdefault(key, []).append((actor, knot))
+            key = (process.role, *(each.own_line for each in knot.threads))
+            groups.setdefault(key, []).append((process, knot))
     for found in groups.values():
-        actors = [actor for actor, _ in found]
+        processes = [process for process, _ in found]
         surest = min((knot for _, knot in found), key=lambda knot: knot.confidence.rank)
-        yield _finding(scene, alike(scene, actors), surest)
+        yield _finding(program, alike(program, processes), surest)
 
 
-def _finding(scene: Scene, actors: list[Actor], knot: Knot) -> Finding:
-    main = actors[0] is scene.main
+def _finding(program: Program, processes: list[WatchedProcess], knot: Knot) -> Finding:
+    main = processes[0] is program.main
     return Finding(
         NAME,
         knot.confidence,
-        f"in {people(actors)} {knot.story}",
+        f"in {names_of(processes)} {knot.story}",
         evidence=(
             *(
                 f"{_name(each)} waits for {_waits_for(each)}, {at_line(each)}"
@@ -66,22 +70,22 @@ def _finding(scene: Scene, actors: list[Actor], knot: Knot) -> Finding:
             knot.proof,
         ),
         get_out=(
-            f"kill -INT {scene.main.pid}    (KeyboardInterrupt where the main thread waits: the"
+            f"kill -INT {program.main.pid}    (KeyboardInterrupt where the main thread waits: the"
             " script can save; what it has not saved is lost if it does not)"
             if main
-            else kill_worker(actors),
+            else kill_worker(processes),
         ),
         prevent=(
             "take locks in the same order everywhere; do not wait for a thread (join, result) while"
             " holding what it needs; no threads and no joins while a module is being imported",
         ),
-        pids=tuple(each.pid for each in actors),
+        pids=tuple(each.pid for each in processes),
     )
 
 
-def _knot(scene: Scene, actor: Actor) -> Knot | None:
-    threads = [each for each in others(actor) if each.frames]
-    waiting = [each for each in threads if wait_of(each) in HELD and for_ever(each)]
+def _knot(program: Program, process: WatchedProcess) -> Knot | None:
+    threads = [each for each in others(process) if each.frames]
+    waiting = [each for each in threads if wait_of(each) in HELD and waits_without_limit(each)]
     if not waiting:
         return None
     if (twice := _taken_before(waiting)) is not None:
@@ -94,10 +98,10 @@ def _knot(scene: Scene, actor: Actor) -> Knot | None:
             f"{len(by_owner)} threads wait for each other: each has a lock that the next one wants",
             "the locks say so: each names its owner",
         )
-    free = [each for each in threads if wait_of(each) is None or not for_ever(each)]
+    free = [each for each in threads if wait_of(each) is None or not waits_without_limit(each)]
     if not all(map(same_line, free)):
         return None  # one of them does something: it may have the lock, and give it back
-    knot = _import_knot(threads, waiting) or _lock_knot(scene, actor, threads, waiting)
+    knot = _import_knot(threads, waiting) or _lock_knot(program, process, threads, waiting)
     seen = all(each.native for each in waiting)
     if knot is None or (seen and all(map(_is_on_call, free))):
         return knot
@@ -107,14 +111,14 @@ def _knot(scene: Scene, actor: Actor) -> Knot | None:
     return replace(knot, confidence=POSSIBLE) if sure else None
 
 
-def _is_on_call(strand: Strand) -> bool:
-    """Say that a thread waits for an event or a time to come, as those do that watch or serve."""
-    return wait_of(strand) is Wait.NOTICE or strand.calls("select", "selectors.py") is not None
+def _is_on_call(thread: WatchedThread) -> bool:
+    """Whether a thread waits for an event or a time to come, as those do that watch or serve."""
+    return wait_of(thread) is Wait.NOTICE or thread.calls("select", "selectors.py") is not None
 
 
-def _round(waiting: list[Strand]) -> list[Strand]:
-    """Give threads whose locks are owned by each other, if there are such."""
-    by_tid = {each.thread.tid: each for each in waiting}
+def _round(waiting: list[WatchedThread]) -> list[WatchedThread]:
+    """Return threads whose locks are owned by each other, if there are such."""
+    by_tid = {each.now.tid: each for each in waiting}
     for start in waiting:
         way = [start]
         while (after := by_tid.get(owner(way[-1]))) is not None and after not in way:
@@ -124,7 +128,7 @@ def _round(waiting: list[Strand]) -> list[Strand]:
     return []
 
 
-def _import_knot(threads: list[Strand], waiting: list[Strand]) -> Knot | None:
+def _import_knot(threads: list[WatchedThread], waiting: list[WatchedThread]) -> Knot | None:
     """One thread waits for a module that another imports, and that one waits too."""
     wants = [each for each in waiting if wait_of(each) is Wait.IMPORT]
     imports = [each for each in threads if each not in wants and each.calls(_IMPORTS)]
@@ -143,7 +147,10 @@ def _import_knot(threads: list[Strand], waiting: list[Strand]) -> Knot | None:
 
 
 def _lock_knot(
-    scene: Scene, actor: Actor, threads: list[Strand], waiting: list[Strand]
+    program: Program,
+    process: WatchedProcess,
+    threads: list[WatchedThread],
+    waiting: list[WatchedThread],
 ) -> Knot | None:
     places = {address(each) for each in waiting}
     if len(places) > 1:
@@ -156,8 +163,8 @@ def _lock_knot(
             " another",
             f"{len(places)} different locks, and no other thread that could have them",
         )
-    if forked(scene, actor):
-        return _taken_twice(scene, threads)
+    if forked(program, process):
+        return _taken_twice(program, threads)
     wait_for_them = [each for each in threads if each not in waiting]
     blocks = [each for each in wait_for_them if wait_of(each) in (Wait.THREAD, Wait.RESULT)]
     if blocks:
@@ -179,16 +186,16 @@ def _lock_knot(
     return None
 
 
-def _taken_before(waiting: list[Strand]) -> Knot | None:
+def _taken_before(waiting: list[WatchedThread]) -> Knot | None:
     """A thread waits for a lock that it has itself, as its source says."""
-    for strand in waiting:
-        if outer := taken_before(strand):
-            here = outer[0] == their_line(strand)
+    for thread in waiting:
+        if outer := acquired_before(thread):
+            here = outer[0] == user_line(thread)
             place = "further up in the same function" if here else f"in {outer[0]}"
             return Knot(
-                [strand],
-                LIKELY if strand.native else POSSIBLE,  # it could be a lock that counts
-                f"{_name(strand)} waits for a lock that it has itself, {at_line(strand)}: it has"
+                [thread],
+                LIKELY if thread.native else POSSIBLE,  # it could be a lock that counts
+                f"{_name(thread)} waits for a lock that it has itself, {at_line(thread)}: it has"
                 f" taken it {place}, and has not given it back (a plain lock cannot be taken"
                 " twice)",
                 "the source says so: both lines take the same lock, and the first stands around the"
@@ -197,12 +204,12 @@ def _taken_before(waiting: list[Strand]) -> Knot | None:
     return None
 
 
-def _taken_twice(scene: Scene, threads: list[Strand]) -> Knot | None:
+def _taken_twice(program: Program, threads: list[WatchedThread]) -> Knot | None:
     """A forked worker's lock may be one that was held at the fork; if the main process has no other
     thread that could have done so, and its own copy is free, a knot is as possible."""
-    if any(each.frames for each in held_at_fork(scene)):
+    if any(each.frames for each in held_at_fork(program)):
         return None
-    if len(threads) != 1 or threads[0].thread.lock_in_parent[:1] == (0,):
+    if len(threads) != 1 or threads[0].now.lock_in_parent[:1] == (0,):
         return None
     if sum(not is_library(each) for each in threads[0].own_frames) < 2:
         return None  # nobody is under way who could have taken it before
@@ -216,13 +223,13 @@ def _taken_twice(scene: Scene, threads: list[Strand]) -> Knot | None:
     )
 
 
-def _name(strand: Strand) -> str:
-    main = strand.thread.tid == strand.process.pid
-    return "the main thread" if main else f"thread {strand.thread.name!r}"
+def _name(thread: WatchedThread) -> str:
+    main = thread.now.tid == thread.process.pid
+    return "the main thread" if main else f"thread {thread.now.name!r}"
 
 
-def _waits_for(strand: Strand) -> str:
-    found = wait_of(strand)
+def _waits_for(thread: WatchedThread) -> str:
+    found = wait_of(thread)
     return found.value if found is not None else "something"
 
 

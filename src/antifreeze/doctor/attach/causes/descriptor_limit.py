@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Actor, Scene
-from ..analyse.waits import batch_lost, loop_waits, still
+from ..analyse.threads_and_processes import Program, WatchedProcess
+from ..analyse.waits import batch_lost, did_nothing, loop_waits
 from .base import LIKELY, POSSIBLE, Cause
 
 NAME = "descriptor-limit"
@@ -14,27 +14,27 @@ _NEAR_SHARE = 0.95
 _NEAR = 4  # descriptors that are left: one tensor needs two
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    near = [each for each in (scene.main, *scene.living) if _near(each)]
-    if not near or not loop_waits(scene) or not still(scene.loop):
+def find(program: Program) -> Iterator[Finding]:
+    near = [each for each in (program.main, *program.living) if _near(each)]
+    if not near or not loop_waits(program) or not did_nothing(program.loop):
         return
-    lost = batch_lost(scene)
-    if not lost and not all(still(each.main) for each in near):
+    lost = batch_lost(program)
+    if not lost and not all(did_nothing(each.main) for each in near):
         return
     names = " and ".join(each.label for each in near[:3])
     first = near[0]
-    limit = first.process.most_files
-    in_worker = any(each is not scene.main for each in near)
+    limit = first.now.most_files
+    in_worker = any(each is not program.main for each in near)
     yield Finding(
         NAME,
         LIKELY if lost and in_worker else POSSIBLE,
         f"{names} {'has' if len(near) == 1 else 'have'} as many files open as"
-        f" {'it' if len(near) == 1 else 'they'} may ({first.process.open_files} of {limit}): a"
+        f" {'it' if len(near) == 1 else 'they'} may ({first.now.open_files} of {limit}): a"
         " batch could not be handed over and was dropped without an error, and the loop waits for"
-        f" it in {scene.waits_for_batch}",
+        f" it in {program.waits_for_batch}",
         evidence=(
             *(
-                f"{each.label}: {each.process.open_files} of {each.process.most_files} files open"
+                f"{each.label}: {each.now.open_files} of {each.now.most_files} files open"
                 + _mostly(each)
                 for each in near[:4]
             ),
@@ -43,7 +43,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         get_out=(
             f"prlimit --pid {first.pid} --nofile=65536    (nothing is lost by it, but a batch that"
             " was dropped does not come back)",
-            f"kill -INT {scene.main.pid}    and start again from the last checkpoint",
+            f"kill -INT {program.main.pid}    and start again from the last checkpoint",
         ),
         prevent=(
             "ulimit -n 65536 before the start",
@@ -52,24 +52,24 @@ def find(scene: Scene) -> Iterator[Finding]:
             "fewer tensors in a batch: stack them. antifreeze's loader needs one descriptor a"
             " worker",
         ),
-        pids=(scene.main.pid, *(each.pid for each in near if each is not scene.main)),
+        pids=(program.main.pid, *(each.pid for each in near if each is not program.main)),
     )
 
 
-def _near(actor: Actor) -> bool:
-    limit, count = actor.process.most_files, actor.process.open_files
+def _near(process: WatchedProcess) -> bool:
+    limit, count = process.now.most_files, process.now.open_files
     return limit > 0 and count > 0 and (limit - count <= _NEAR or count >= _NEAR_SHARE * limit)
 
 
-def _mostly(actor: Actor) -> str:
-    """Say what most of them are."""
+def _mostly(process: WatchedProcess) -> str:
+    """Return what most of them are."""
     kinds = {
         "tensors in shared memory": ("/dev/shm/",),
         "pipes": ("pipe:",),
         "connections": ("tcp",),
         "sockets": ("unix", "socket:"),
     }
-    listed = actor.process.descriptors
+    listed = process.now.descriptors
     for words, start in kinds.items():
         if sum(each.target.startswith(start) for each in listed) > len(listed) / 2:
             return f", most of them {words}"

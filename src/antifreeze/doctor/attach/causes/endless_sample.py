@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..analyse.lock_waits import Wait, wait_of
-from ..analyse.progress import gets_on, in_native_code, watched_s
-from ..analyse.threads_and_processes import BUSY_SHARE, Actor, Scene, Strand
+from ..analyse.progress import in_native_code, makes_progress, watched_s
+from ..analyse.threads_and_processes import BUSY_SHARE, Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits
 from ..analyse.workers_by_loader import and_the_loop_waits
 from ..facts import Frame
-from .base import POSSIBLE, Cause, are, kill_worker, people
+from .base import POSSIBLE, Cause, kill_worker, names_of, plural
 
 NAME = "endless-sample"
 _LEAST_SHARE = 0.05  # of a core: on a crowded machine one that computes gets no more
@@ -22,39 +22,39 @@ _EXPRESSIONS = ("sre_", "SRE(", "pattern_match", "pattern_search", "pattern_f", 
 _NO_BATCH = 200  # bytes: one that has sent less has never sent a batch
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    if loads_itself(scene):
-        yield from _in_the_loop(scene)
-    if not loop_waits(scene):
+def find(program: Program) -> Iterator[Finding]:
+    if loads_itself(program):
+        yield from _in_the_loop(program)
+    if not loop_waits(program):
         return
     found = [
-        (worker, strand)
-        for worker in scene.living
-        if (strand := worker.main) is not None
-        and in_sample(scene, worker)
-        and _computes(strand)
-        and not in_native_code(strand)  # that may be one long operation: see slow-samples
-        and not gets_on(scene, worker)
-        and _same_function(strand) is not None
+        (worker, thread)
+        for worker in program.living
+        if (thread := worker.main) is not None
+        and in_sample(program, worker)
+        and _computes(thread)
+        and not in_native_code(thread)  # that may be one long operation: see slow-samples
+        and not makes_progress(program, worker)
+        and _same_function(thread) is not None
     ]
-    if not found or not _stands_out(scene, [worker for worker, _ in found]):
+    if not found or not _stands_out(program, [worker for worker, _ in found]):
         return
     workers = [worker for worker, _ in found]
     _, first = found[0]
     yield Finding(
         NAME,
         POSSIBLE,
-        f"{people(workers)} {are(workers, 'computes', 'compute')} without an end in sight,"
+        f"{names_of(workers)} {plural(workers, 'computes', 'compute')} without an end in sight,"
         f" {at_line(first)}: it looks like an endless loop, or like a very slow sample"
-        f"{and_the_loop_waits(scene, workers)}",
+        f"{and_the_loop_waits(program, workers)}",
         evidence=(
-            *(_seen(scene, worker, strand) for worker, strand in found[:4]),
-            f"the loop waits for a batch in {scene.waits_for_batch}"
-            if scene.waits_for_batch is not None
+            *(_seen(program, worker, thread) for worker, thread in found[:4]),
+            f"the loop waits for a batch in {program.waits_for_batch}"
+            if program.waits_for_batch is not None
             else "the loop waits for a batch",
         ),
         get_out=(
-            f"look again, in a minute: antifreeze attach {scene.main.pid}    (if the same line is"
+            f"look again, in a minute: antifreeze attach {program.main.pid}    (if the same line is"
             " named, it is endless)",
             kill_worker(workers),
         ),
@@ -68,66 +68,64 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-def _in_the_loop(scene: Scene) -> Iterator[Finding]:
+def _in_the_loop(program: Program) -> Iterator[Finding]:
     """Name a regular expression that the main process is in, all the time between two looks. Other
     code may be at the same line since every sample comes to it."""
-    strand = scene.main.main
-    if strand is None or strand.before is None or not _computes(strand):
+    thread = program.main.main
+    if thread is None or thread.before is None or not _computes(thread):
         return
-    then = tuple(each for each in strand.before.frames if not each.native)
-    if then != strand.frames or strand.in_native(*_EXPRESSIONS) is None:
+    then = tuple(each for each in thread.before.frames if not each.native)
+    if then != thread.frames or thread.in_native(*_EXPRESSIONS) is None:
         return
     yield Finding(
         NAME,
         POSSIBLE,
-        f"{scene.main.label} is in a regular expression in both looks, {at_line(strand)}: it tries"
-        " all ways to match a sample's text, which may take for ever",
+        f"{program.main.label} is in a regular expression in both looks, {at_line(thread)}: it"
+        " tries all ways to match a sample's text, which may take for ever",
         evidence=(
-            f"{scene.main.label}: {strand.share:.0%} of a core, in {strand.native[0]}, at the same"
-            " line in both looks",
+            f"{program.main.label}: {thread.share:.0%} of a core, in {thread.native[0]}, at the"
+            " same line in both looks",
         ),
         get_out=(
-            f"look again, in a minute: antifreeze attach {scene.main.pid}    (if the same line is"
+            f"look again, in a minute: antifreeze attach {program.main.pid}    (if the same line is"
             " named, it is endless)",
-            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
-            " not save then is lost)",
+            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
+            " does not save then is lost)",
         ),
         prevent=(
             "no repetition within a repetition, such as (\\w+\\s?)+; atomic groups (?>...) or"
             " possessive quantifiers, from Python 3.11 on; a limit on a text's length",
         ),
-        pids=(scene.main.pid,),
+        pids=(program.main.pid,),
     )
 
 
-def _stands_out(scene: Scene, found: list[Actor]) -> bool:
-    """Say that it is not just what all of them do: where every worker computes, and each has sent
+def _stands_out(program: Program, found: list[WatchedProcess]) -> bool:
+    """Whether it is not just what all of them do: where every worker computes, and each has sent
     batches before, samples are slow."""
-    others = [each for each in scene.living if each not in found]
-    if len(scene.living) == 1 or any(scene.idle(each) or each.stopped for each in others):
+    others = [each for each in program.living if each not in found]
+    if len(program.living) == 1 or any(program.idle(each) or each.stopped for each in others):
         return True
     take_turns = any(each.main and wait_of(each.main) is Wait.SEMAPHORE for each in others)
     enough = _FIRST_ALONE_CPU_S if others and not take_turns else _FIRST_CPU_S
-    return any(
-        each.process.written_bytes < _NO_BATCH and each.process.cpu_s >= enough for each in found
-    )
+    return any(each.now.written_bytes < _NO_BATCH and each.now.cpu_s >= enough for each in found)
 
 
-def _computes(strand: Strand) -> bool:
-    """Say that it has used the CPU all the time, or all that it was given of it."""
-    if strand.before is None:
+def _computes(thread: WatchedThread) -> bool:
+    """Whether it has used the CPU all the time, or all that it was given of it."""
+    if thread.before is None:
         return False
-    never_slept = strand.before.gave_way == strand.thread.gave_way
-    used = strand.thread.cpu_s >= _LEAST_CPU_S
-    return used and (strand.share > BUSY_SHARE or (never_slept and strand.share > _LEAST_SHARE))
+    never_slept = thread.before.gave_way == thread.now.gave_way
+    used = thread.now.cpu_s >= _LEAST_CPU_S
+    return used and (thread.share > BUSY_SHARE or (never_slept and thread.share > _LEAST_SHARE))
 
 
-def _same_function(strand: Strand) -> Frame | None:
-    """Give the innermost function of the dataset's that both looks have in common."""
-    before = strand.before.frames if strand.before is not None else ()
+def _same_function(thread: WatchedThread) -> Frame | None:
+    """Return the innermost function of the dataset's that both looks have in common."""
+    before = thread.before.frames if thread.before is not None else ()
     then = [each for each in before if not each.native]
     common = None
-    for was, now in zip(reversed(then), reversed(strand.frames), strict=False):
+    for was, now in zip(reversed(then), reversed(thread.frames), strict=False):
         if (was.name, was.file) != (now.name, now.file):
             break
         common = now
@@ -138,11 +136,11 @@ def _same_function(strand: Strand) -> Frame | None:
     return common
 
 
-def _seen(scene: Scene, worker: Actor, strand: Strand) -> str:
-    common = _same_function(strand)
+def _seen(program: Program, worker: WatchedProcess, thread: WatchedThread) -> str:
+    common = _same_function(thread)
     return (
-        f"{worker.label}: {strand.share:.0%} of a core, in {common} in both looks; it has read"
-        f" nothing and sent nothing in {watched_s(scene):.0f} s"
+        f"{worker.label}: {thread.share:.0%} of a core, in {common} in both looks; it has read"
+        f" nothing and sent nothing in {watched_s(program):.0f} s"
     )
 
 

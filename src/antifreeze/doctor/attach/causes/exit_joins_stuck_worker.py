@@ -7,40 +7,40 @@ from collections.abc import Iterator
 from ...._linux.syscalls import Syscall
 from ...findings import Confidence, Finding
 from ..analyse import torch_loader as torchs
-from ..analyse.lock_waits import Wait, for_ever, is_service, wait_of
-from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
+from ..analyse.lock_waits import Wait, is_service, wait_of, waits_without_limit
+from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import sleeps
-from .base import LIKELY, POSSIBLE, Cause, are, people, where
+from .base import LIKELY, POSSIBLE, Cause, names_of, plural, where
 
 NAME = "exit-joins-stuck-worker"
 _UTIL = "multiprocessing/util.py"
 _POOLS = "multiprocessing/pool.py"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    main = scene.main.main
-    if main is None or scene.ours or not torchs.waits_as_before(main):
+def find(program: Program) -> Iterator[Finding]:
+    main = program.main.main
+    if main is None or program.ours or not torchs.waits_as_before(main):
         return
-    if scene.main.role is not Role.MAIN:
+    if program.main.role is not Role.MAIN:
         return  # an orphan
     if not main.frames:
-        yield from _unseen(scene, main)
+        yield from _unseen(program, main)
     elif main.calls("_finalize_join", torchs.QUEUES):
-        yield from _own_queue(scene, main)
+        yield from _own_queue(program, main)
     elif main.calls("join", _POOLS):
-        yield from _pool(scene, main)
+        yield from _pool(program, main)
     elif main.calls("_shutdown", "threading.py"):
-        yield from _thread(scene, main)
+        yield from _thread(program, main)
     elif main.calls("join", "multiprocessing/process.py"):
-        yield from _process(scene, main)
+        yield from _process(program, main)
     elif main.calls("_shutdown_workers", torchs.LOADER) and main.calls("join", "threading.py"):
-        yield from _pin_thread(scene, main)
+        yield from _pin_thread(program, main)
     elif main.calls("join", "threading.py"):
-        yield from _thread(scene, main)
+        yield from _thread(program, main)
 
 
-def _process(scene: Scene, main: Strand) -> Iterator[Finding]:
-    awaited = _awaited(scene, main)
+def _process(program: Program, main: WatchedThread) -> Iterator[Finding]:
+    awaited = _awaited(program, main)
     at_exit = main.calls("_exit_function", _UTIL) is not None
     by_torch = main.calls("_shutdown_workers", torchs.LOADER) is not None
     if not at_exit:
@@ -53,13 +53,16 @@ def _process(scene: Scene, main: Strand) -> Iterator[Finding]:
     sure: Confidence = LIKELY if at_exit or any(map(_cannot_send, awaited)) else POSSIBLE
     who = _names(awaited)
     first = "it" if len(awaited) == 1 else awaited[0].label
-    left = [*awaited, *(each for each in torchs.workers(scene) if each not in awaited and at_exit)]
+    left = [
+        *awaited,
+        *(each for each in torchs.workers(program) if each not in awaited and at_exit),
+    ]
     yield Finding(
         NAME,
         sure,
         f"{over} {waits} for {who} to end{_place(main)}; {first} {_doing(awaited[0])}",
         evidence=(
-            f"the main thread is in `join` in both looks, {scene.seconds:.1f} s apart",
+            f"the main thread is in `join` in both looks, {program.seconds:.1f} s apart",
             *(f"{each.label} {_doing(each)}" for each in awaited[:4]),
             *([_at_exit(awaited)] * at_exit),
             *(
@@ -77,31 +80,31 @@ def _process(scene: Scene, main: Strand) -> Iterator[Finding]:
             " for (timeout=)",
             "antifreeze's loader ends its workers with SIGKILL after a moment",
         ),
-        pids=tuple(each.pid for each in (scene.main, *awaited)),
+        pids=tuple(each.pid for each in (program.main, *awaited)),
     )
 
 
-def _pool(scene: Scene, main: Strand) -> Iterator[Finding]:
-    """Tell of a pool whose processes have work that does not end."""
+def _pool(program: Program, main: WatchedThread) -> Iterator[Finding]:
+    """Find a pool whose processes have work that does not end."""
     busy = [
-        (each, strand)
-        for each in scene.others
-        if (strand := each.main) is not None
-        and strand.calls("worker", _POOLS)
-        and not strand.calls("get", torchs.QUEUES)
-        and torchs.waits_as_before(strand)
+        (each, thread)
+        for each in program.others
+        if (thread := each.main) is not None
+        and thread.calls("worker", _POOLS)
+        and not thread.calls("get", torchs.QUEUES)
+        and torchs.waits_as_before(thread)
     ]
     if not busy:
         return
-    pid = scene.main.pid
+    pid = program.main.pid
     yield Finding(
         NAME,
-        POSSIBLE if any(sleeps(strand) for _, strand in busy) else LIKELY,
+        POSSIBLE if any(sleeps(thread) for _, thread in busy) else LIKELY,
         f"the main thread waits for a pool of processes to end{_place(main)}, and"
         f" {busy[0][0].label} of it is still {where(busy[0][1])}",
         evidence=(
             "the main thread is in the pool's `join` in both looks",
-            *(f"{each.label} is {where(strand)} in both looks" for each, strand in busy[:4]),
+            *(f"{each.label} is {where(thread)} in both looks" for each, thread in busy[:4]),
         ),
         get_out=(
             f"kill -INT {pid}    (KeyboardInterrupt where it joins; at Python's end the pool is"
@@ -112,7 +115,7 @@ def _pool(scene: Scene, main: Strand) -> Iterator[Finding]:
     )
 
 
-def _at_exit(awaited: list[Actor]) -> str:
+def _at_exit(awaited: list[WatchedProcess]) -> str:
     if all(each.role is Role.WORKER for each in awaited):
         return "Python has asked them to end (SIGTERM) and waits without a limit"
     return (
@@ -121,9 +124,9 @@ def _at_exit(awaited: list[Actor]) -> str:
     )
 
 
-def _awaited(scene: Scene, main: Strand) -> list[Actor]:
-    call = main.thread.call
-    children = [each for each in (*scene.living, *scene.others) if not each.dead]
+def _awaited(program: Program, main: WatchedThread) -> list[WatchedProcess]:
+    call = main.now.call
+    children = [each for each in (*program.living, *program.others) if not each.dead]
     if call and call[0] == Syscall.WAIT4:
         children = [each for each in children if each.pid == call[1]]
     else:
@@ -132,45 +135,45 @@ def _awaited(scene: Scene, main: Strand) -> list[Actor]:
     return [each for each in there if not each.stopped]
 
 
-def _place(main: Strand) -> str:
+def _place(main: WatchedThread) -> str:
     return f", {where(main)}" if main.own_line else ""
 
 
-def _cannot_send(actor: Actor) -> bool:
-    """Say that it wants to end, and cannot before it has sent what it has."""
-    ends = actor.main is not None and actor.main.calls("_finalize_join", torchs.QUEUES)
-    return bool(ends) and any(map(torchs.writes_in_vain, torchs.feeders(actor)))
+def _cannot_send(process: WatchedProcess) -> bool:
+    """Whether it wants to end, and cannot before it has sent what it has."""
+    ends = process.main is not None and process.main.calls("_finalize_join", torchs.QUEUES)
+    return bool(ends) and any(map(torchs.writes_in_vain, torchs.feeders(process)))
 
 
-def _stuck(actor: Actor) -> bool:
-    return actor.main is not None and actor.main.stuck
+def _stuck(process: WatchedProcess) -> bool:
+    return process.main is not None and process.main.stuck
 
 
-def _doing(actor: Actor) -> str:
-    if _cannot_send(actor):
+def _doing(process: WatchedProcess) -> str:
+    if _cannot_send(process):
         return "still has something to send, the pipe is full, and nobody reads"
-    if actor.main is None or not actor.main.frames:
+    if process.main is None or not process.main.frames:
         return "has not ended"
-    return f"is still {where(actor.main)}"
+    return f"is still {where(process.main)}"
 
 
-def _names(actors: list[Actor]) -> str:
-    workers = all(each.role is Role.WORKER for each in actors)
-    return people(actors) if workers or len(actors) == 1 else f"{len(actors)} processes"
+def _names(processes: list[WatchedProcess]) -> str:
+    workers = all(each.role is Role.WORKER for each in processes)
+    return names_of(processes) if workers or len(processes) == 1 else f"{len(processes)} processes"
 
 
-def _lost(actors: list[Actor]) -> str:
-    one = are(actors, "that process has", "those processes have")
-    if any(map(_cannot_send, actors)):
+def _lost(processes: list[WatchedProcess]) -> str:
+    one = plural(processes, "that process has", "those processes have")
+    if any(map(_cannot_send, processes)):
         return f"what {one} not sent is lost"
     return f"only what {one} under way is lost"
 
 
-def _unseen(scene: Scene, main: Strand) -> Iterator[Finding]:
-    """Say what the kernel alone tells: whoever waits for a worker of torch's to end, ends."""
-    if main.thread.call[:1] != (Syscall.WAIT4,):
+def _unseen(program: Program, main: WatchedThread) -> Iterator[Finding]:
+    """Return what the kernel alone tells: whoever waits for a worker of torch's to end, ends."""
+    if main.now.call[:1] != (Syscall.WAIT4,):
         return
-    for worker in _awaited(scene, main):
+    for worker in _awaited(program, main):
         if worker.role is Role.WORKER:
             yield Finding(
                 NAME,
@@ -178,46 +181,50 @@ def _unseen(scene: Scene, main: Strand) -> Iterator[Finding]:
                 f"the main process waits for {worker.label} to end, which has not",
                 evidence=(f"the main thread is in wait4({worker.pid}) in both looks",),
                 get_out=(f"kill -9 {worker.pid}    (the main process then goes on)",),
-                pids=(scene.main.pid, worker.pid),
+                pids=(program.main.pid, worker.pid),
             )
 
 
-def _pin_thread(scene: Scene, main: Strand) -> Iterator[Finding]:
-    stuck = [each for each in torchs.pin_threads(scene) if each.frames and each.stuck]
+def _pin_thread(program: Program, main: WatchedThread) -> Iterator[Finding]:
+    stuck = [each for each in torchs.pin_threads(program) if each.frames and each.stuck]
     if not stuck:
         return
     what = f"the loop is over and waits for the thread that pins memory{_place(main)}"
-    yield _of_thread(scene, what, stuck[0], over=True)
+    yield _of_thread(program, what, stuck[0], over=True)
 
 
-def _thread(scene: Scene, main: Strand) -> Iterator[Finding]:
+def _thread(program: Program, main: WatchedThread) -> Iterator[Finding]:
     """Name a thread that is waited for and waits itself, where no thread is at work to help it."""
-    if not all(torchs.waits_as_before(each) for each in scene.main.strands if each.frames):
+    if not all(torchs.waits_as_before(each) for each in program.main.threads if each.frames):
         return
     over = main.calls("_shutdown", "threading.py") is not None
     what = (
         "the program is over, but for its" if over else f"the main thread waits{_place(main)}, for"
     )
-    others = [each for each in scene.main.strands if each is not main and each.frames]
+    others = [each for each in program.main.threads if each is not main and each.frames]
     full = [each for each in others if each.calls("put", "queue.py")]
-    alone = over and not torchs.workers(scene) and all(_expects_nothing(each) for each in others)
+    alone = over and not torchs.workers(program) and all(_expects_nothing(each) for each in others)
     kept = [each for each in others if alone and (_waits_for_word(each) or sleeps(each))]
     for each in (full or kept)[:1]:
-        yield _of_thread(scene, f"{what} thread {each.thread.name!r}", each, over)
+        yield _of_thread(program, f"{what} thread {each.now.name!r}", each, over)
 
 
-def _expects_nothing(thread: Strand) -> bool:
-    """Say that nothing from outside can wake a thread: it is no server."""
+def _expects_nothing(thread: WatchedThread) -> bool:
+    """Whether nothing from outside can wake a thread: it is no server."""
     return wait_of(thread) is not None or sleeps(thread) or is_service(thread)
 
 
-def _waits_for_word(thread: Strand) -> bool:
-    """Say that it waits for an event or for something in a queue, without a limit, in the script's
+def _waits_for_word(thread: WatchedThread) -> bool:
+    """Whether it waits for an event or for something in a queue, without a limit, in the script's
     own code: the program has ended, and nobody is left to say it."""
-    return wait_of(thread) is Wait.NOTICE and for_ever(thread) and thread.own_line is not None
+    return (
+        wait_of(thread) is Wait.NOTICE
+        and waits_without_limit(thread)
+        and thread.own_line is not None
+    )
 
 
-def _of_thread(scene: Scene, what: str, thread: Strand, over: bool) -> Finding:
+def _of_thread(program: Program, what: str, thread: WatchedThread, over: bool) -> Finding:
     full = thread.calls("put", "queue.py")
     waits = (
         "waits for room in a queue that nobody empties"
@@ -228,14 +235,14 @@ def _of_thread(scene: Scene, what: str, thread: Strand, over: bool) -> Finding:
         if over and sleeps(thread)
         else "has not moved"
     )
-    pid = scene.main.pid
+    pid = program.main.pid
     return Finding(
         NAME,
         POSSIBLE if sleeps(thread) else LIKELY,
         f"{what}, which {waits}, {where(thread)}",
         evidence=(
             "the main thread waits for threads to end, in both looks",
-            f"thread {thread.thread.name!r} is {where(thread)} in both looks, without CPU",
+            f"thread {thread.now.name!r} is {where(thread)} in both looks, without CPU",
             *(["no other thread of the process does anything"] * (full is not None)),
         ),
         get_out=(
@@ -256,8 +263,8 @@ def _of_thread(scene: Scene, what: str, thread: Strand, over: bool) -> Finding:
     )
 
 
-def _own_queue(scene: Scene, main: Strand) -> Iterator[Finding]:
-    if not any(torchs.writes_in_vain(each) for each in torchs.feeders(scene.main)):
+def _own_queue(program: Program, main: WatchedThread) -> Iterator[Finding]:
+    if not any(torchs.writes_in_vain(each) for each in torchs.feeders(program.main)):
         return
     yield Finding(
         NAME,
@@ -269,11 +276,11 @@ def _own_queue(scene: Scene, main: Strand) -> Iterator[Finding]:
             "that thread is in a write into a full pipe, in both looks",
         ),
         get_out=(
-            f"kill -9 {scene.main.pid}    (the program's own code is over; what the queue has not"
+            f"kill -9 {program.main.pid}    (the program's own code is over; what the queue has not"
             " sent is lost)",
         ),
         prevent=("call `queue.cancel_join_thread()` where what is left in it may be lost",),
-        pids=(scene.main.pid,),
+        pids=(program.main.pid,),
     )
 
 

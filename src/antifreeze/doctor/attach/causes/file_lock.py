@@ -8,16 +8,16 @@ from ...._linux.syscalls import Syscall
 from ...findings import Finding
 from ..analyse.lock_waits import (
     alike,
-    for_ever,
     held_at_fork,
     in_file_lock_call,
     same_line,
     shared_owner,
+    waits_without_limit,
 )
-from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, loop_waits
 from ..facts import FileLock, Sharer
-from .base import CERTAIN, LIKELY, Cause, are, kill_worker, people
+from .base import CERTAIN, LIKELY, Cause, kill_worker, names_of, plural
 
 NAME = "file-lock"
 _MUTEX = "mutex"
@@ -33,54 +33,59 @@ _LOOPS = {
 }
 
 
-Waiting = tuple[Actor, Strand, FileLock | None]
+Waiting = tuple[WatchedProcess, WatchedThread, FileLock | None]
 
 
-def find(scene: Scene) -> Iterator[Finding]:
+def find(program: Program) -> Iterator[Finding]:
     groups: dict[str, list[Waiting]] = {}
-    for actor in (scene.main, *scene.living):
-        for strand in actor.strands:
-            kind, path = _waits(strand)
+    for process in (program.main, *program.living):
+        for thread in process.threads:
+            kind, path = _waits(thread)
             if kind:
                 lock = (
-                    _mutex(scene, strand, path)
+                    _mutex(program, thread, path)
                     if kind == _MUTEX
-                    else _lock(scene, actor, kind, path)
+                    else _lock(program, process, kind, path)
                 )
-                if _is_at_work(scene, lock):
+                if _is_at_work(program, lock):
                     continue
                 path = path or (lock.path if lock is not None else "")
-                groups.setdefault(f"{kind} {path}", []).append((actor, strand, lock))
+                groups.setdefault(f"{kind} {path}", []).append((process, thread, lock))
     for name, waiting in groups.items():
-        yield _finding(scene, name, _with_alike(scene, waiting))
+        yield _finding(program, name, _with_alike(program, waiting))
 
 
-def _with_alike(scene: Scene, waiting: list[Waiting]) -> list[Waiting]:
+def _with_alike(program: Program, waiting: list[Waiting]) -> list[Waiting]:
     """Add the workers that stand at the same lines: that it is sqlite is seen in one only."""
-    known = [actor for actor, _, _ in waiting]
+    known = [process for process, _, _ in waiting]
     _, first, lock = waiting[0]
     more = [
-        (each, strand, lock)
-        for each in alike(scene, known)
+        (each, thread, lock)
+        for each in alike(program, known)
         if each not in known
-        for strand in each.strands
-        if strand.frames == first.frames and same_line(strand) and strand.thread.state == "S"
+        for thread in each.threads
+        if thread.frames == first.frames and same_line(thread) and thread.now.state == "S"
     ]
     return sorted([*waiting, *more], key=lambda each: each[0].number)
 
 
-def _finding(scene: Scene, name: str, waiting: list[Waiting]) -> Finding:
+def _finding(program: Program, name: str, waiting: list[Waiting]) -> Finding:
     kind, _, path = name.partition(" ")
-    actors = list({actor.pid: actor for actor, _, _ in waiting}.values())
+    processes = list({process.pid: process for process, _, _ in waiting}.values())
     _, first, lock = waiting[0]
-    who = people(actors) if scene.main not in actors else " and ".join(a.label for a in actors)
-    holder = _holder(scene, lock, first)
-    ring = _in_a_ring(scene, kind, lock, waiting)
+    who = (
+        names_of(processes)
+        if program.main not in processes
+        else " and ".join(a.label for a in processes)
+    )
+    holder = _holder(program, lock, first)
+    ring = _in_a_ring(program, kind, lock, waiting)
     where_it_is = path or "a lock file (its name cannot be seen from outside)"
     return Finding(
         NAME,
         CERTAIN if ring else LIKELY,
-        f"{who} {are(actors, 'waits', 'wait')} for {_what(kind)} {where_it_is}, {at_line(first)}:"
+        f"{who} {plural(processes, 'waits', 'wait')} for {_what(kind)} {where_it_is},"
+        f" {at_line(first)}:"
         f" {holder}",
         evidence=(
             f"{who}: {_seen(kind)}",
@@ -90,30 +95,30 @@ def _finding(scene: Scene, name: str, waiting: list[Waiting]) -> Finding:
             " lock may be held for long and given back",
             *([_source(lock)] if lock else []),
         ),
-        get_out=_get_out(scene, lock, path, actors),
+        get_out=_get_out(program, lock, path, processes),
         prevent=(
             "hold locks on files for a moment only; one lock file a rank or worker, not one for"
             " all; give the wait a limit (FileLock(timeout=...), sqlite3.connect(timeout=...))",
             "open a database read-only in the workers: sqlite3.connect('file:x?mode=ro', uri=True)",
         ),
-        pids=tuple(each.pid for each in actors),
+        pids=tuple(each.pid for each in processes),
     )
 
 
-def _waits(strand: Strand) -> tuple[str, str]:
-    """Give how a thread waits for a lock on a file, and the file if its call names it."""
-    call = strand.thread.call
+def _waits(thread: WatchedThread) -> tuple[str, str]:
+    """Return how a thread waits for a lock on a file, and the file if its call names it."""
+    call = thread.now.call
     if in_file_lock_call(call):
-        target = next((d.target for d in strand.process.descriptors if d.number == call[1]), "")
-        stayed = strand.stuck or (not strand.frames and strand.share == 0 and not strand.moved)
+        target = next((d.target for d in thread.process.descriptors if d.number == call[1]), "")
+        stayed = thread.stuck or (not thread.frames and thread.share == 0 and not thread.moved)
         return ("flock" if call[0] == Syscall.FLOCK else "fcntl", target) if stayed else ("", "")
-    if shared_owner(strand) and for_ever(strand):
-        return _MUTEX, strand.thread.lock_file.rpartition(" [")[0]
-    if not same_line(strand) or strand.thread.state != "S":
+    if shared_owner(thread) and waits_without_limit(thread):
+        return _MUTEX, thread.now.lock_file.rpartition(" [")[0]
+    if not same_line(thread) or thread.now.state != "S":
         return "", ""
-    if strand.in_native("sqlite", "BusyCallback", "busyHandler") or _in_sqlite(strand):
+    if thread.in_native("sqlite", "BusyCallback", "busyHandler") or _in_sqlite(thread):
         return "sqlite", ""
-    at = strand.at
+    at = thread.at
     # Python's own sleep has no line: the innermost one is the loop's.
     for place, library in _LOOPS.items():
         if at is not None and at.file.startswith(place):
@@ -121,17 +126,17 @@ def _waits(strand: Strand) -> tuple[str, str]:
     return "", ""
 
 
-def _in_sqlite(strand: Strand) -> bool:
-    return any("sqlite3" in each.file for each in strand.native)
+def _in_sqlite(thread: WatchedThread) -> bool:
+    return any("sqlite3" in each.file for each in thread.native)
 
 
-def _lock(scene: Scene, actor: Actor, kind: str, path: str) -> FileLock | None:
-    """Give the lock that is in the way."""
-    known = scene.case.looks[-1].file_locks
-    foreign = [each for each in known if each.holder != actor.pid]
-    open_here = {each.target for each in actor.process.descriptors}
+def _lock(program: Program, process: WatchedProcess, kind: str, path: str) -> FileLock | None:
+    """Return the lock that is in the way."""
+    known = program.case.looks[-1].file_locks
+    foreign = [each for each in known if each.holder != process.pid]
+    open_here = {each.target for each in process.now.descriptors}
     for each in foreign:
-        if actor.pid in each.waiting or (path and each.path == path):
+        if process.pid in each.waiting or (path and each.path == path):
             return each
         if kind == "sqlite" and each.path in open_here and each.first >= _SQLITE:
             return each
@@ -140,72 +145,72 @@ def _lock(scene: Scene, actor: Actor, kind: str, path: str) -> FileLock | None:
     return None
 
 
-def _mutex(scene: Scene, strand: Strand, path: str) -> FileLock:
-    """Give a mutex in a file, which names the thread that has it."""
-    tid = shared_owner(strand)
-    has = next((a for a in _everyone(scene) if any(s.thread.tid == tid for s in a.strands)), None)
-    return FileLock(_MUTEX, path, has.pid if has else tid, has.process.name if has else "")
+def _mutex(program: Program, thread: WatchedThread, path: str) -> FileLock:
+    """Return a mutex in a file, which names the thread that has it."""
+    tid = shared_owner(thread)
+    has = next((a for a in _everyone(program) if any(s.now.tid == tid for s in a.threads)), None)
+    return FileLock(_MUTEX, path, has.pid if has else tid, has.now.name if has else "")
 
 
-def _everyone(scene: Scene) -> tuple[Actor, ...]:
-    """Give all processes of the program, those of other ranks' main processes included."""
-    return (*scene.all, *(each for each in scene.ranks if each is not scene.main))
+def _everyone(program: Program) -> tuple[WatchedProcess, ...]:
+    """Return all processes of the program, those of other ranks' main processes included."""
+    return (*program.all, *(each for each in program.ranks if each is not program.main))
 
 
-def _is_at_work(scene: Scene, lock: FileLock | None) -> bool:
-    """Say that who has it is one of us and goes on: it will give it back."""
-    holder = next((each for each in scene.all if lock and each.pid == lock.holder), None)
-    if holder is None or holder.main is None or holder is scene.main or holder.stopped:
+def _is_at_work(program: Program, lock: FileLock | None) -> bool:
+    """Whether who has it is one of us and goes on: it will give it back."""
+    holder = next((each for each in program.all if lock and each.pid == lock.holder), None)
+    if holder is None or holder.main is None or holder is program.main or holder.stopped:
         return False
     return holder.main.moved and not same_line(holder.main)
 
 
-def _in_a_ring(scene: Scene, kind: str, lock: FileLock | None, waiting: list[Waiting]) -> bool:
-    """Say that the loop has the lock and waits for those who wait for it, without a limit, and that
+def _in_a_ring(program: Program, kind: str, lock: FileLock | None, waiting: list[Waiting]) -> bool:
+    """Whether the loop has the lock and waits for those who wait for it, without a limit, and that
     nobody else is at work."""
-    if lock is None or lock.holder != scene.main.pid or not loop_waits(scene):
+    if lock is None or lock.holder != program.main.pid or not loop_waits(program):
         return False
-    actors = [actor for actor, _, _ in waiting]
-    if not all(each in actors or scene.idle(each) for each in scene.living):
+    processes = [process for process, _, _ in waiting]
+    if not all(each in processes or program.idle(each) for each in program.living):
         return False
     if kind == _MUTEX:
         _, first, _ = waiting[0]
-        return scene.loop is not None and scene.loop.thread.tid == shared_owner(first)
-    gives_back = any(each.own_line is not None for each in held_at_fork(scene))
+        return program.loop is not None and program.loop.now.tid == shared_owner(first)
+    gives_back = any(each.own_line is not None for each in held_at_fork(program))
     return kind in ("flock", "fcntl") and not gives_back
 
 
-def _holder(scene: Scene, lock: FileLock | None, strand: Strand) -> str:
+def _holder(program: Program, lock: FileLock | None, thread: WatchedThread) -> str:
     if lock is None or lock.holder <= 0:
         return "who has it cannot be seen from here (another machine or container, or it is stale)"
-    member = next((each for each in _everyone(scene) if each.pid == lock.holder), None)
+    member = next((each for each in _everyone(program) if each.pid == lock.holder), None)
     if member is not None:
-        waits = ", and waits for a batch" if member is scene.main and loop_waits(scene) else ""
-        place = _place(member, shared_owner(strand))
-        return f"{member.label} has it{place}{waits}{_too(scene, lock)}"
+        waits = ", and waits for a batch" if member is program.main and loop_waits(program) else ""
+        place = _place(member, shared_owner(thread))
+        return f"{member.label} has it{place}{waits}{_too(program, lock)}"
     if lock.kind == _MUTEX:
         return f"thread {lock.holder} has it, which is not of this program, or has ended"
     if not lock.holder_name:
         rest = _names(lock.sharers) or "a child of it"
         return f"process {lock.holder} took it and has ended, but {rest} still has the file open"
     whose = f"process {lock.holder} ({lock.holder_name!r}), which is not of this program,"
-    return f"{whose} has it{_too(scene, lock)}"
+    return f"{whose} has it{_too(program, lock)}"
 
 
-def _place(actor: Actor, tid: int) -> str:
-    """Say where the thread is that has a lock; the main one, if it is not known which."""
-    strand = next((each for each in actor.strands if each.thread.tid == tid), actor.main)
-    return f", {at_line(strand)}" if strand is not None and strand.frames else ""
+def _place(process: WatchedProcess, tid: int) -> str:
+    """Return where the thread is that has a lock; the main one, if it is not known which."""
+    thread = next((each for each in process.threads if each.now.tid == tid), process.main)
+    return f", {at_line(thread)}" if thread is not None and thread.frames else ""
 
 
 def _names(sharers: Sequence[Sharer]) -> str:
     return " and ".join(f"process {each.pid} ({each.name!r})" for each in sharers[:4])
 
 
-def _too(scene: Scene, lock: FileLock) -> str:
+def _too(program: Program, lock: FileLock) -> str:
     """Name who has it as well, but the loop's own workers, which end with it: the lock belongs to
     the open file, which children inherit."""
-    below = {each.pid for each in scene.all} if lock.holder == scene.main.pid else set()
+    below = {each.pid for each in program.all} if lock.holder == program.main.pid else set()
     also = [each for each in lock.sharers if each.pid not in below]
     if not also:
         return ""
@@ -244,14 +249,14 @@ def _seen(kind: str) -> str:
 
 
 def _get_out(
-    scene: Scene, lock: FileLock | None, path: str, actors: list[Actor]
+    program: Program, lock: FileLock | None, path: str, processes: list[WatchedProcess]
 ) -> tuple[str, ...]:
-    ours = " ".join(str(each.pid) for each in actors)
+    ours = " ".join(str(each.pid) for each in processes)
     found = []
-    if lock is not None and lock.holder == scene.main.pid and scene.main not in actors:
-        return (_end_the_loop(scene, actors),)
+    if lock is not None and lock.holder == program.main.pid and program.main not in processes:
+        return (_end_the_loop(program, processes),)
     if lock is not None and lock.holder > 0:
-        found.append(_end_holders(scene, lock))
+        found.append(_end_holders(program, lock))
     else:
         found.append(
             f"fuser -v {path}    (who has it open? end that, and the wait goes on)"
@@ -262,20 +267,20 @@ def _get_out(
     return tuple(found)
 
 
-def _end_the_loop(scene: Scene, actors: list[Actor]) -> str:
-    """Say how to get out where the loop has the lock: workers that are started anew would wait for
-    it again."""
-    if scene.loop is not scene.main.main:
-        return kill_worker(actors)  # Ctrl-C comes to the main thread, and that is not the loop
+def _end_the_loop(program: Program, processes: list[WatchedProcess]) -> str:
+    """Return how to get out where the loop has the lock: workers that are started anew would wait
+    for it again."""
+    if program.loop is not program.main.main:
+        return kill_worker(processes)  # Ctrl-C comes to the main thread, and that is not the loop
     return (
-        f"kill -INT {scene.main.pid}    (KeyboardInterrupt where the loop waits: the script can"
+        f"kill -INT {program.main.pid}    (KeyboardInterrupt where the loop waits: the script can"
         " give back the lock, and save; what it does not save is lost)"
     )
 
 
-def _end_holders(scene: Scene, lock: FileLock) -> str:
-    """Say whom to end: all that have the lock, but not the program itself."""
-    mine = {each.pid for each in (scene.main, *scene.workers)}
+def _end_holders(program: Program, lock: FileLock) -> str:
+    """Return whom to end: all that have the lock, but not the program itself."""
+    mine = {each.pid for each in (program.main, *program.workers)}
     pids = [lock.holder] if lock.holder_name else []
     pids += [each.pid for each in lock.sharers if each.pid not in mine]
     if lock.kind == _MUTEX:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Scene
+from ..analyse.threads_and_processes import Program
 from ..analyse.waits import batch_lost
 from .base import LIKELY, Cause
 
@@ -14,23 +14,23 @@ _LONGEST = 107  # bytes of a socket's path
 _ADDED = len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    why = _why(scene)
-    if not why or not batch_lost(scene) or _listens(scene):
+def find(program: Program) -> Iterator[Finding]:
+    why = _why(program)
+    if not why or not batch_lost(program) or _listens(program):
         return
     yield Finding(
         NAME,
         LIKELY,
-        f"the folder for temporary files ({scene.machine.temporary}) {why}: the workers"
+        f"the folder for temporary files ({program.machine.temporary}) {why}: the workers"
         " cannot make the socket there by which tensors are handed over, the batch was dropped"
-        f" without an error, and the loop waits for it in {scene.waits_for_batch}",
+        f" without an error, and the loop waits for it in {program.waits_for_batch}",
         evidence=(
-            f"TMPDIR is {scene.machine.temporary}: it {why}",
-            f"all {len(scene.living)} workers wait for an order, and the loop for a batch; no"
+            f"TMPDIR is {program.machine.temporary}: it {why}",
+            f"all {len(program.living)} workers wait for an order, and the loop for a batch; no"
             " worker listens at a socket",
         ),
         get_out=(
-            f"kill -INT {scene.main.pid}    (KeyboardInterrupt in the main thread: it can save;"
+            f"kill -INT {program.main.pid}    (KeyboardInterrupt in the main thread: it can save;"
             " start it again with TMPDIR=/tmp: the batch is lost)",
         ),
         prevent=(
@@ -40,12 +40,12 @@ def find(scene: Scene) -> Iterator[Finding]:
             "torch.multiprocessing.set_sharing_strategy('file_system'), or antifreeze's loader,"
             " which needs no socket",
         ),
-        pids=(scene.main.pid, *(each.pid for each in scene.living)),
+        pids=(program.main.pid, *(each.pid for each in program.living)),
     )
 
 
-def _why(scene: Scene) -> str:
-    machine = scene.machine
+def _why(program: Program) -> str:
+    machine = program.machine
     if not machine.temporary:
         return ""
     if not machine.temporary_there:
@@ -57,12 +57,10 @@ def _why(scene: Scene) -> str:
     return ""
 
 
-def _listens(scene: Scene) -> bool:
-    """Say that a worker has been able to make its socket."""
+def _listens(program: Program) -> bool:
+    """Whether a worker has been able to make its socket."""
     return any(
-        "/listener-" in each.target
-        for worker in scene.living
-        for each in worker.process.descriptors
+        "/listener-" in each.target for worker in program.living for each in worker.now.descriptors
     )
 
 

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 
 from ...._linux.syscalls import POLLS, Syscall
 from ...findings import Confidence, Finding
-from ..analyse.lock_waits import Wait, brings_nothing, for_ever, others, same_line, wait_of
-from ..analyse.progress import exchanged, watched_s, went_on
-from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..analyse.lock_waits import (
+    Wait,
+    brings_nothing,
+    others,
+    same_line,
+    wait_of,
+    waits_without_limit,
+)
+from ..analyse.progress import changed_function, exchanged, watched_s
+from ..analyse.threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
+from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
 
 NAME = "idle-event-loop"
 _EVENTS = "asyncio/base_events.py"
@@ -26,102 +33,105 @@ _LIMIT = {
 }  # where it stands in the call
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    idle = [(each, loop) for each in _asked(scene) if (loop := idle_loop(scene, each)) is not None]
-    groups: dict[Confidence, list[tuple[Actor, Strand]]] = {}
-    for actor, loop in idle:
-        groups.setdefault(_confidence(loop), []).append((actor, loop))
+def find(program: Program) -> Iterator[Finding]:
+    idle = [
+        (each, loop) for each in _asked(program) if (loop := idle_loop(program, each)) is not None
+    ]
+    groups: dict[Confidence, list[tuple[WatchedProcess, WatchedThread]]] = {}
+    for process, loop in idle:
+        groups.setdefault(_confidence(loop), []).append((process, loop))
     for confidence, found in groups.items():
-        yield _finding(scene, confidence, found)
+        yield _finding(program, confidence, found)
 
 
-def _asked(scene: Scene) -> tuple[Actor, ...]:
-    """Give those whose waiting matters: workers only while the loop waits for them."""
-    if not loop_waits(scene):
-        return () if scene.at_prompt else (scene.main,)
-    return tuple(each for each in scene.living if in_sample(scene, each))
+def _asked(program: Program) -> tuple[WatchedProcess, ...]:
+    """Return those whose waiting matters: workers only while the loop waits for them."""
+    if not loop_waits(program):
+        return () if program.at_prompt else (program.main,)
+    return tuple(each for each in program.living if in_sample(program, each))
 
 
-def idle_loop(scene: Scene, actor: Actor) -> Strand | None:
-    """Give the thread whose event loop waits for nothing from outside, while the main thread is in
-    it or waits for it, and no other thread or program is there that could bring anything."""
-    main = actor.main
+def idle_loop(program: Program, process: WatchedProcess) -> WatchedThread | None:
+    """Return the thread whose event loop waits for nothing from outside, while the main thread is
+    in it or waits for it, and no other thread or program is there that could bring anything."""
+    main = process.main
     if main is None:
         return None
     if main.calls("_run_once", _EVENTS) is not None:
         loops = [main] if main.calls("run_until_complete", _EVENTS) is not None else []
-    elif wait_of(main) in _FOR_ANOTHER and (for_ever(main) or same_line(main)):
-        loops = [each for each in actor.strands if each.calls("_run_once", _EVENTS) is not None]
+    elif wait_of(main) in _FOR_ANOTHER and (waits_without_limit(main) or same_line(main)):
+        loops = [each for each in process.threads if each.calls("_run_once", _EVENTS) is not None]
     else:
         return None
     if not loops or not all(
-        _waits_for_nothing(actor, each) or _only_has_timers(scene, actor, each) for each in loops
+        _waits_for_nothing(process, each) or _only_has_timers(program, process, each)
+        for each in loops
     ):
         return None
-    alone = all(map(brings_nothing, others(actor, main, *loops)))
-    return loops[0] if alone and not _has_children(scene, actor) else None
+    alone = all(map(brings_nothing, others(process, main, *loops)))
+    return loops[0] if alone and not _has_children(program, process) else None
 
 
-def _waits_for_nothing(actor: Actor, loop: Strand) -> bool:
-    """Say that a loop sleeps without a limit, and that nothing from outside can wake it: all that
+def _waits_for_nothing(process: WatchedProcess, loop: WatchedThread) -> bool:
+    """Whether a loop sleeps without a limit, and that nothing from outside can wake it: all that
     it watches is the socket by which other threads do."""
-    call = loop.thread.call
+    call = loop.now.call
     if not loop.stuck or not call or call[0] not in POLLS:
         return False
     if not _without_end(loop):
         return False
-    if loop.thread.watches:
-        return _watches_itself_alone(actor, loop)
+    if loop.now.watches:
+        return _watches_itself_alone(process, loop)
     return not any(
-        each.target.startswith(("tcp", "udp")) for each in actor.process.descriptors
-    ) and bool(actor.process.descriptors)
+        each.target.startswith(("tcp", "udp")) for each in process.now.descriptors
+    ) and bool(process.now.descriptors)
 
 
-def _without_end(loop: Strand) -> bool:
-    call = loop.thread.call
+def _without_end(loop: WatchedThread) -> bool:
+    call = loop.now.call
     at = _LIMIT.get(Syscall(call[0])) if call and call[0] in POLLS else None
     return at is not None and len(call) > at and call[at] in _WITHOUT_END
 
 
-def _watches_itself_alone(actor: Actor, loop: Strand) -> bool:
-    watched = [
-        each.target for each in actor.process.descriptors if each.number in loop.thread.watches
-    ]
-    return watched == ["unix"] and len(loop.thread.watches) == 1
+def _watches_itself_alone(process: WatchedProcess, loop: WatchedThread) -> bool:
+    watched = [each.target for each in process.now.descriptors if each.number in loop.now.watches]
+    return watched == ["unix"] and len(loop.now.watches) == 1
 
 
-def _only_has_timers(scene: Scene, actor: Actor, loop: Strand) -> bool:
+def _only_has_timers(program: Program, process: WatchedProcess, loop: WatchedThread) -> bool:
     """Whether a loop wakes up for timers, and nothing came of that for some time: no byte, no batch
     and no other line."""
-    call, main = loop.thread.call, actor.main
+    call, main = loop.now.call, process.main
     if not call or call[0] not in POLLS or loop.share >= IDLE_SHARE or main is None:
         return False
-    late = watched_s(scene) >= _LATE_S or main.stuck  # who sleeps is watched for long enough
-    if not late or not _watches_itself_alone(actor, loop):
+    late = watched_s(program) >= _LATE_S or main.stuck  # who sleeps is watched for long enough
+    if not late or not _watches_itself_alone(process, loop):
         return False
-    return exchanged(scene, actor) is False and not went_on(scene, loop)
+    return exchanged(program, process) is False and not changed_function(program, loop)
 
 
-def _has_children(scene: Scene, actor: Actor) -> bool:
+def _has_children(program: Program, process: WatchedProcess) -> bool:
     return any(
-        each.process.parent == actor.pid and not each.dead and each.role is Role.CHILD
-        for each in scene.others
+        each.now.parent == process.pid and not each.dead and each.role is Role.CHILD
+        for each in program.others
     )
 
 
-def _confidence(loop: Strand) -> Confidence:
-    return LIKELY if loop.thread.watches and loop.stuck and _without_end(loop) else POSSIBLE
+def _confidence(loop: WatchedThread) -> Confidence:
+    return LIKELY if loop.now.watches and loop.stuck and _without_end(loop) else POSSIBLE
 
 
-def _finding(scene: Scene, confidence: Confidence, idle: list[tuple[Actor, Strand]]) -> Finding:
-    actors = [actor for actor, _ in idle]
+def _finding(
+    program: Program, confidence: Confidence, idle: list[tuple[WatchedProcess, WatchedThread]]
+) -> Finding:
+    processes = [process for process, _ in idle]
     first, loop = idle[0]
     assert first.main is not None
-    main = scene.main in actors
-    apart = "" if loop is first.main else f" (thread {loop.thread.name!r})"
+    main = program.main in processes
+    apart = "" if loop is first.main else f" (thread {loop.now.name!r})"
     sees = (
         "nothing but the socket by which other threads wake it"
-        if loop.thread.watches
+        if loop.now.watches
         else "no connection, as far as can be seen"
     )
     timers = not _without_end(loop)
@@ -134,23 +144,24 @@ def _finding(scene: Scene, confidence: Confidence, idle: list[tuple[Actor, Stran
     return Finding(
         NAME,
         confidence,
-        f"{people(actors)} {are(actors, 'runs', 'run')} an event loop{apart} {what},"
+        f"{names_of(processes)} {plural(processes, 'runs', 'run')} an event loop{apart} {what},"
         f" {at_line(first.main)}: a coroutine awaits what nobody brings (an asyncio.Event, Queue,"
         f" Future or Lock): {left}"
-        + ("" if main else and_the_loop_waits(scene, actors, are(actors, "it", "them"))),
+        + ("" if main else and_the_loop_waits(program, processes, plural(processes, "it", "them"))),
         evidence=(
-            f"{people(actors)}: hardly any CPU, in {loop.at}, with a limit: so there is a timer;"
-            f" nothing was read or written in {watched_s(scene):.0f} s"
+            f"{names_of(processes)}: hardly any CPU, in {loop.at}, with a limit: so there is a"
+            f" timer; nothing was read or written in {watched_s(program):.0f} s"
             if timers
-            else f"{people(actors)}: no CPU, in {loop.at}, without a limit: so there is no timer",
+            else f"{names_of(processes)}: no CPU, in {loop.at}, without a limit: so there is no"
+            " timer",
             f"the event loop watches {sees}",
             "no other thread of the process could set, put or answer anything",
         ),
         get_out=(
-            f"kill -INT {scene.main.pid}    (KeyboardInterrupt at that line: the script can save;"
+            f"kill -INT {program.main.pid}    (KeyboardInterrupt at that line: the script can save;"
             " what it does not save is lost)"
             if main
-            else kill_worker(actors),
+            else kill_worker(processes),
         ),
         prevent=(
             "await with a limit: asyncio.wait_for(..., timeout=30), or `async with"
@@ -158,7 +169,7 @@ def _finding(scene: Scene, confidence: Confidence, idle: list[tuple[Actor, Stran
             "see which task it is: asyncio.all_tasks() and task.print_stack() from a signal"
             " handler",
         ),
-        pids=tuple(each.pid for each in actors),
+        pids=tuple(each.pid for each in processes),
     )
 
 

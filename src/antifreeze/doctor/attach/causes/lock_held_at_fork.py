@@ -8,20 +8,20 @@ from ...findings import Confidence, Finding
 from ..analyse.lock_waits import (
     HELD,
     Wait,
+    acquired_before,
+    acquired_by_loop,
     address,
-    for_ever,
     forked,
     held_at_fork,
     others,
     owner,
     reentrant,
-    taken_before,
-    taken_by_loop,
     wait_of,
+    waits_without_limit,
 )
-from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line
-from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, kill_worker, people
+from .base import CERTAIN, LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
 
 NAME = "lock-held-at-fork"
 _LIBRARIES = {  # whose lock it is, by a file on the way to it
@@ -32,26 +32,26 @@ _LIBRARIES = {  # whose lock it is, by a file on the way to it
 }
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    stuck = [(worker, each) for worker in scene.living for each in _orphaned(scene, worker)]
+def find(program: Program) -> Iterator[Finding]:
+    stuck = [(worker, each) for worker in program.living for each in _orphaned(program, worker)]
     if not stuck:
         return
     workers = list({worker.pid: worker for worker, _ in stuck}.values())
     _, first = stuck[0]
-    confidence = _confidence(scene, stuck)
+    confidence = _confidence(program, stuck)
     yield Finding(
         NAME,
         confidence,
-        f"{people(workers)} {are(workers, 'waits', 'wait')} for {_lock(first)} that nobody in"
-        f" {are(workers, 'it', 'them')} holds, {at_line(first)}: {_story(first, confidence)}",
+        f"{names_of(workers)} {plural(workers, 'waits', 'wait')} for {_lock(first)} that nobody in"
+        f" {plural(workers, 'it', 'them')} holds, {at_line(first)}: {_story(first, confidence)}",
         evidence=(
-            f"{people(workers)}: no CPU, at the same line in both looks, in a lock's acquire"
+            f"{names_of(workers)}: no CPU, at the same line in both looks, in a lock's acquire"
             " without a limit",
-            f"no other thread in {are(workers, 'it', 'them')} that could release it",
-            *_proofs(scene, stuck),
+            f"no other thread in {plural(workers, 'it', 'them')} that could release it",
+            *_proofs(program, stuck),
             *(
-                f"thread {each.thread.name!r} of the main process is {at_line(each)}"
-                for each in held_at_fork(scene)[:3]
+                f"thread {each.now.name!r} of the main process is {at_line(each)}"
+                for each in held_at_fork(program)[:3]
                 if each.frames
             ),
         ),
@@ -66,8 +66,8 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-def _story(strand: Strand, confidence: Confidence) -> str:
-    if by_loop := taken_by_loop(strand):
+def _story(thread: WatchedThread, confidence: Confidence) -> str:
+    if by_loop := acquired_by_loop(thread):
         return (
             f"the loop itself had taken it, in {by_loop[0]}, when it started the workers, and its"
             " copy in a worker stays locked for ever"
@@ -79,11 +79,13 @@ def _story(strand: Strand, confidence: Confidence) -> str:
     )
 
 
-def _orphaned(scene: Scene, worker: Actor) -> list[Strand]:
-    """Give the threads of a forked worker that wait for a lock which none of its threads has."""
-    if scene.idle(worker) or not forked(scene, worker):
+def _orphaned(program: Program, worker: WatchedProcess) -> list[WatchedThread]:
+    """Return the threads of a forked worker that wait for a lock which none of its threads has."""
+    if program.idle(worker) or not forked(program, worker):
         return []
-    waiting = [each for each in others(worker) if wait_of(each) in HELD and for_ever(each)]
+    waiting = [
+        each for each in others(worker) if wait_of(each) in HELD and waits_without_limit(each)
+    ]
     if not waiting:
         return []
     by_owner = [each for each in waiting if owner(each) and not _is_in(worker, owner(each))]
@@ -98,66 +100,66 @@ def _orphaned(scene: Scene, worker: Actor) -> list[Strand]:
     return waiting if waits_for_them and all(map(_locked_in_parent, waiting)) else []
 
 
-def _is_in(worker: Actor, tid: int) -> bool:
-    return any(each.thread.tid == tid for each in worker.strands)
+def _is_in(worker: WatchedProcess, tid: int) -> bool:
+    return any(each.now.tid == tid for each in worker.threads)
 
 
-def _locked_in_parent(strand: Strand) -> bool:
-    """Say that there is the same lock in the main process, and it is locked there too."""
-    here, there = strand.thread.lock, strand.thread.lock_in_parent
-    if wait_of(strand) is Wait.IMPORT or not here or not there or here[0] != 0:
+def _locked_in_parent(thread: WatchedThread) -> bool:
+    """Whether there is the same lock in the main process, and it is locked there too."""
+    here, there = thread.now.lock, thread.now.lock_in_parent
+    if wait_of(thread) is Wait.IMPORT or not here or not there or here[0] != 0:
         return False  # a word of 0: a semaphore that is taken
     return there[0] == 0 and here[2:] == there[2:]
 
 
-def _confidence(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Confidence:
+def _confidence(program: Program, stuck: list[tuple[WatchedProcess, WatchedThread]]) -> Confidence:
     """A plain lock looks the same if its own thread has taken it twice; others do not. What waits
     in C code that was not seen may be no lock at all."""
-    for worker, strand in stuck:
-        if _owner_in_main(scene, strand):
+    for worker, thread in stuck:
+        if _owner_in_main(program, thread):
             return CERTAIN
-        if reentrant(strand) and not others(worker, strand):
+        if reentrant(thread) and not others(worker, thread):
             return CERTAIN
     _, first = stuck[0]
-    if any(taken_before(each) for _, each in stuck):
+    if any(acquired_before(each) for _, each in stuck):
         return POSSIBLE  # it has got the lock once: so it was free after the fork
-    if taken_by_loop(first):
+    if acquired_by_loop(first):
         return LIKELY
-    known = held_at_fork(scene) or _locked_in_parent(first) or owner(first)
+    known = held_at_fork(program) or _locked_in_parent(first) or owner(first)
     return LIKELY if first.native and known else POSSIBLE
 
 
-def _owner_in_main(scene: Scene, strand: Strand) -> Strand | None:
-    found = owner(strand)
-    return next((each for each in scene.main.strands if found and each.thread.tid == found), None)
+def _owner_in_main(program: Program, thread: WatchedThread) -> WatchedThread | None:
+    found = owner(thread)
+    return next((each for each in program.main.threads if found and each.now.tid == found), None)
 
 
-def _proofs(scene: Scene, stuck: list[tuple[Actor, Strand]]) -> Iterator[str]:
+def _proofs(program: Program, stuck: list[tuple[WatchedProcess, WatchedThread]]) -> Iterator[str]:
     _, first = stuck[0]
-    held_by = _owner_in_main(scene, first)
+    held_by = _owner_in_main(program, first)
     if held_by is not None:
-        name = held_by.thread.name
-        yield f"the lock's owner is thread {held_by.thread.tid} ({name!r}) of the main process"
+        name = held_by.now.name
+        yield f"the lock's owner is thread {held_by.now.tid} ({name!r}) of the main process"
     elif reentrant(first):
         yield "its kind can be taken twice by one thread: so another thread has it"
     places = {address(each) for _, each in stuck}
     if len(stuck) > 1 and len(places) == 1 and 0 not in places:
         yield "the lock is at the same address in all of them, as one is that they were born with"
-    if taken_by_loop(first):
+    if acquired_by_loop(first):
         yield "the source says so: the line stands in a `with` of the same lock"
     if _locked_in_parent(first):
         yield "the main process's own copy of the lock is locked too"
-    elif held_by is None and not reentrant(first) and not taken_by_loop(first):
+    elif held_by is None and not reentrant(first) and not acquired_by_loop(first):
         yield "unless the same thread has taken it twice: a plain lock looks the same then"
 
 
-def _lock(strand: Strand) -> str:
-    for each in strand.frames:
+def _lock(thread: WatchedThread) -> str:
+    for each in thread.frames:
         for mark, whose in _LIBRARIES.items():
             if each.file.startswith(mark):
                 return f"{whose} lock"
-    if wait_of(strand) is Wait.MUTEX:
-        library = next((f.file for f in strand.native if "libc" not in f.file), "")
+    if wait_of(thread) is Wait.MUTEX:
+        library = next((f.file for f in thread.native if "libc" not in f.file), "")
         return f"a lock in {library}" if library.endswith(".so") else "a lock of a library in C"
     return "a lock"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from ...findings import Finding
 from ..analyse.lock_waits import Wait, in_file_lock_call, wait_of
-from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits
-from .base import LIKELY, Cause, people
+from .base import LIKELY, Cause, names_of
 
 NAME = "lock-in-turns"
 _QUEUES = "multiprocessing/queues.py"
@@ -20,26 +20,28 @@ class Turns:
     """Workers that take turns at one lock."""
 
     lock: str
-    before: tuple[Actor, ...]  # who waited for it in the first look
-    now: tuple[Actor, ...]
-    others: tuple[Actor, ...]  # who has gone on meanwhile, and does not wait for it: one has it
+    before: tuple[WatchedProcess, ...]  # who waited for it in the first look
+    now: tuple[WatchedProcess, ...]
+    others: tuple[
+        WatchedProcess, ...
+    ]  # who has gone on meanwhile, and does not wait for it: one has it
 
     @property
-    def all(self) -> tuple[Actor, ...]:
+    def all(self) -> tuple[WatchedProcess, ...]:
         found = {each.pid: each for each in (*self.before, *self.now, *self.others)}
         return tuple(sorted(found.values(), key=lambda each: each.number))
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    for turns in taken(scene):
-        yield _finding(scene, turns)
+def find(program: Program) -> Iterator[Finding]:
+    for turns in locks_in_turns(program):
+        yield _finding(program, turns)
 
 
-def taken(scene: Scene) -> list[Turns]:
-    """Give the locks for which workers wait, and which change hands."""
-    if not loop_waits(scene) or len(scene.living) < 2:
+def locks_in_turns(program: Program) -> list[Turns]:
+    """Return the locks for which workers wait, and which change hands."""
+    if not loop_waits(program) or len(program.living) < 2:
         return []
-    workers = [each for each in scene.living if in_sample(scene, each)]
+    workers = [each for each in program.living if in_sample(program, each)]
     found = []
     for lock in dict.fromkeys(
         filter(None, (_awaited(each, at) for each in workers for at in (0, 1)))
@@ -53,53 +55,53 @@ def taken(scene: Scene) -> list[Turns]:
     return found
 
 
-def _moved(worker: Actor) -> bool:
+def _moved(worker: WatchedProcess) -> bool:
     return worker.main is not None and worker.main.before is not None and worker.main.moved
 
 
-def _awaited(worker: Actor, look: int) -> str:
+def _awaited(worker: WatchedProcess, look: int) -> str:
     """Name the lock that a worker waited for in one of the looks; nothing if it did not."""
-    strand = worker.main
-    if strand is None or strand.before is None:
+    thread = worker.main
+    if thread is None or thread.before is None:
         return ""
     if look == 0:
-        strand = replace(strand, thread=strand.before)
-    call = strand.thread.call
+        thread = replace(thread, now=thread.before)
+    call = thread.now.call
     if in_file_lock_call(call):
-        path = _path(worker, strand, call[1], look)
+        path = _path(worker, thread, call[1], look)
         return f"a lock on the file {path}" if path else ""
-    if wait_of(strand) is not Wait.SEMAPHORE or strand.calls("get", _QUEUES):
+    if wait_of(thread) is not Wait.SEMAPHORE or thread.calls("get", _QUEUES):
         return ""
-    if strand.calls("put", _QUEUES) or not strand.thread.lock_file:
+    if thread.calls("put", _QUEUES) or not thread.now.lock_file:
         return ""
-    return f"a lock between processes (multiprocessing) [{strand.thread.lock_file}]"
+    return f"a lock between processes (multiprocessing) [{thread.now.lock_file}]"
 
 
-def _path(worker: Actor, strand: Strand, number: int, look: int) -> str:
-    process = worker.before if look == 0 and worker.before is not None else strand.process
+def _path(worker: WatchedProcess, thread: WatchedThread, number: int, look: int) -> str:
+    process = worker.before if look == 0 and worker.before is not None else thread.process
     return next((each.target for each in process.descriptors if each.number == number), "")
 
 
-def _finding(scene: Scene, turns: Turns) -> Finding:
+def _finding(program: Program, turns: Turns) -> Finding:
     lock = turns.lock.partition(" [")[0]
     waiting = list(turns.now or turns.before)
-    strand = waiting[0].main
-    assert strand is not None
+    thread = waiting[0].main
+    assert thread is not None
     if not turns.now:
-        assert strand.before is not None
-        strand = replace(strand, thread=strand.before)
+        assert thread.before is not None
+        thread = replace(thread, now=thread.before)
     holder = turns.others[0]
     at_work = f"{holder.label} is {at_line(holder.main)}" if holder.main is not None else ""
-    count = len(scene.living)
+    count = len(program.living)
     return Finding(
         NAME,
         LIKELY,
-        f"nothing is stuck, but the workers take turns: {people(list(turns.all))} load one after"
-        f" the other, since each wants {lock}, {at_line(strand)}; {count} of them are about as"
+        f"nothing is stuck, but the workers take turns: {names_of(list(turns.all))} load one after"
+        f" the other, since each wants {lock}, {at_line(thread)}; {count} of them are about as"
         " fast as one, and the loop waits for them",
         evidence=(
             f"in the first look {_names(turns.before)} waited for it, in the second"
-            f" {_names(turns.now)}, {scene.seconds:.1f} s later: it "
+            f" {_names(turns.now)}, {program.seconds:.1f} s later: it "
             + ("changes hands" if turns.before != turns.now else "was given back and taken anew"),
             *([f"meanwhile {at_work}"] if at_work else []),
         ),
@@ -115,8 +117,8 @@ def _finding(scene: Scene, turns: Turns) -> Finding:
     )
 
 
-def _names(actors: tuple[Actor, ...]) -> str:
-    return people(list(actors)) if actors else "nobody"
+def _names(processes: tuple[WatchedProcess, ...]) -> str:
+    return names_of(list(processes)) if processes else "nobody"
 
 
 CAUSE = Cause(NAME, find, overrules_unsure=True)

@@ -6,62 +6,65 @@ from collections.abc import Iterator
 
 from ...._core.native_pools import NativePool, pool_used, pools_among
 from ...findings import Finding
-from ..analyse.progress import gets_on, watched_s
-from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.progress import makes_progress, watched_s
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, Cause, are, kill_worker, people
+from .base import LIKELY, Cause, kill_worker, names_of, plural
 
 NAME = "native-pool-after-fork"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    if not loop_waits(scene):
+def find(program: Program) -> Iterator[Finding]:
+    if not loop_waits(program):
         return
-    names = [each.thread.name for each in scene.main.strands if each is not scene.main.main]
-    groups: dict[str, list[tuple[Actor, Strand, NativePool, list[str]]]] = {}
-    for worker in scene.living:
-        strand = worker.main
-        if strand is None or not _hangs_in_a_copy(scene, worker):
+    names = [each.now.name for each in program.main.threads if each is not program.main.main]
+    groups: dict[str, list[tuple[WatchedProcess, WatchedThread, NativePool, list[str]]]] = {}
+    for worker in program.living:
+        thread = worker.main
+        if thread is None or not _hangs_in_a_copy(program, worker):
             continue
-        used = pool_used(names, [each.file for each in strand.own_frames])
+        used = pool_used(names, [each.file for each in thread.own_frames])
         if used is not None and not _has(worker, used[0]):
-            groups.setdefault(used[0].library, []).append((worker, strand, *used))
+            groups.setdefault(used[0].library, []).append((worker, thread, *used))
     for found in groups.values():
-        yield _finding(scene, found)
+        yield _finding(program, found)
 
 
-def _hangs_in_a_copy(scene: Scene, worker: Actor) -> bool:
+def _hangs_in_a_copy(program: Program, worker: WatchedProcess) -> bool:
     """Whether a worker was forked from the main process, and does not get on with a sample."""
-    forked = worker.process.command == scene.main.process.command
-    return forked and in_sample(scene, worker) and not gets_on(scene, worker)
+    forked = worker.now.command == program.main.now.command
+    return forked and in_sample(program, worker) and not makes_progress(program, worker)
 
 
-def _has(worker: Actor, pool: NativePool) -> bool:
+def _has(worker: WatchedProcess, pool: NativePool) -> bool:
     """Whether a worker has threads of the library itself: it made its pool anew."""
-    mine = pools_among(each.thread.name for each in worker.strands if each is not worker.main)
+    mine = pools_among(each.now.name for each in worker.threads if each is not worker.main)
     return any(each == pool for each, _ in mine)
 
 
-def _finding(scene: Scene, found: list[tuple[Actor, Strand, NativePool, list[str]]]) -> Finding:
+def _finding(
+    program: Program, found: list[tuple[WatchedProcess, WatchedThread, NativePool, list[str]]]
+) -> Finding:
     workers = [worker for worker, *_ in found]
     _, first, pool, threads = found[0]
     shown = ", ".join(list(dict.fromkeys(threads))[:4])
     return Finding(
         NAME,
         LIKELY,
-        f"{people(workers)} {are(workers, 'waits', 'wait')} in {pool.library}, {at_line(first)}:"
+        f"{names_of(workers)} {plural(workers, 'waits', 'wait')} in {pool.library},"
+        f" {at_line(first)}:"
         f" its threads ({shown}) run in the main process alone, since a fork does not copy threads,"
         " and nobody is left who could answer"
-        f"{and_the_loop_waits(scene, workers, are(workers, 'it', 'them'))}",
+        f"{and_the_loop_waits(program, workers, plural(workers, 'it', 'them'))}",
         evidence=(
             *(
-                f"{worker.label}: {strand.share:.0%} of a core, in {strand.at}; nothing was read or"
-                f" written in {watched_s(scene):.0f} s"
-                for worker, strand, *_ in found[:4]
+                f"{worker.label}: {thread.share:.0%} of a core, in {thread.at}; nothing was read or"
+                f" written in {watched_s(program):.0f} s"
+                for worker, thread, *_ in found[:4]
             ),
             f"the main process has {len(threads)} threads of {pool.library} ({shown}),"
-            f" {are(workers, 'the worker', 'the workers')} none",
+            f" {plural(workers, 'the worker', 'the workers')} none",
         ),
         get_out=(kill_worker(workers),),
         prevent=(

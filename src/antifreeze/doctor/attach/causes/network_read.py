@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ...._linux.syscalls import Syscall
 from ...findings import Confidence, Finding
 from ..analyse.lock_waits import Wait, wait_of
-from ..analyse.threads_and_processes import Actor, Role, Scene, Strand
-from ..analyse.waits import at_line, in_sample, loop_waits, polls, their_line
+from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
+from ..analyse.waits import at_line, in_sample, loop_waits, polls, user_line
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, POSSIBLE, Cause, are, kill_worker, people
+from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
 
 NAME = "network-read"
 _EVENTS = "asyncio/base_events.py"
@@ -30,77 +30,77 @@ _NOT_THE_NETWORK = ("multiprocessing/", "torch/distributed/", "torch/utils/data/
                     "subprocess.py", "queue.py")  # fmt: skip
 
 
-def find(scene: Scene) -> Iterator[Finding]:
+def find(program: Program) -> Iterator[Finding]:
     found = [
-        (actor, strand, *said)
-        for actor in _asked(scene)
-        if (strand := _who_waits(actor)) is not None
-        and strand.stuck
-        and (said := _peer(actor, strand)) is not None
+        (process, thread, *said)
+        for process in _asked(program)
+        if (thread := _who_waits(process)) is not None
+        and thread.stuck
+        and (said := _peer(process, thread)) is not None
     ]
-    by_confidence: dict[Confidence, list[tuple[Actor, Strand, str]]] = {}
-    for actor, strand, peer, confidence in found:
-        by_confidence.setdefault(confidence, []).append((actor, strand, peer))
+    by_confidence: dict[Confidence, list[tuple[WatchedProcess, WatchedThread, str]]] = {}
+    for process, thread, peer, confidence in found:
+        by_confidence.setdefault(confidence, []).append((process, thread, peer))
     for confidence, waiting in by_confidence.items():
-        yield _finding(scene, confidence, waiting)
+        yield _finding(program, confidence, waiting)
 
 
-def _asked(scene: Scene) -> tuple[Actor, ...]:
-    """Give those whose waiting matters: workers only while the loop waits for them."""
-    if not loop_waits(scene):
-        return () if scene.at_prompt else (scene.main,)
-    return tuple(each for each in scene.living if in_sample(scene, each) or not scene.seen)
+def _asked(program: Program) -> tuple[WatchedProcess, ...]:
+    """Return those whose waiting matters: workers only while the loop waits for them."""
+    if not loop_waits(program):
+        return () if program.at_prompt else (program.main,)
+    return tuple(each for each in program.living if in_sample(program, each) or not program.seen)
 
 
-def _who_waits(actor: Actor) -> Strand | None:
-    """Give the thread that goes on with the work: the main one, or that which it waits for."""
-    main = actor.main
+def _who_waits(process: WatchedProcess) -> WatchedThread | None:
+    """Return the thread that goes on with the work: the main one, or that which it waits for."""
+    main = process.main
     if main is None or wait_of(main) not in (Wait.THREAD, Wait.RESULT):
         return main
-    others = [each for each in actor.strands if each is not main and each.own_line is not None]
+    others = [each for each in process.threads if each is not main and each.own_line is not None]
     reads = [each for each in others if "->" in each.descriptor()]
     return reads[0] if reads and all(each.stuck for each in others) else main
 
 
-def _peer(actor: Actor, strand: Strand) -> tuple[str, Confidence] | None:
-    """Give whose answer a thread waits for; None if it does not wait for the network."""
-    target = strand.descriptor()
-    if "(listening)" in target and strand is actor.main and actor.role is Role.MAIN:
+def _peer(process: WatchedProcess, thread: WatchedThread) -> tuple[str, Confidence] | None:
+    """Return whose answer a thread waits for; None if it does not wait for the network."""
+    target = thread.descriptor()
+    if "(listening)" in target and thread is process.main and process.role is Role.MAIN:
         return None  # a server, which waits for whoever comes
     if target.startswith(("tcp", "udp")):
-        return _words(target, connects=strand.thread.call[0] == Syscall.CONNECT), LIKELY
-    if any(each.file.startswith(_NOT_THE_NETWORK) for each in strand.frames[:3]):
+        return _words(target, connects=thread.now.call[0] == Syscall.CONNECT), LIKELY
+    if any(each.file.startswith(_NOT_THE_NETWORK) for each in thread.frames[:3]):
         return None
-    if strand.calls("_run_once", "asyncio/base_events.py") is not None and _serves(actor):
+    if thread.calls("_run_once", "asyncio/base_events.py") is not None and _serves(process):
         return None
-    peers = connections(actor, strand)
-    if not peers and _knows_descriptors(actor):
+    peers = connections(process, thread)
+    if not peers and _knows_descriptors(process):
         return None  # without a connection it is not the network
-    if strand.in_native(*_NAMES) is not None or strand.calls("getaddrinfo", "socket.py"):
+    if thread.in_native(*_NAMES) is not None or thread.calls("getaddrinfo", "socket.py"):
         server = next((each for each in peers if each.endswith(":53")), "")
         return f"the name server{' ' + _other_end(server) if server else ''}", LIKELY
-    if _in_a_client(strand) and polls(strand):
+    if _in_a_client(thread) and polls(thread):
         return _likeliest(peers), LIKELY if peers else POSSIBLE
-    if _loop_waits_for_network(actor, strand):
+    if _loop_waits_for_network(process, thread):
         return _likeliest(peers), LIKELY if peers else POSSIBLE
-    if polls(strand) and len(peers) == 1 and strand.at is not None:
+    if polls(thread) and len(peers) == 1 and thread.at is not None:
         return _words(peers[0], connects="connecting" in peers[0]), POSSIBLE
     return None
 
 
-def _in_a_client(strand: Strand) -> bool:
-    if strand.in_native(*_NATIVE) is not None:
+def _in_a_client(thread: WatchedThread) -> bool:
+    if thread.in_native(*_NATIVE) is not None:
         return True
-    inner = strand.at
+    inner = thread.at
     if inner is None:
         return False
-    return inner.file in _SOCKET_FILES or _is_client(strand)
+    return inner.file in _SOCKET_FILES or _is_client(thread)
 
 
-def _is_client(strand: Strand) -> bool:
-    """Say that a client's code is below the user's own."""
-    mine = their_line(strand)
-    for each in strand.frames:
+def _is_client(thread: WatchedThread) -> bool:
+    """Whether a client's code is below the user's own."""
+    mine = user_line(thread)
+    for each in thread.frames:
         if each == mine and not each.file.startswith(_CLIENTS):
             return False
         if each.file.startswith(_CLIENTS):
@@ -108,50 +108,50 @@ def _is_client(strand: Strand) -> bool:
     return False
 
 
-def _loop_waits_for_network(actor: Actor, strand: Strand) -> bool:
-    """Say that an event loop, of this thread or of another that it waits for, has open
+def _loop_waits_for_network(process: WatchedProcess, thread: WatchedThread) -> bool:
+    """Whether an event loop, of this thread or of another that it waits for, has open
     connections and nothing comes."""
-    if strand.calls("_run_once", _EVENTS) is not None:
+    if thread.calls("_run_once", _EVENTS) is not None:
         # One that runs for ever is a server's, and waits for whoever comes.
-        waits = polls(strand) and strand.calls("run_until_complete", _EVENTS) is not None
-        return waits and bool(connections(actor, strand))
-    if not _is_client(strand) and strand.calls("result", "concurrent/futures/_base.py") is None:
+        waits = polls(thread) and thread.calls("run_until_complete", _EVENTS) is not None
+        return waits and bool(connections(process, thread))
+    if not _is_client(thread) and thread.calls("result", "concurrent/futures/_base.py") is None:
         return False
     return any(
-        each is not strand
+        each is not thread
         and each.calls("_run_once", _EVENTS) is not None
         and polls(each)
         and each.stuck
-        and connections(actor, each)
-        for each in actor.strands
+        and connections(process, each)
+        for each in process.threads
     )
 
 
-def _serves(actor: Actor) -> bool:
-    """Say that a main process is a server, or a notebook's: it waits for whoever comes, and not for
+def _serves(process: WatchedProcess) -> bool:
+    """Whether a main process is a server, or a notebook's: it waits for whoever comes, and not for
     an answer."""
-    listens = any("(listening)" in each.target for each in actor.process.descriptors)
-    return actor.role is Role.MAIN and listens
+    listens = any("(listening)" in each.target for each in process.now.descriptors)
+    return process.role is Role.MAIN and listens
 
 
-def connections(actor: Actor, strand: Strand) -> list[str]:
-    """Give the connections that a thread may wait for: those of its process, or those that it
+def connections(process: WatchedProcess, thread: WatchedThread) -> list[str]:
+    """Return the connections that a thread may wait for: those of its process, or those that it
     watches, where that is known of an event loop."""
-    mine = strand.calls("_run_once", _EVENTS) is not None and strand.thread.watches
+    mine = thread.calls("_run_once", _EVENTS) is not None and thread.now.watches
     found = (
         each.target
-        for each in actor.process.descriptors
-        if not mine or each.number in strand.thread.watches
+        for each in process.now.descriptors
+        if not mine or each.number in thread.now.watches
     )
     return list(
         dict.fromkeys(each for each in found if each.startswith(("tcp", "udp")) and "->" in each)
     )
 
 
-def _knows_descriptors(actor: Actor) -> bool:
-    """Say that all open files of a process were seen."""
-    seen = len(actor.process.descriptors)
-    return 0 < seen >= actor.process.open_files
+def _knows_descriptors(process: WatchedProcess) -> bool:
+    """Whether all open files of a process were seen."""
+    seen = len(process.now.descriptors)
+    return 0 < seen >= process.now.open_files
 
 
 def _likeliest(peers: list[str]) -> str:
@@ -178,46 +178,48 @@ def _other_end(target: str) -> str:
 
 
 def _finding(
-    scene: Scene, confidence: Confidence, waiting: list[tuple[Actor, Strand, str]]
+    program: Program,
+    confidence: Confidence,
+    waiting: list[tuple[WatchedProcess, WatchedThread, str]],
 ) -> Finding:
-    actors = [actor for actor, _, _ in waiting]
+    processes = [process for process, _, _ in waiting]
     peers = list(dict.fromkeys(peer for _, _, peer in waiting))
-    main = actors[0] is scene.main
+    main = processes[0] is program.main
     _, first, _ = waiting[0]
-    loop = "" if main else and_the_loop_waits(scene, actors)
-    who = people(actors)
-    if main and first is not scene.main.main:
-        who = f"thread {first.thread.name!r} of {who}"
+    loop = "" if main else and_the_loop_waits(program, processes)
+    who = names_of(processes)
+    if main and first is not program.main.main:
+        who = f"thread {first.now.name!r} of {who}"
         loop = ", and the main thread waits for this thread"
     sure = "" if confidence is LIKELY else "perhaps "
     return Finding(
         NAME,
         confidence,
-        f"{who} {are(actors, 'waits', 'wait')} {sure}for {' and '.join(peers[:3])} over"
+        f"{who} {plural(processes, 'waits', 'wait')} {sure}for {' and '.join(peers[:3])} over"
         f" the network, {at_line(first)}: nothing has come between two looks{loop}",
         evidence=(
             *(
-                f"{actor.label}: no CPU and no byte in {scene.seconds:.1f} s,"
-                f" {strand.descriptor() or strand.thread.waits_in or 'waiting for a socket'},"
-                f" under {strand.at}"
-                for actor, strand, _ in waiting[:4]
+                f"{process.label}: no CPU and no byte in {program.seconds:.1f} s,"
+                f" {thread.descriptor() or thread.now.waits_in or 'waiting for a socket'},"
+                f" under {thread.at}"
+                for process, thread, _ in waiting[:4]
             ),
             "two looks cannot tell a slow server from one that never answers: look again in a"
             " minute",
         ),
         get_out=(
-            f"see whether it answers: ss -tunp | grep pid={actors[0].pid}    (changes nothing)",
-            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
-            " not save then is lost)"
+            f"see whether it answers: ss -tunp | grep pid={processes[0].pid}    (changes nothing)",
+            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
+            " does not save then is lost)"
             if main
-            else kill_worker(actors),
+            else kill_worker(processes),
         ),
         prevent=(
             "give every request a time limit and a retry: requests.get(..., timeout=30),"
             " urlopen(..., timeout=30), socket.setdefaulttimeout(30) in worker_init_fn",
             "copy what is read often to a local disk first",
         ),
-        pids=tuple(actor.pid for actor in actors),
+        pids=tuple(process.pid for process in processes),
     )
 
 

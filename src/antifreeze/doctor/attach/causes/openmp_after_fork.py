@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.lock_waits import for_ever, forked, in_team
-from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Scene, Strand
+from ..analyse.lock_waits import forked, in_team, waits_without_limit
+from ..analyse.threads_and_processes import IDLE_SHARE, Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line
-from .base import CERTAIN, LIKELY, Cause, are, kill_worker, people
+from .base import CERTAIN, LIKELY, Cause, kill_worker, names_of, plural
 
 NAME = "openmp-after-fork"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
+def find(program: Program) -> Iterator[Finding]:
     stuck = [
-        (worker, strand)
-        for worker in scene.living
-        for strand in worker.strands
-        if in_team(strand) and for_ever(strand) and (strand.frames or strand is worker.main)
-        if forked(scene, worker) and _nobody_computes(worker)
+        (worker, thread)
+        for worker in program.living
+        for thread in worker.threads
+        if in_team(thread)
+        and waits_without_limit(thread)
+        and (thread.frames or thread is worker.main)
+        if forked(program, worker) and _nobody_computes(worker)
     ]
     if not stuck:
         return
@@ -29,13 +31,14 @@ def find(scene: Scene) -> Iterator[Finding]:
     yield Finding(
         NAME,
         CERTAIN if "gomp" in library else LIKELY,
-        f"{people(workers)} {are(workers, 'waits', 'wait')} in {library}, {at_line(first)}, for the"
-        " other threads of a parallel computation: the main process had used them before the"
-        f" workers were forked, and they do not exist in {are(workers, 'it', 'them')}",
+        f"{names_of(workers)} {plural(workers, 'waits', 'wait')} in {library}, {at_line(first)},"
+        " for the other threads of a parallel computation: the main process had used them before"
+        f" the workers were forked, and they do not exist in {plural(workers, 'it', 'them')}",
         evidence=(
-            f"{people(workers)}: asleep in {library} without a limit, at the same line in both"
+            f"{names_of(workers)}: asleep in {library} without a limit, at the same line in both"
             " looks",
-            f"all threads of {are(workers, 'it', 'them')} sleep: nobody computes what it waits for",
+            f"all threads of {plural(workers, 'it', 'them')} sleep: nobody computes what it waits"
+            " for",
             "forked from the main process, not started afresh",
         ),
         get_out=(kill_worker(workers),),
@@ -48,12 +51,12 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-def _nobody_computes(worker: Actor) -> bool:
-    return all(_sleeps(each) for each in worker.strands)
+def _nobody_computes(worker: WatchedProcess) -> bool:
+    return all(_sleeps(each) for each in worker.threads)
 
 
-def _sleeps(strand: Strand) -> bool:
-    return strand.thread.state == "S" and strand.share < IDLE_SHARE
+def _sleeps(thread: WatchedThread) -> bool:
+    return thread.now.state == "S" and thread.share < IDLE_SHARE
 
 
 CAUSE = Cause(NAME, find)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Actor, Scene
+from ..analyse.threads_and_processes import Program, WatchedProcess
 from ..facts import Look
 from .base import LIKELY, Cause
 
@@ -16,25 +16,25 @@ _WORKED = 0.01  # of a core: on a crowded machine a thread of a pool gets no mor
 _POOLS = ("omp", "blas", "mkl", "tbb", "opencv")
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    cores = _cores(scene)
-    least = 1 if scene.seen else 4  # without stacks, threads of Python's look the same
-    crowded = [each for each in scene.living if _pool(each) >= least]
+def find(program: Program) -> Iterator[Finding]:
+    cores = _cores(program)
+    least = 1 if program.seen else 4  # without stacks, threads of Python's look the same
+    crowded = [each for each in program.living if _pool(each) >= least]
     if len(crowded) < 2:
         return
     total = sum(_pool(each) + 1 for each in crowded)
-    wanting = [_running(look, crowded) for look in scene.case.looks]
+    wanting = [_running(look, crowded) for look in program.case.looks]
     if total < _TIMES * cores or min(wanting) <= cores:
         return
     pools = sorted(
         {
             name
             for each in crowded
-            for name in each.process.libraries
+            for name in each.now.libraries
             if any(part in name for part in _POOLS)
         }
     )
-    set_to = scene.main.process.settings.get("OMP_NUM_THREADS", "")
+    set_to = program.main.now.settings.get("OMP_NUM_THREADS", "")
     yield Finding(
         NAME,
         LIKELY,
@@ -61,18 +61,18 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-def _pool(actor: Actor) -> int:
+def _pool(process: WatchedProcess) -> int:
     """Count the threads beside the main one that have computed and are none of Python's."""
     return sum(
-        strand.share >= _WORKED and not strand.frames
-        for strand in actor.strands
-        if strand is not actor.main
+        thread.share >= _WORKED and not thread.frames
+        for thread in process.threads
+        if thread is not process.main
     )
 
 
-def _running(look: Look, actors: list[Actor]) -> int:
+def _running(look: Look, processes: list[WatchedProcess]) -> int:
     """Count the threads of these that run, or want to, at one look."""
-    pids = {each.pid for each in actors}
+    pids = {each.pid for each in processes}
     return sum(
         thread.state == "R"
         for process in look.processes
@@ -81,10 +81,10 @@ def _running(look: Look, actors: list[Actor]) -> int:
     )
 
 
-def _cores(scene: Scene) -> int:
-    """Give the cores that the program may use."""
-    allowed = scene.main.process.cores or scene.machine.cores or 1
-    quota = scene.machine.group.quota_cores
+def _cores(program: Program) -> int:
+    """Return the cores that the program may use."""
+    allowed = program.main.now.cores or program.machine.cores or 1
+    quota = program.machine.group.quota_cores
     return min(allowed, math.ceil(quota)) if quota > 0 else allowed
 
 

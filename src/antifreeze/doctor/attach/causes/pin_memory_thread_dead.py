@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..analyse import torch_loader as torchs
-from ..analyse.threads_and_processes import Scene
+from ..analyse.threads_and_processes import Program
 from .base import LIKELY, Cause, where
 
 NAME = "pin-memory-thread-dead"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    loop = torchs.loop(scene)
-    if loop is None or scene.ours or not torchs.waits_for_pinned(scene):
+def find(program: Program) -> Iterator[Finding]:
+    loop = torchs.loop(program)
+    if loop is None or program.ours or not torchs.waits_for_pinned(program):
         return
-    if torchs.pin_threads(scene) or not torchs.waits_as_before(loop):
+    if torchs.pin_threads(program) or not torchs.waits_as_before(loop):
         return
-    if any(not each.frames and each.before is None for each in scene.main.strands):
+    if any(not each.frames and each.before is None for each in program.main.threads):
         return  # one that has just begun, and may be it
-    pid = scene.main.pid
+    pid = program.main.pid
     yield Finding(
         NAME,
         LIKELY,
@@ -28,7 +28,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         " gone: it died of an error",
         evidence=(
             "the loop waits in a queue of its own process, which only that thread fills",
-            f"none of the {len(scene.main.strands)} threads of the main process is in"
+            f"none of the {len(program.main.threads)} threads of the main process is in"
             " `_pin_memory_loop`, in the second look",
             "torch asks for it every five seconds and raises 'Pin memory thread exited"
             " unexpectedly'; with `timeout=` it does not ask, and waits for all of it",

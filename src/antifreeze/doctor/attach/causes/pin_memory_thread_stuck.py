@@ -6,31 +6,36 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..analyse import torch_loader as torchs
-from ..analyse.threads_and_processes import Scene, Strand
+from ..analyse.threads_and_processes import Program, WatchedThread
 from .base import LIKELY, Cause, where
 
 NAME = "pin-memory-thread-stuck"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    loop = torchs.loop(scene)
-    if loop is None or scene.ours or not torchs.waits_for_pinned(scene) or torchs.killed(scene):
+def find(program: Program) -> Iterator[Finding]:
+    loop = torchs.loop(program)
+    if (
+        loop is None
+        or program.ours
+        or not torchs.waits_for_pinned(program)
+        or torchs.killed_workers(program)
+    ):
         return
-    pins = torchs.pin_threads(scene)
+    pins = torchs.pin_threads(program)
     stuck = [each for each in pins if each.frames and each.stuck and not _waits_for_workers(each)]
     if not stuck or len(stuck) < len(pins) or not torchs.waits_as_before(loop):
         return
-    thread, pid = stuck[0], scene.main.pid
+    thread, pid = stuck[0], program.main.pid
     yield Finding(
         NAME,
         LIKELY,
         f"the loop waits for a batch in pinned memory, {where(loop)}, and the thread that pins has"
         f" not moved: it is {where(thread)}",
         evidence=(
-            f"thread {thread.thread.name!r}: at the same line in both looks, without CPU,"
-            f" {scene.seconds:.1f} s apart; it does not wait for a worker",
+            f"thread {thread.now.name!r}: at the same line in both looks, without CPU,"
+            f" {program.seconds:.1f} s apart; it does not wait for a worker",
             *([f"below that line it is in {thread.native[0]}"] if thread.native else []),
-            *([f"the kernel has it in {thread.thread.waits_in}"] if thread.thread.waits_in else []),
+            *([f"the kernel has it in {thread.now.waits_in}"] if thread.now.waits_in else []),
         ),
         get_out=(
             f"kill -INT {pid}    (KeyboardInterrupt in the loop: the script can save; what it does"
@@ -46,8 +51,8 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-def _waits_for_workers(thread: Strand) -> bool:
-    """Say that it waits for the next batch, or for the rest of one, or to hand one over."""
+def _waits_for_workers(thread: WatchedThread) -> bool:
+    """Whether it waits for the next batch, or for the rest of one, or to hand one over."""
     if thread.calls("put", "queue.py"):
         return True
     return torchs.awaits_message(thread) or torchs.in_message(thread)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ...._linux.syscalls import WRITES
 from ...._transport import own_frames
 from ...findings import Confidence, Finding
-from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Scene, Strand
+from ..analyse.threads_and_processes import IDLE_SHARE, Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, sent_nothing
 from ..facts import PipeReader
-from .base import LIKELY, POSSIBLE, Cause, are, kill_worker
+from .base import LIKELY, POSSIBLE, Cause, kill_worker, plural
 
 NAME = "pipe-without-reader"
 _STREAMS = {1: "its output (stdout)", 2: "its messages (stderr)"}
@@ -20,86 +20,86 @@ _STREAMS = {1: "its output (stdout)", 2: "its messages (stderr)"}
 _OWN_CHANNELS = ("multiprocessing/", own_frames.PACKAGE)
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    groups: dict[str, list[tuple[Actor, Strand]]] = {}
-    for actor in (scene.main, *scene.living):
-        for strand in actor.strands:
-            if writes_in_vain(strand):
-                groups.setdefault(strand.descriptor(), []).append((actor, strand))
+def find(program: Program) -> Iterator[Finding]:
+    groups: dict[str, list[tuple[WatchedProcess, WatchedThread]]] = {}
+    for process in (program.main, *program.living):
+        for thread in process.threads:
+            if writes_in_vain(thread):
+                groups.setdefault(thread.descriptor(), []).append((process, thread))
     for pipe, writing in groups.items():
-        yield _finding(scene, pipe, writing)
+        yield _finding(program, pipe, writing)
 
 
-def writes_in_vain(strand: Strand) -> bool:
+def writes_in_vain(thread: WatchedThread) -> bool:
     """Whether a thread is in a write into a full pipe which is not one of multiprocessing's."""
-    call = strand.thread.call
-    if not call or call[0] not in WRITES or not strand.stuck:
+    call = thread.now.call
+    if not call or call[0] not in WRITES or not thread.stuck:
         return False
-    if not strand.descriptor().startswith("pipe:"):
+    if not thread.descriptor().startswith("pipe:"):
         return False
-    if not strand.frames:
+    if not thread.frames:
         return call[1] in _STREAMS
-    return not any(frame.file.startswith(_OWN_CHANNELS) for frame in strand.own_frames)
+    return not any(frame.file.startswith(_OWN_CHANNELS) for frame in thread.own_frames)
 
 
-def _finding(scene: Scene, pipe: str, writing: list[tuple[Actor, Strand]]) -> Finding:
-    actors = list({actor.pid: actor for actor, _ in writing}.values())
+def _finding(
+    program: Program, pipe: str, writing: list[tuple[WatchedProcess, WatchedThread]]
+) -> Finding:
+    processes = list({process.pid: process for process, _ in writing}.values())
     _, first = writing[0]
-    who = " and ".join(each.label for each in actors[:3])
-    stream = _STREAMS.get(
-        first.thread.call[1], f"the pipe of its descriptor {first.thread.call[1]}"
-    )
-    ends = [each for each in scene.case.looks[-1].pipe_readers if each.pipe == pipe]
-    others = [each for each in ends if each.pid not in {a.pid for a in actors}] or ends
-    running = [each for each in others if _runs(scene, each)]
-    main = scene.main in actors
+    who = " and ".join(each.label for each in processes[:3])
+    stream = _STREAMS.get(first.now.call[1], f"the pipe of its descriptor {first.now.call[1]}")
+    ends = [each for each in program.case.looks[-1].pipe_readers if each.pipe == pipe]
+    others = [each for each in ends if each.pid not in {a.pid for a in processes}] or ends
+    running = [each for each in others if _runs(program, each)]
+    main = program.main in processes
     thread = ""
-    if main and first is not scene.main.main:
-        thread = f"thread {first.thread.name!r} of "
+    if main and first is not program.main.main:
+        thread = f"thread {first.now.name!r} of "
     return Finding(
         NAME,
         POSSIBLE if running else _confidence(first, others),
-        f"{thread}{who} {are(actors, 'writes', 'write')} {stream} into a pipe that is full,"
-        f" {at_line(first)}: {_reader(scene, running or others, runs=bool(running))}",
+        f"{thread}{who} {plural(processes, 'writes', 'write')} {stream} into a pipe that is full,"
+        f" {at_line(first)}: {_reader(program, running or others, runs=bool(running))}",
         evidence=(
             *(
-                f"{actor.label}: no CPU, in the system call write, on {pipe}, in both looks"
-                for actor, _ in writing[:4]
+                f"{process.label}: no CPU, in the system call write, on {pipe}, in both looks"
+                for process, _ in writing[:4]
             ),
             *(f"{pipe} is open to be read by {_person(each)}" for each in others[:4]),
         ),
-        get_out=_get_out(scene, actors, others, running),
+        get_out=_get_out(program, processes, others, running),
         prevent=(
             "write to a file (python train.py > log.txt 2>&1) and look at that (tail -f, less +F):"
             " a pager, a stopped `tee` or a launcher that does not read holds up whoever prints",
             "if your code has made the pipe (subprocess.PIPE), have a thread read it all the time,"
             " or give subprocess.DEVNULL or a file instead: a pipe holds 64 kB",
         ),
-        pids=tuple(each.pid for each in actors),
+        pids=tuple(each.pid for each in processes),
         harmless=bool(running),
     )
 
 
-def _runs(scene: Scene, reader: PipeReader) -> bool:
+def _runs(program: Program, reader: PipeReader) -> bool:
     """Whether a reader was seen to do something else: it may come to the pipe later."""
-    member = next((each for each in scene.all if each.pid == reader.pid), None)
+    member = next((each for each in program.all if each.pid == reader.pid), None)
     if member is None:
         return reader.state == "R"
     return not member.dead and (member.share >= IDLE_SHARE or not sent_nothing(member))
 
 
-def _confidence(strand: Strand, readers: list[PipeReader]) -> Confidence:
+def _confidence(thread: WatchedThread, readers: list[PipeReader]) -> Confidence:
     """It is seen that it writes, and into what; without stacks it may be anybody's pipe."""
-    return LIKELY if strand.frames or readers else POSSIBLE
+    return LIKELY if thread.frames or readers else POSSIBLE
 
 
-def _reader(scene: Scene, readers: list[PipeReader], *, runs: bool) -> str:
+def _reader(program: Program, readers: list[PipeReader], *, runs: bool) -> str:
     if not readers:
         return (
             "who should read it cannot be seen from here (another user's process, or outside of"
             " this container), and does not"
         )
-    members = {each.pid: each for each in scene.all}
+    members = {each.pid: each for each in program.all}
     words = []
     for each in readers[:3]:
         member = members.get(each.pid)
@@ -124,16 +124,19 @@ def _person(reader: PipeReader) -> str:
 
 
 def _get_out(
-    scene: Scene, actors: list[Actor], readers: list[PipeReader], running: list[PipeReader]
+    program: Program,
+    processes: list[WatchedProcess],
+    readers: list[PipeReader],
+    running: list[PipeReader],
 ) -> tuple[str, ...]:
     """Return what to do. Never to read from the pipe: its data is for whoever has the other end."""
     if running:
         return (
             f"nothing is to be done while process {running[0].pid} runs: look again in a minute"
-            f" (antifreeze attach {scene.main.pid})",
+            f" (antifreeze attach {program.main.pid})",
         )
     stopped = [each for each in readers if each.state == "T"]
-    strangers = [each for each in readers if each.pid not in {each.pid for each in scene.all}]
+    strangers = [each for each in readers if each.pid not in {each.pid for each in program.all}]
     found = [
         f"kill -CONT {each.pid}    (it goes on and reads: nothing is lost)" for each in stopped
     ]
@@ -149,16 +152,16 @@ def _get_out(
         )
     if not readers:
         found.append(
-            f"sudo antifreeze attach {scene.main.pid}    (shows who has the other end, if it is on"
-            " this machine; have that read on: nothing is lost)"
+            f"sudo antifreeze attach {program.main.pid}    (shows who has the other end, if it is"
+            " on this machine; have that read on: nothing is lost)"
         )
-    if scene.main in actors:
+    if program.main in processes:
         found.append(
-            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
-            " not save then is lost)"
+            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
+            " does not save then is lost)"
         )
     else:
-        found.append(kill_worker(actors))
+        found.append(kill_worker(processes))
     return tuple(found)
 
 

@@ -10,10 +10,10 @@ from ..analyse.threads_and_processes import (
     BUSY_SHARE,
     GROUP_THREADS,
     IDLE_SHARE,
-    Actor,
+    Program,
     Role,
-    Scene,
-    Strand,
+    WatchedProcess,
+    WatchedThread,
 )
 from .base import LIKELY, POSSIBLE, Cause, where
 
@@ -41,16 +41,16 @@ _HOME = "torch/distributed/distributed_c10d.py"
 _MEETING = ("init_process_group", "_store_based_barrier", "rendezvous")
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    here, strand = collective(scene.main), scene.main.main
-    if not here or strand is None or (strand.share > BUSY_SHARE and strand.moved):
+def find(program: Program) -> Iterator[Finding]:
+    here, thread = collective(program.main), program.main.main
+    if not here or thread is None or (thread.share > BUSY_SHARE and thread.moved):
         return
-    world = int(scene.main.process.settings.get("WORLD_SIZE", "0") or 0)
-    rank = scene.main.number
+    world = int(program.main.now.settings.get("WORLD_SIZE", "0") or 0)
+    rank = program.main.number
     others = [
         each
-        for each in scene.ranks
-        if each.pid != scene.main.pid and each.number != rank and is_rank(each.process)
+        for each in program.ranks
+        if each.pid != program.main.pid and each.number != rank and is_rank(each.now)
     ]
     elsewhere = [each for each in others if collective(each) != here]
     unseen = max(0, world - len(others) - 1)
@@ -62,7 +62,7 @@ def find(scene: Scene) -> Iterator[Finding]:
             f" {_does(first)}"
         )
         get_out = f"antifreeze attach {first.pid}    (what that rank hangs in; nothing is lost)"
-    elif here in _MEETING and _waits_on(strand):
+    elif here in _MEETING and _waits_on(thread):
         confidence = LIKELY
         sentence = (
             f"rank {rank} waits in {here} for other ranks to come, and"
@@ -72,7 +72,7 @@ def find(scene: Scene) -> Iterator[Finding]:
             "start the ranks that are missing, with the same address and port"
             " (MASTER_ADDR, MASTER_PORT) and number of ranks (WORLD_SIZE): nothing is lost"
         )
-    elif unseen or (not others and not world and _waits_on(strand)):
+    elif unseen or (not others and not world and _waits_on(thread)):
         confidence = POSSIBLE
         sentence = (
             f"rank {rank} waits in {here} for {f'{unseen} of {world}' if world else 'other'} ranks"
@@ -86,7 +86,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         confidence,
         sentence,
         evidence=(
-            f"rank {rank} is {where(strand)}",
+            f"rank {rank} is {where(thread)}",
             *(f"rank {each.number} (pid {each.pid}) {_does(each)}" for each in elsewhere),
         ),
         get_out=(get_out,),
@@ -94,52 +94,52 @@ def find(scene: Scene) -> Iterator[Finding]:
             "give every rank the same number of batches (DistributedSampler, drop_last, join)",
             "let no rank do alone what takes long (downloads, evaluation, saving)",
         ),
-        pids=(scene.main.pid,),
+        pids=(program.main.pid,),
     )
 
 
-def waiting_for(scene: Scene) -> list[tuple[Actor, str]]:
-    """Give the ranks that wait for this one, and in what: it is in nothing that ranks do together,
-    and they are."""
-    if collective(scene.main) or not is_rank(scene.main.process):
+def waiting_for(program: Program) -> list[tuple[WatchedProcess, str]]:
+    """Return the ranks that wait for this one, and in what: it is in nothing that ranks do
+    together, and they are."""
+    if collective(program.main) or not is_rank(program.main.now):
         return []
     return [
         (each, name)
-        for each in scene.ranks
-        if each.pid != scene.main.pid and each.number != scene.main.number
+        for each in program.ranks
+        if each.pid != program.main.pid and each.number != program.main.number
         if (name := collective(each))
     ]
 
 
-def collective(actor: Actor) -> str:
+def collective(process: WatchedProcess) -> str:
     """Name the collective operation that a rank is in; nothing if it is in none."""
-    for strand in actor.strands:
+    for thread in process.threads:
         for name in COLLECTIVES:
-            if strand.calls(name, _HOME):
+            if thread.calls(name, _HOME):
                 return name
         for name in _MEETING:
-            if (frame := strand.calls(name)) is not None and frame.file.startswith("torch/"):
+            if (frame := thread.calls(name)) is not None and frame.file.startswith("torch/"):
                 return name
-    strand_of_main = actor.main
-    if strand_of_main is not None and _waits_below(actor, strand_of_main):
+    strand_of_main = process.main
+    if strand_of_main is not None and _waits_below(process, strand_of_main):
         return "the synchronisation of gradients (backward)"
     return ""
 
 
-def _waits_below(actor: Actor, strand: Strand) -> bool:
-    """Say whether backward waits for other ranks, in C++: it has no line of Python's own, and its
+def _waits_below(process: WatchedProcess, thread: WatchedThread) -> bool:
+    """Whether backward waits for other ranks, in C++: it has no line of Python's own, and its
     C++ is seldom seen in time. A process group is there, and nothing is computed."""
-    if strand.calls("_engine_run_backward") is None:
+    if thread.calls("_engine_run_backward") is None:
         return False
-    has_group = any(each.thread.name.startswith(GROUP_THREADS) for each in actor.strands)
-    return has_group and strand.stuck and actor.share < IDLE_SHARE
+    has_group = any(each.now.name.startswith(GROUP_THREADS) for each in process.threads)
+    return has_group and thread.stuck and process.share < IDLE_SHARE
 
 
-def _waits_on(strand: Strand) -> bool:
-    """Say that it is where it was, and no more than looks round."""
-    then = strand.before.frames if strand.before is not None else ()
-    same = tuple(each for each in then if not each.native) == strand.frames
-    return same and strand.share < BUSY_SHARE / 2
+def _waits_on(thread: WatchedThread) -> bool:
+    """Whether it is where it was, and no more than looks round."""
+    then = thread.before.frames if thread.before is not None else ()
+    same = tuple(each for each in then if not each.native) == thread.frames
+    return same and thread.share < BUSY_SHARE / 2
 
 
 def _missing(world: int, seen: int) -> str:
@@ -148,18 +148,18 @@ def _missing(world: int, seen: int) -> str:
     return "not all have come (not started, on another machine, or with another address or port)"
 
 
-def _does(actor: Actor) -> str:
-    strand = actor.main
-    if actor.role is not Role.MAIN or strand is None:
+def _does(process: WatchedProcess) -> str:
+    thread = process.main
+    if process.role is not Role.MAIN or thread is None:
         return "has ended"
-    if actor.stopped:
+    if process.stopped:
         return "is stopped"
-    if name := collective(actor):
+    if name := collective(process):
         return f"waits in {name}: the ranks are not at the same place of the program"
-    if strand.calls("_next_data", "torch/utils/data/dataloader.py"):
-        return f"waits for its data, {where(strand)}"
-    pace = f"using {strand.share:.0%} of a core" if strand.share > 0.02 else "doing nothing"
-    return f"is {where(strand)}, {pace}"
+    if thread.calls("_next_data", "torch/utils/data/dataloader.py"):
+        return f"waits for its data, {where(thread)}"
+    pace = f"using {thread.share:.0%} of a core" if thread.share > 0.02 else "doing nothing"
+    return f"is {where(thread)}, {pace}"
 
 
 CAUSE = Cause(NAME, find, blames_other_rank=True)

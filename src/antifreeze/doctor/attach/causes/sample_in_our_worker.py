@@ -6,24 +6,24 @@ from collections.abc import Iterator
 
 from ...._transport import own_frames
 from ...findings import Finding
-from ..analyse.threads_and_processes import Role, Scene
+from ..analyse.threads_and_processes import Program, Role
 from ..analyse.waits import sleeps
-from .base import LIKELY, Cause, are, kill_worker, people, where
+from .base import LIKELY, Cause, kill_worker, names_of, plural, where
 
 NAME = "sample-in-our-worker"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    strand = scene.main.main
-    if strand is None or strand.calls_own(own_frames.LOOP_WAITS) is None:
+def find(program: Program) -> Iterator[Finding]:
+    thread = program.main.main
+    if thread is None or thread.calls_own(own_frames.LOOP_WAITS) is None:
         return
     stuck = [
         (worker, at)
-        for worker in scene.living
+        for worker in program.living
         if worker.role is Role.OUR_WORKER
         and (at := worker.main) is not None
         and at.stuck
-        and not scene.idle(worker)
+        and not program.idle(worker)
         and at.own_line is not None
         and not sleeps(at)  # that may be as it should: `sleeping-sample` knows more of it
     ]
@@ -33,7 +33,7 @@ def find(scene: Scene) -> Iterator[Finding]:
     yield Finding(
         NAME,
         LIKELY,
-        f"the loop waits for {people(workers)}, which {are(workers, 'does', 'do')} nothing"
+        f"the loop waits for {names_of(workers)}, which {plural(workers, 'does', 'do')} nothing"
         f" {where(stuck[0][1])}",
         evidence=tuple(f"{worker.label} is {where(at)}, without CPU" for worker, at in stuck),
         get_out=(kill_worker(workers),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Scene
+from ..analyse.threads_and_processes import Program
 from ..analyse.waits import batch_lost, megabytes
 from .base import LIKELY, POSSIBLE, Cause
 
@@ -16,11 +16,11 @@ _SMALL = 64 << 20  # what Docker gives where nobody asks for more: one batch of 
 _SOME_USED = 0.1
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    machine = scene.machine
-    if machine.shm <= 0 or not batch_lost(scene):
+def find(program: Program) -> Iterator[Finding]:
+    machine = program.machine
+    if machine.shm <= 0 or not batch_lost(program):
         return
-    free = min(machine.shm_free, scene.machine_before.shm_free)
+    free = min(machine.shm_free, program.machine_before.shm_free)
     no_files = machine.shm_inodes_free == 0
     full = free < _FULL_BYTES or free < _FULL_SHARE * machine.shm or no_files
     used = machine.shm - free
@@ -37,16 +37,16 @@ def find(scene: Scene) -> Iterator[Finding]:
         NAME,
         LIKELY if sure else POSSIBLE,
         f"/dev/shm {word} ({how}): a worker could not store its batch there, the batch was"
-        f" dropped without an error, and the loop waits for it in {scene.waits_for_batch}",
+        f" dropped without an error, and the loop waits for it in {program.waits_for_batch}",
         evidence=(
             f"/dev/shm as the program sees it: {how}",
-            f"all {len(scene.living)} workers wait for an order, and the loop for a batch: nobody"
+            f"all {len(program.living)} workers wait for an order, and the loop for a batch: nobody"
             " is working on it",
             "a traceback of 'QueueFeederThread' in the program's output would say 'No space left on"
             " device' or 'unable to allocate shared memory'",
         ),
         get_out=(
-            f"kill -INT {scene.main.pid}    (KeyboardInterrupt in the main thread: it can save,"
+            f"kill -INT {program.main.pid}    (KeyboardInterrupt in the main thread: it can save,"
             " and has to be started again: the batch is lost and does not come back)",
             "df -h /dev/shm; ls -la /dev/shm    (files of runs that are over may be removed)",
         ),
@@ -56,7 +56,7 @@ def find(scene: Scene) -> Iterator[Finding]:
             "less in flight: fewer workers, smaller prefetch_factor or batch_size",
             "antifreeze's loader waits for room, or sends the batch another way",
         ),
-        pids=(scene.main.pid, *(each.pid for each in scene.living)),
+        pids=(program.main.pid, *(each.pid for each in program.living)),
     )
 
 

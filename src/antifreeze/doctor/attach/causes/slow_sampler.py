@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Scene
+from ..analyse.threads_and_processes import Program
 from ..analyse.torch_loader import LOADER
 from ..analyse.waits import at_line, same_function
 from .base import POSSIBLE, Cause
@@ -14,42 +14,42 @@ NAME = "slow-sampler"
 _LEAST_SHARE = 0.05  # of a core: on a crowded machine one that computes gets no more
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    strand = scene.main.main
-    if strand is None or strand.before is None or scene.main.stopped:
+def find(program: Program) -> Iterator[Finding]:
+    thread = program.main.main
+    if thread is None or thread.before is None or program.main.stopped:
         return
-    if strand.calls("_next_index", LOADER) is None or strand.own_line is None:
+    if thread.calls("_next_index", LOADER) is None or thread.own_line is None:
         return
-    then = {each.name.rpartition(".")[2] for each in strand.before.frames}
-    rests = strand.stuck or strand.share < _LEAST_SHARE
-    if "_next_index" not in then or rests or not same_function(strand):
+    then = {each.name.rpartition(".")[2] for each in thread.before.frames}
+    rests = thread.stuck or thread.share < _LEAST_SHARE
+    if "_next_index" not in then or rests or not same_function(thread):
         return
-    if not all(scene.idle(each) for each in scene.living):
+    if not all(program.idle(each) for each in program.living):
         return
-    count = len(scene.living)
+    count = len(program.living)
     yield Finding(
         NAME,
         POSSIBLE,
-        f"the sampler is what takes long, {at_line(strand)}: it is asked in the main process for"
+        f"the sampler is what takes long, {at_line(thread)}: it is asked in the main process for"
         " the indices of the next batch, and has given none between two looks; it is very slow, or"
         " never ends",
         evidence=(
-            f"{scene.main.label}: {strand.share:.0%} of a core, in the sampler in both looks,"
-            f" {scene.seconds:.1f} s apart",
+            f"{program.main.label}: {thread.share:.0%} of a core, in the sampler in both looks,"
+            f" {program.seconds:.1f} s apart",
             *([f"{count} of {count} workers wait for something to do"] if count else []),
         ),
         get_out=(
-            f"look again, in a minute: antifreeze attach {scene.main.pid}    (if the same line is"
+            f"look again, in a minute: antifreeze attach {program.main.pid}    (if the same line is"
             " named, it never ends)",
-            f"kill -INT {scene.main.pid}    (a KeyboardInterrupt at this line: what the script does"
-            " not save then is lost)",
+            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
+            " does not save then is lost)",
         ),
         prevent=(
             "compute the order once an epoch, with numpy or torch, not for each batch; bound loops"
             " that search for a fitting index",
             "more workers do not help: the sampler runs in the main process only",
         ),
-        pids=(scene.main.pid,),
+        pids=(program.main.pid,),
     )
 
 

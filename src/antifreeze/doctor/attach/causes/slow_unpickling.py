@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...._linux.syscalls import WRITES
 from ...findings import Finding
-from ..analyse.stuck_duration import lasts
-from ..analyse.threads_and_processes import IDLE_SHARE, Actor, Role, Scene, Strand
+from ..analyse.stuck_duration import long_time_not_run
+from ..analyse.threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, sent_nothing
 from .base import LIKELY, POSSIBLE, Cause
 
@@ -17,47 +17,48 @@ _LAUNCHERS = ("multiprocessing/popen_spawn_posix.py", "multiprocessing/popen_for
 _ACCESS, _READ_ONLY = 3, 0  # the bits of a descriptor's flags that say how it was opened
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    for strand in scene.main.strands:
-        if not sends(strand):
+def find(program: Program) -> Iterator[Finding]:
+    for thread in program.main.threads:
+        if not sends(thread):
             continue
-        child = _reader(scene, strand.descriptor())
+        child = _reader(program, thread.descriptor())
         if child is not None and child.main is not None:
-            yield _finding(scene, strand, child, child.main)
+            yield _finding(program, thread, child, child.main)
 
 
-def sends(strand: Strand) -> bool:
+def sends(thread: WatchedThread) -> bool:
     """Whether a thread is in a write of what a process that it starts is to run."""
-    call = strand.thread.call
-    if not call or call[0] not in WRITES or not strand.descriptor().startswith("pipe:"):
+    call = thread.now.call
+    if not call or call[0] not in WRITES or not thread.descriptor().startswith("pipe:"):
         return False
-    return any(strand.calls("_launch", each) is not None for each in _LAUNCHERS)
+    return any(thread.calls("_launch", each) is not None for each in _LAUNCHERS)
 
 
-def _reader(scene: Scene, pipe: str) -> Actor | None:
+def _reader(program: Program, pipe: str) -> WatchedProcess | None:
     """Return the process below the main one that has the pipe open to be read."""
     return next(
         (
             each
-            for each in (*scene.living, *scene.others)
+            for each in (*program.living, *program.others)
             if not each.dead
             and each.role is not Role.HELPER
             and any(
-                d.target == pipe and d.flags & _ACCESS == _READ_ONLY
-                for d in each.process.descriptors
+                d.target == pipe and d.flags & _ACCESS == _READ_ONLY for d in each.now.descriptors
             )
         ),
         None,
     )
 
 
-def _finding(scene: Scene, strand: Strand, child: Actor, reads: Strand) -> Finding:
+def _finding(
+    program: Program, thread: WatchedThread, child: WatchedProcess, reads: WatchedThread
+) -> Finding:
     gets_on = child.before is None or child.share >= IDLE_SHARE or not sent_nothing(child)
-    slept = lasts(child)
+    slept = long_time_not_run(child)
     seen = f"{child.label}: {child.share:.0%} of a core, {at_line(reads)}, in the second look" + (
         f"; it has not run for {slept}" if slept else ""
     )
-    waits = f"{scene.main.label} waits in the middle of sending it, {at_line(strand)}"
+    waits = f"{program.main.label} waits in the middle of sending it, {at_line(thread)}"
     if gets_on:
         sentence = (
             f"nothing is stuck: {child.label} is being started and unpickles what it was sent (the"
@@ -75,9 +76,9 @@ def _finding(scene: Scene, strand: Strand, child: Actor, reads: Strand) -> Findi
         sentence,
         evidence=(
             seen,
-            f"{scene.main.label}: in a write to {strand.descriptor()}, which {child.label} reads",
+            f"{program.main.label}: in a write to {thread.descriptor()}, which {child.label} reads",
         ),
-        get_out=_get_out(scene, gets_on=gets_on),
+        get_out=_get_out(program, gets_on=gets_on),
         prevent=(
             "keep large data out of the dataset object: store a path, and open or map the file in"
             " the worker, on first use; multiprocessing sends the whole dataset to each worker in"
@@ -85,13 +86,13 @@ def _finding(scene: Scene, strand: Strand, child: Actor, reads: Strand) -> Findi
             "do slow or blocking work (downloads, servers, locks) in neither __setstate__ nor"
             " __reduce__",
         ),
-        pids=(child.pid, scene.main.pid),
+        pids=(child.pid, program.main.pid),
         harmless=gets_on,
         general=True,
     )
 
 
-def _get_out(scene: Scene, *, gets_on: bool) -> tuple[str, ...]:
+def _get_out(program: Program, *, gets_on: bool) -> tuple[str, ...]:
     alone = (
         "leave the pipe between the two alone: what anybody else takes out of it is lost to the"
         " new process"
@@ -99,8 +100,8 @@ def _get_out(scene: Scene, *, gets_on: bool) -> tuple[str, ...]:
     if gets_on:
         return (f"nothing is to be done: it goes on; {alone}",)
     return (
-        f"look again in a minute: antifreeze attach {scene.main.pid}; {alone}",
-        interrupt(scene.main.pid),
+        f"look again in a minute: antifreeze attach {program.main.pid}; {alone}",
+        interrupt(program.main.pid),
     )
 
 

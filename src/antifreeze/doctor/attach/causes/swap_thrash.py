@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Scene
+from ..analyse.threads_and_processes import Program
 from ..analyse.waits import megabytes, rate
 from .base import LIKELY, Cause
 
@@ -15,13 +15,13 @@ _FAULTS_S = 50.0  # of our processes
 _PAGE = 4096
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    now, then = scene.machine, scene.machine_before
-    if scene.seconds <= 0 or now.swap <= 0:
+def find(program: Program) -> Iterator[Finding]:
+    now, then = program.machine, program.machine_before
+    if program.seconds <= 0 or now.swap <= 0:
         return
-    pages = (now.swapped_in - then.swapped_in) / scene.seconds
-    faults = rate(scene, "major_faults")
-    swapped = sum(each.process.memory.swapped for each in scene.all)
+    pages = (now.swapped_in - then.swapped_in) / program.seconds
+    faults = rate(program, "major_faults")
+    swapped = sum(each.now.memory.swapped for each in program.all)
     if pages < _PAGES_S or faults < _FAULTS_S or not swapped:
         return
     yield Finding(
@@ -32,7 +32,7 @@ def find(scene: Scene) -> Iterator[Finding]:
         " crawls",
         evidence=(
             f"swapped in: {pages:.0f} pages/s; out:"
-            f" {(now.swapped_out - then.swapped_out) / scene.seconds:.0f} pages/s",
+            f" {(now.swapped_out - then.swapped_out) / program.seconds:.0f} pages/s",
             f"this program has waited for {faults:.0f} pages from disk in a second",
             f"free memory: {megabytes(now.memory_free)} of {megabytes(now.memory)}; swap used:"
             f" {megabytes(now.swap - now.swap_free)} of {megabytes(now.swap)}",
@@ -45,7 +45,7 @@ def find(scene: Scene) -> Iterator[Finding]:
             "fewer workers, or a dataset that is not copied into each: a list of Python objects is"
             " copied page by page as workers read it; arrays and memory maps are not",
         ),
-        pids=tuple(each.pid for each in (scene.main, *scene.living)),
+        pids=tuple(each.pid for each in (program.main, *program.living)),
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ...findings import Confidence, Finding
 from ..analyse.lock_waits import (
     Wait,
-    for_ever,
     forked,
     held_at_fork,
     is_service,
@@ -15,10 +14,11 @@ from ..analyse.lock_waits import (
     queue_awaited,
     same_line,
     wait_of,
+    waits_without_limit,
 )
-from ..analyse.threads_and_processes import Actor, Scene, Strand
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line
-from .base import CERTAIN, LIKELY, POSSIBLE, Cause, are, kill_worker, people
+from .base import CERTAIN, LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
 
 NAME = "threads-after-fork"
 _POOL = "concurrent/futures/"
@@ -26,24 +26,24 @@ _LOOP = "asyncio/base_events.py"
 _EVERYWHERE = ("threading.py", "queue.py", "torch/", "<frozen", "<string>")  # says nothing of whose
 
 
-def find(scene: Scene) -> Iterator[Finding]:
+def find(program: Program) -> Iterator[Finding]:
     stuck = [
-        (worker, strand)
-        for worker in scene.living
-        if (strand := worker.main) is not None
-        and not scene.idle(worker)
-        and wait_of(strand) in (Wait.RESULT, Wait.NOTICE)
-        and (for_ever(strand) or same_line(strand))
-        and not [each for each in others(worker, strand) if each.frames]
+        (worker, thread)
+        for worker in program.living
+        if (thread := worker.main) is not None
+        and not program.idle(worker)
+        and wait_of(thread) in (Wait.RESULT, Wait.NOTICE)
+        and (waits_without_limit(thread) or same_line(thread))
+        and not [each for each in others(worker, thread) if each.frames]
         and not _pool(worker)
-        and forked(scene, worker)
+        and forked(program, worker)
     ]
     if not stuck:
         return
     workers = [worker for worker, _ in stuck]
     _, first = stuck[0]
-    pool = _pool(scene.main)
-    threads = pool or _related(scene, first)
+    pool = _pool(program.main)
+    threads = pool or _related(program, first)
     story = (
         "the thread pool or event loop was started in the main process, and was not copied by fork"
         if threads
@@ -53,13 +53,14 @@ def find(scene: Scene) -> Iterator[Finding]:
     yield Finding(
         NAME,
         _confidence(first, workers[0], pool, threads),
-        f"{people(workers)} {are(workers, 'waits', 'wait')} for {_what(first)}, {at_line(first)},"
-        f" and there is no other thread in {are(workers, 'it', 'them')}: {story}",
+        f"{names_of(workers)} {plural(workers, 'waits', 'wait')} for {_what(first)},"
+        f" {at_line(first)},"
+        f" and there is no other thread in {plural(workers, 'it', 'them')}: {story}",
         evidence=(
-            f"{people(workers)}: no CPU, at the same line in both looks: {first.at}",
-            f"{are(workers, 'it has', 'they have')} no other thread that could answer",
+            f"{names_of(workers)}: no CPU, at the same line in both looks: {first.at}",
+            f"{plural(workers, 'it has', 'they have')} no other thread that could answer",
             *(
-                f"thread {each.thread.name!r} of the main process: {each.frames[0]}"
+                f"thread {each.now.name!r} of the main process: {each.frames[0]}"
                 for each in threads[:3]
             ),
         ),
@@ -74,27 +75,27 @@ def find(scene: Scene) -> Iterator[Finding]:
     )
 
 
-def _what(strand: Strand) -> str:
-    if wait_of(strand) is Wait.RESULT:
+def _what(thread: WatchedThread) -> str:
+    if wait_of(thread) is Wait.RESULT:
         return "a result of another thread"
-    return queue_awaited(strand) or "a word from another thread"
+    return queue_awaited(thread) or "a word from another thread"
 
 
-def _related(scene: Scene, strand: Strand) -> list[Strand]:
-    """Give the threads of the main process that run code of a file which a worker is in, the
+def _related(program: Program, thread: WatchedThread) -> list[WatchedThread]:
+    """Return the threads of the main process that run code of a file which a worker is in, the
     script's or a library's: those may be what it waits for."""
-    places = {each.file for each in strand.own_frames if not each.file.startswith(_EVERYWHERE)}
+    places = {each.file for each in thread.own_frames if not each.file.startswith(_EVERYWHERE)}
     return [
-        each for each in held_at_fork(scene) if places & {frame.file for frame in each.own_frames}
+        each for each in held_at_fork(program) if places & {frame.file for frame in each.own_frames}
     ]
 
 
-def _pool(actor: Actor) -> list[Strand]:
-    """Give the threads of a process that work for others: of a pool, or of an event loop."""
+def _pool(process: WatchedProcess) -> list[WatchedThread]:
+    """Return the threads of a process that work for others: of a pool, or of an event loop."""
     return [
         each
-        for each in actor.strands
-        if each is not actor.main
+        for each in process.threads
+        if each is not process.main
         and any(
             frame.file == _LOOP
             or (frame.file.startswith(_POOL) and frame.name.endswith(("_worker", "run")))
@@ -104,15 +105,22 @@ def _pool(actor: Actor) -> list[Strand]:
 
 
 def _confidence(
-    strand: Strand, worker: Actor, pool: list[Strand], threads: list[Strand]
+    thread: WatchedThread,
+    worker: WatchedProcess,
+    pool: list[WatchedThread],
+    threads: list[WatchedThread],
 ) -> Confidence:
     """A result comes from a thread, and threads of C may give one too: so there must be none."""
-    unknown = [each for each in worker.strands if not each.frames and is_service(each)]
-    if wait_of(strand) is Wait.RESULT and pool and for_ever(strand) and not unknown:
+    unknown = [each for each in worker.threads if not each.frames and is_service(each)]
+    if wait_of(thread) is Wait.RESULT and pool and waits_without_limit(thread) and not unknown:
         return CERTAIN
-    if pool or threads or wait_of(strand) is Wait.RESULT:
+    if pool or threads or wait_of(thread) is Wait.RESULT:
         return LIKELY
-    return LIKELY if queue_awaited(strand) and for_ever(strand) and not unknown else POSSIBLE
+    return (
+        LIKELY
+        if queue_awaited(thread) and waits_without_limit(thread) and not unknown
+        else POSSIBLE
+    )
 
 
 CAUSE = Cause(NAME, find)

@@ -7,8 +7,14 @@ from dataclasses import replace
 
 from ...._linux.syscalls import READS
 from ...findings import Confidence, Finding
-from ..analyse.threads_and_processes import Actor, Scene, Strand, is_file, is_library
-from ..analyse.waits import at_line, still
+from ..analyse.threads_and_processes import (
+    Program,
+    WatchedProcess,
+    WatchedThread,
+    is_file,
+    is_library,
+)
+from ..analyse.waits import at_line, did_nothing
 from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause
 
@@ -44,22 +50,22 @@ _NATIVE = {
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    if scene.at_prompt:
-        yield _prompt(scene)
-    for actor in (scene.main, *scene.living):
-        if actor is scene.main and scene.at_prompt:
+def find(program: Program) -> Iterator[Finding]:
+    if program.at_prompt:
+        yield _prompt(program)
+    for process in (program.main, *program.living):
+        if process is program.main and program.at_prompt:
             continue
-        strand = actor.main
-        if strand is None or actor.stopped or not still(strand):
+        thread = process.main
+        if thread is None or process.stopped or not did_nothing(thread):
             continue
-        found = asks(strand)
+        found = asks(thread)
         if found is not None:
-            yield _finding(scene, actor, strand, *found)
+            yield _finding(program, process, thread, *found)
 
 
-def _prompt(scene: Scene) -> Finding:
-    idle = [each for each in scene.living if scene.idle(each)]
+def _prompt(program: Program) -> Finding:
+    idle = [each for each in program.living if program.idle(each)]
     return Finding(
         NAME,
         CERTAIN,
@@ -68,31 +74,31 @@ def _prompt(scene: Scene) -> Finding:
         + (f"; its {len(idle)} workers wait for it" if len(idle) > 1 else ""),
         evidence=("no code of the user's is under way in the main thread",),
         get_out=("nothing is to be done",),
-        pids=(scene.main.pid,),
+        pids=(program.main.pid,),
         harmless=True,
     )
 
 
-def asks(strand: Strand) -> tuple[str, Confidence] | None:
-    """Give what it waits for; None if not for a person."""
-    if (stands := _stands(strand)) is not None:
+def asks(thread: WatchedThread) -> tuple[str, Confidence] | None:
+    """Return what it waits for; None if not for a person."""
+    if (stands := _stands(thread)) is not None:
         return stands, CERTAIN
-    if (native := strand.in_native(*_NATIVE)) is not None:
+    if (native := thread.in_native(*_NATIVE)) is not None:
         return next(what for part, what in _NATIVE.items() if part in native.name), CERTAIN
-    call = strand.thread.call
+    call = thread.now.call
     if not call or call[0] not in READS:
         return None
-    target = strand.descriptor()
+    target = thread.descriptor()
     if target.startswith(_TERMINALS):
         return "waits for something to be typed at its terminal", CERTAIN
     # Without stacks it may be a prompt, where nobody has anything to wait for.
-    sure: Confidence = LIKELY if strand.frames else POSSIBLE
+    sure: Confidence = LIKELY if thread.frames else POSSIBLE
     return ("waits for something on its standard input", sure) if call[1] == 0 else None
 
 
-def _stands(strand: Strand) -> str | None:
-    """Give the prompt at which a thread stands: not one from which it runs what was typed."""
-    own = strand.own_frames
+def _stands(thread: WatchedThread) -> str | None:
+    """Return the prompt at which a thread stands: not one from which it runs what was typed."""
+    own = thread.own_frames
     for place, frame in enumerate(own):
         last = frame.name.rpartition(".")[2]
         for name, file, what in _FRAMES:
@@ -107,9 +113,9 @@ def _stands(strand: Strand) -> str | None:
     return None
 
 
-def _outside_the_debugger(strand: Strand) -> Strand:
-    """Give a thread without the frames of a debugger, which may be a class of the user's own."""
-    frames = strand.thread.frames
+def _outside_the_debugger(thread: WatchedThread) -> WatchedThread:
+    """Return a thread without the frames of a debugger, which may be a class of the user's own."""
+    frames = thread.now.frames
     first = 0
     while first < len(frames) and (
         frames[first].native
@@ -118,17 +124,21 @@ def _outside_the_debugger(strand: Strand) -> Strand:
         or frames[first].name.rpartition(".")[2] in _OWN_DEBUGGERS
     ):
         first += 1
-    return replace(strand, thread=replace(strand.thread, frames=frames[first:]))
+    return replace(thread, now=replace(thread.now, frames=frames[first:]))
 
 
 def _finding(
-    scene: Scene, actor: Actor, strand: Strand, what: str, confidence: Confidence
+    program: Program,
+    process: WatchedProcess,
+    thread: WatchedThread,
+    what: str,
+    confidence: Confidence,
 ) -> Finding:
-    asked = _outside_the_debugger(strand)
-    target = strand.descriptor()
-    tty = next((d.target for d in actor.process.descriptors if d.number == 0), "")
+    asked = _outside_the_debugger(thread)
+    target = thread.descriptor()
+    tty = next((d.target for d in process.now.descriptors if d.number == 0), "")
     place = target or tty
-    loop = "" if actor is scene.main else and_the_loop_waits(scene, [actor])
+    loop = "" if process is program.main else and_the_loop_waits(program, [process])
     if place.startswith(_TERMINALS):
         answer = f"answer it where the program was started ({place}); nothing is lost"
     elif "editor" in what:
@@ -138,16 +148,16 @@ def _finding(
     return Finding(
         NAME,
         confidence,
-        f"{actor.label} {what}, {at_line(asked)}{loop}: nothing goes on until a person answers",
+        f"{process.label} {what}, {at_line(asked)}{loop}: nothing goes on until a person answers",
         evidence=(
-            f"{actor.label}: no CPU, {at_line(asked)}"
-            + (f", under {strand.at}" if strand.at is not None else ""),
+            f"{process.label}: no CPU, {at_line(asked)}"
+            + (f", under {thread.at}" if thread.at is not None else ""),
             *([f"it reads {target}"] if target else []),
             *([f"its standard input is {tty}"] if tty and tty != target else []),
         ),
         get_out=(
             answer,
-            f"without a terminal: kill -INT {scene.main.pid}    (a KeyboardInterrupt: what the"
+            f"without a terminal: kill -INT {program.main.pid}    (a KeyboardInterrupt: what the"
             " script does not save then is lost)",
         ),
         prevent=(
@@ -156,7 +166,7 @@ def _finding(
             "give passwords and consents by the environment (WANDB_API_KEY, HF_TOKEN), not at a"
             " prompt",
         ),
-        pids=(actor.pid,),
+        pids=(process.pid,),
     )
 
 

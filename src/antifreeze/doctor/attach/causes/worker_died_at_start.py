@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
-from ..analyse.threads_and_processes import Actor, Scene
+from ..analyse.threads_and_processes import Program, WatchedProcess
 from ..analyse.torch_loader import how_it_died
 from ..analyse.waits import at_line
 from .base import CERTAIN, LIKELY, Cause
@@ -14,31 +14,31 @@ from .slow_unpickling import interrupt, sends
 NAME = "worker-died-at-start"
 
 
-def find(scene: Scene) -> Iterator[Finding]:
-    for strand in scene.main.strands:
-        if not sends(strand) or not strand.stuck:
+def find(program: Program) -> Iterator[Finding]:
+    for thread in program.main.threads:
+        if not sends(thread) or not thread.stuck:
             continue
-        pipe = strand.descriptor()
-        ends = {each.pid for each in scene.case.looks[-1].pipe_readers if each.pipe == pipe}
-        dead = _latest_dead(scene)
-        if ends != {scene.main.pid} or _held_by_child(scene, pipe):
+        pipe = thread.descriptor()
+        ends = {each.pid for each in program.case.looks[-1].pipe_readers if each.pipe == pipe}
+        dead = _latest_dead(program)
+        if ends != {program.main.pid} or _held_by_child(program, pipe):
             continue
-        died = f" ({how_it_died(dead.process)})" if dead is not None else ""
+        died = f" ({how_it_died(dead.now)})" if dead is not None else ""
         yield Finding(
             NAME,
             CERTAIN if dead is not None else LIKELY,
-            f"a process that {scene.main.label} has just started, {at_line(strand)}, has died"
+            f"a process that {program.main.label} has just started, {at_line(thread)}, has died"
             f"{died} before it had read what it was sent (the dataset, most often): the main"
             " process waits to send the rest, and nobody reads it",
             evidence=(
-                f"{scene.main.label}: no CPU, in a write to {pipe}, in both looks",
+                f"{program.main.label}: no CPU, in a write to {pipe}, in both looks",
                 "nobody but the main process itself has the other end of that pipe",
-                *([f"its child {dead.pid} is dead: {how_it_died(dead.process)}"] if dead else []),
+                *([f"its child {dead.pid} is dead: {how_it_died(dead.now)}"] if dead else []),
             ),
             get_out=(
                 "see what the program has printed: the traceback of the new process says why it"
                 " died; nothing is lost by looking",
-                interrupt(scene.main.pid),
+                interrupt(program.main.pid),
             ),
             prevent=(
                 "what a dataset needs to be unpickled must be importable in a new process: classes"
@@ -46,25 +46,25 @@ def find(scene: Scene) -> Iterator[Finding]:
                 " __name__ == '__main__':`",
                 "try it: pickle.loads(pickle.dumps(dataset)) in a new interpreter",
             ),
-            pids=(scene.main.pid, *([dead.pid] if dead is not None else [])),
+            pids=(program.main.pid, *([dead.pid] if dead is not None else [])),
         )
 
 
-def _latest_dead(scene: Scene) -> Actor | None:
+def _latest_dead(program: Program) -> WatchedProcess | None:
     dead = [
         each
-        for each in (*scene.workers, *scene.others)
-        if each.dead and each.process.parent == scene.main.pid
+        for each in (*program.workers, *program.others)
+        if each.dead and each.now.parent == program.main.pid
     ]
-    return max(dead, key=lambda each: each.process.started_at, default=None)
+    return max(dead, key=lambda each: each.now.started_at, default=None)
 
 
-def _held_by_child(scene: Scene, pipe: str) -> bool:
+def _held_by_child(program: Program, pipe: str) -> bool:
     return any(
         descriptor.target == pipe
-        for each in (*scene.living, *scene.others)
+        for each in (*program.living, *program.others)
         if not each.dead
-        for descriptor in each.process.descriptors
+        for descriptor in each.now.descriptors
     )
 
 

@@ -26,13 +26,13 @@ from ..analyse.frames import is_at_work, waits_for_loader
 from ..analyse.process_roles import is_starting
 from ..facts import Case, Look, Process, Thread
 from . import lock_state, pipe_readers, proc
-from .lock_acquire_lines import with_taken
+from .lock_acquire_lines import with_acquire_lines
 from .machine import machine
 from .network_bytes import network_bytes, with_network_bytes
 from .process_tree import processes_of_program, started_by
-from .py_spy import Spy, Stacks
+from .py_spy import PySpy, Stacks
 from .socket_peers import Sockets
-from .time_since_run import UNKNOWN, Asleep
+from .time_since_run import UNKNOWN, TimesSinceRun
 
 BETWEEN_S = 1.0  # two looks: long enough that whoever works has used a core meanwhile
 PATIENCE_S = 10.0  # that one sleeps who may be stuck: most servers and locks answer before
@@ -56,8 +56,8 @@ class Manner:
 
     between_s: float = BETWEEN_S
     patience_s: float = PATIENCE_S
-    spy: Spy = field(default_factory=Spy)
-    asleep: Asleep = field(default_factory=Asleep)
+    spy: PySpy = field(default_factory=PySpy)
+    asleep: TimesSinceRun = field(default_factory=TimesSinceRun)
 
 
 def look_at(pid: int, manner: Manner | None = None) -> Case:
@@ -96,7 +96,9 @@ def _look_twice(pid: int, members: list[int], manner: Manner) -> tuple[Look, ...
     processes = _seen(pid, processes_of_program(pid))
     at = monotonic()
     second = _look(pid, processes, _native_too(manner.spy, processes, stacks))
-    second = _closer(replace(second, at=at, pipe_readers=pipe_readers.readers(second.processes)))
+    second = _closer(
+        replace(second, at=at, pipe_readers=pipe_readers.readers_of_pipes(second.processes))
+    )
     if not proc.read(pid, "cmdline"):  # it may have ended before its stack could be taken
         late = pid in unresponsive_processes()
         why = "did not answer in time, in /proc," if late else "has ended"
@@ -122,12 +124,12 @@ def _watch(first: Look, asked: int, manner: Manner, looks: list[Look]) -> bool:
         there = [
             each
             for each in at_work
-            if not _got_on(each, awaited) and _sockets(each.pid) == sockets[each.pid]
+            if not _made_progress(each, awaited) and _sockets(each.pid) == sockets[each.pid]
         ]
         if not any(_to_be_watched(each, elapsed, manner.patience_s, awaited) for each in there):
             return waited and len(there) == len(at_work)
         if awaited and monotonic() - looks[-1].at >= GLIMPSE_S:
-            looks.append(_glimpse(there, manner.spy))
+            looks.append(_look_at_stacks(there, manner.spy))
         pause(WATCH_S)
         waited = True
 
@@ -138,14 +140,14 @@ def _sockets(pid: int) -> frozenset[int]:
     return frozenset(sockets_of(pid).values())
 
 
-def _glimpse(processes: list[Process], spy: Spy) -> Look:
+def _look_at_stacks(processes: list[Process], spy: PySpy) -> Look:
     """Look at the stacks of those who run now, and at nothing else: who sleeps is let sleep."""
     running = [each for each in processes if proc.state(each.pid) == "R"]
     stacks = spy.take([each.pid for each in running])
     return Look(monotonic(), tuple(_with_stacks(each, stacks.get(each.pid)) for each in running))
 
 
-def _got_on(process: Process, awaited: bool) -> bool:
+def _made_progress(process: Process, awaited: bool) -> bool:
     """Whether a process has done something since the first look. While a loop waits for it, to wake
     up is not enough."""
     if awaited:
@@ -169,7 +171,7 @@ def _to_be_watched(process: Process, elapsed: float, patience_s: float, awaited:
 
 
 def _too_short(thread: Thread, elapsed: float, patience_s: float) -> bool:
-    """Say that a thread has not slept for long enough to be called stuck; nor will it sleep on for
+    """Whether a thread has not slept for long enough to be called stuck; nor will it sleep on for
     as long by its own will."""
     if thread.sleeps_s > patience_s:
         return False
@@ -185,7 +187,7 @@ def _with_sleep(look: Look, slept: dict[tuple[int, int], float]) -> Look:
 
 
 def _since(first: Look, now: Look) -> Look:
-    """Give a later look with what the first one knew: who has not moved since sleeps on."""
+    """Return a later look with what the first one knew: who has not moved since sleeps on."""
     known = {(p.pid, each.tid): each for p in first.processes for each in p.threads}
 
     def slept(pid: int, thread: Thread) -> Thread:
@@ -207,7 +209,7 @@ def _each_thread(look: Look, change: Callable[[int, Thread], Thread]) -> Look:
 
 
 def _unmoved(first: Look, second: Look) -> set[tuple[int, int]]:
-    """Give the threads that have not run between the looks."""
+    """Return the threads that have not run between the looks."""
     then = {(p.pid, each.tid, each.gave_way) for p in first.processes for each in p.threads}
     now = {(p.pid, each.tid, each.gave_way) for p in second.processes for each in p.threads}
     return {(pid, tid) for pid, tid, _ in then & now}
@@ -237,8 +239,8 @@ def _check(pid: int) -> None:
 
 
 def _program(pid: int) -> int:
-    """Give the program to look at: where a shell or a scheduler was named, the one it has started,
-    if there is but one."""
+    """Return the program to look at: where a shell or a scheduler was named, the one it has
+    started, if there is but one."""
     if proc.runs_python(pid):
         return pid
     first = started_by(pid)
@@ -270,12 +272,14 @@ def _closer(look: Look) -> Look:
     """Add what takes longer to find, and is asked once."""
     return replace(
         look,
-        processes=with_taken(look.processes),
+        processes=with_acquire_lines(look.processes),
         file_locks=lock_state.with_sharers(look.file_locks),
     )
 
 
-def _native_too(spy: Spy, processes: list[Process], before: dict[int, Stacks]) -> dict[int, Stacks]:
+def _native_too(
+    spy: PySpy, processes: list[Process], before: dict[int, Stacks]
+) -> dict[int, Stacks]:
     """Take stacks, with the C code in them of those that differ; what cannot be had with it, may be
     without."""
     alive = [each.pid for each in processes if each.state not in "ZX"]
@@ -311,7 +315,7 @@ def _both(seen: Thread, told: Thread | None) -> Thread:
 
 
 def _unseen(look: Look, pid: int) -> tuple[str, ...]:
-    """Say what could not be seen, and what would show it."""
+    """Return what could not be seen, and what would show it."""
     found = []
     main = next((each for each in look.processes if each.pid == pid), None)
     if main is not None and main.blind:

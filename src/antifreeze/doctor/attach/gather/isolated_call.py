@@ -30,7 +30,7 @@ serve(task)
 """
 
 
-def run_outside(task: Callable[[Any], Any], given: Any, wait_s: float) -> Any:
+def run_isolated(task: Callable[[Any], Any], given: Any, wait_s: float) -> Any:
     """Return what a function of a module of ours returns, called in another process; None if it
     gives no answer in time. Question and answer are JSON."""
     code = _CODE.format(task.__module__, task.__name__, __name__)

@@ -22,7 +22,7 @@ from ...._linux.regular_files import read_regular
 from ...._linux.syscalls import Syscall
 from ...source.parsing import compile_quietly
 from ..facts import Frame, Process, Thread
-from .isolated_call import run_outside
+from .isolated_call import run_isolated
 
 READ_S = 4.0  # for all files: one on a server that is gone never answers
 _MOST_BYTES = 400_000  # of a file: longer ones are not written by hand, and take long to read
@@ -35,7 +35,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Code = _Function | ast.Module  # what a line of a stack is in
 
 
-def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
+def with_acquire_lines(processes: Iterable[Process]) -> tuple[Process, ...]:
     """Add to threads that wait for a lock the lines which have taken it. Bounded: `READ_S`."""
     processes = tuple(processes)
     asked = [
@@ -50,7 +50,7 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
         [pid, thread.tid, [astuple(each) for each in _theirs(thread)[:_MOST_LINES]]]
         for pid, thread in asked
     ]
-    answer = run_outside(find_taken, question, READ_S) or []
+    answer = run_isolated(find_acquire_lines, question, READ_S) or []
     found = {tid: tuple(Frame(*each) for each in frames) for tid, frames in answer}
     return tuple(
         replace(
@@ -63,7 +63,7 @@ def with_taken(processes: Iterable[Process]) -> tuple[Process, ...]:
     )
 
 
-def find_taken(question: list[Any]) -> list[Any]:
+def find_acquire_lines(question: list[Any]) -> list[Any]:
     """Find the lines that have taken the lock, for each thread; called in a process of its own."""
     files: dict[tuple[int, str], _File | None] = {}
     found = []
@@ -76,7 +76,7 @@ def find_taken(question: list[Any]) -> list[Any]:
 
 
 def _theirs(thread: Thread) -> tuple[Frame, ...]:
-    """Give the lines of the script, the innermost first, without Python's own below them."""
+    """Return the lines of the script, the innermost first, without Python's own below them."""
     frames = [each for each in thread.frames if not each.native]
     while frames and frames[0].file in _BELOW:
         frames.pop(0)
@@ -86,7 +86,7 @@ def _theirs(thread: Thread) -> tuple[Frame, ...]:
 def _taken_at(
     pid: int, frames: tuple[Frame, ...], files: dict[tuple[int, str], _File | None]
 ) -> tuple[Frame, ...]:
-    """Give the lines that have taken what the innermost one wants."""
+    """Return the lines that have taken what the innermost one wants."""
     inner = frames[0]
     file = _file(pid, inner.file, files)
     function = file.function(inner) if file is not None else None
@@ -112,7 +112,7 @@ class _File:
     names: frozenset[str]  # of the module: functions that bind one do not mean it
 
     def function(self, frame: Frame) -> _Code | None:
-        """Give the innermost function that a line is in, if it is the one of that name."""
+        """Return the innermost function that a line is in, if it is the one of that name."""
         inside = [each for each in self.functions if _spans(each, frame.line)]
         if frame.name == "<module>":
             return None if inside else self.module
@@ -120,7 +120,7 @@ class _File:
         return inside[-1] if inside and inside[-1].name == name else None
 
     def is_shared(self, expression: ast.expr) -> bool:
-        """Say that it is a name of the module, or something of one, wherever it is used."""
+        """Whether it is a name of the module, or something of one, wherever it is used."""
         root = _root(expression)
         return root in self.names and not any(root in _bound(each) for each in self.functions)
 
@@ -150,7 +150,7 @@ def _parsed(path: str) -> _File | None:
 
 
 def _targets(body: list[ast.stmt]) -> Iterator[str]:
-    """Give the names that statements of a module bind, classes included."""
+    """Return the names that statements of a module bind, classes included."""
     for statement in body:
         if isinstance(statement, (ast.If, ast.Try, ast.With)):
             yield from _targets(statement.body)
@@ -162,7 +162,7 @@ def _targets(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def _bound(function: _Function) -> set[str]:
-    """Give the names that a function binds itself, and not the module's where it says so."""
+    """Return the names that a function binds itself, and not the module's where it says so."""
     nodes = list(ast.walk(function))
     said = {name for each in nodes if isinstance(each, ast.Global) for name in each.names}
     arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
@@ -173,7 +173,7 @@ def _bound(function: _Function) -> set[str]:
 
 
 def _nodes(code: _Code) -> Iterator[ast.AST]:
-    """Give what a function is made of, without the functions and classes in it."""
+    """Return what a function is made of, without the functions and classes in it."""
     todo: list[ast.AST] = list(ast.iter_child_nodes(code))
     while todo:
         each = todo.pop()
@@ -187,15 +187,15 @@ def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
 
 
 def _root(expression: ast.expr) -> str:
-    """Give the name that an expression of names and dots begins with; nothing for any other."""
+    """Return the name that an expression of names and dots begins with; nothing for any other."""
     while isinstance(expression, ast.Attribute):
         expression = expression.value
     return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _wanted(code: _Code, line: int) -> list[ast.expr]:
-    """Give the lock that a line takes: at the head of a `with`, or by `acquire`. A line that takes
-    several is not asked about: which of them it waits for is not known."""
+    """Return the lock that a line takes: at the head of a `with`, or by `acquire`. A line that
+    takes several is not asked about: which of them it waits for is not known."""
     found = []
     for each in _nodes(code):
         if isinstance(each, ast.With) and each.lineno <= line:
@@ -210,7 +210,7 @@ def _wanted(code: _Code, line: int) -> list[ast.expr]:
 
 
 def _takes(call: ast.Call) -> ast.expr | None:
-    """Give the lock that a call takes; none for one that may come back without it."""
+    """Return the lock that a call takes; none for one that may come back without it."""
     return _method(call, "acquire") if not call.args and not call.keywords else None
 
 
@@ -220,7 +220,7 @@ def _method(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def _has(body: list[ast.stmt], line: int, lock: str, has: bool = False) -> bool:
-    """Say that who is at this line has this lock: it stands in a `with` of it, or after an
+    """Whether who is at this line has this lock: it stands in a `with` of it, or after an
     `acquire` that every way to it passes, without a `release` in between."""
     for each in body:
         if not _spans(each, line):
@@ -248,7 +248,7 @@ def _within(block: list[ast.stmt], line: int) -> bool:
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Give the blocks of a statement."""
+    """Return the blocks of a statement."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])
     for each in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
@@ -256,7 +256,7 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _same_self(file: _File, lock: ast.expr, frames: tuple[Frame, ...]) -> bool:
-    """Say that it is something of `self`, and that from the outer line to the inner one each calls
+    """Whether it is something of `self`, and that from the outer line to the inner one each calls
     a method of the same `self`."""
     if _root(lock) != "self" or isinstance(lock, ast.Name):
         return False

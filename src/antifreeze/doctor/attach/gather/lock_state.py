@@ -33,7 +33,7 @@ SHARERS_S = 2.0  # for all of them: somebody may have opened as many files as th
 
 
 def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the words of the lock that a thread sleeps on; nothing if it cannot be read."""
+    """Return the words of the lock that a thread sleeps on; nothing if it cannot be read."""
     if len(call) < 2 or call[0] != Syscall.FUTEX:
         return ()
     found = proc_memory(pid, _WORDS.size, call[1])
@@ -41,7 +41,7 @@ def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def sleeps_s(pid: int, call: tuple[int, ...]) -> float:
-    """Give the seconds that a thread has still to sleep, if it sleeps until a given time, as
+    """Return the seconds that a thread has still to sleep, if it sleeps until a given time, as
     Python's `time.sleep` does; 0 if it does not."""
     if len(call) < 4 or call[:3] != (Syscall.CLOCK_NANOSLEEP, _MONOTONIC, _UNTIL):
         return 0.0
@@ -54,7 +54,7 @@ def sleeps_s(pid: int, call: tuple[int, ...]) -> float:
 
 
 def opens(pid: int, call: tuple[int, ...]) -> str:
-    """Give the path that a thread is about to open; nothing if it opens none, or if what is there
+    """Return the path that a thread is about to open; nothing if it opens none, or if what is there
     does not look like one."""
     if len(call) < 3 or call[0] not in OPENS:
         return ""
@@ -65,7 +65,7 @@ def opens(pid: int, call: tuple[int, ...]) -> str:
 
 
 def watches(pid: int, call: tuple[int, ...], waits_in: str) -> tuple[int, ...]:
-    """Give the descriptors that a thread waits for in `poll` or `epoll_wait`; nothing if they are
+    """Return the descriptors that a thread waits for in `poll` or `epoll_wait`; nothing if they are
     not known. `waits_in`: the kernel's function, since a `poll` that was interrupted goes on under
     another name."""
     if len(call) < 3:
@@ -88,7 +88,7 @@ def watches(pid: int, call: tuple[int, ...], waits_in: str) -> tuple[int, ...]:
 
 
 class Maps:
-    """Say what lies at an address of a process; its table is read when it is first asked for."""
+    """Return what lies at an address of a process; its table is read when it is first asked for."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -98,20 +98,20 @@ class Maps:
         return procfs.mapped_files(proc_text(self._pid, "maps"))
 
     def at(self, address: int) -> tuple[str, str]:
-        """Give the number and the path of the file that is mapped there; nothing if none is."""
+        """Return the number and the path of the file that is mapped there; nothing if none is."""
         return next(
             ((each.inode, each.path) for each in self._files if each.low <= address < each.high),
             ("", ""),
         )
 
     def library(self, asked: str) -> str:
-        """Give the library whose code is under way, from a thread's `syscall` file."""
+        """Return the library whose code is under way, from a thread's `syscall` file."""
         address = code_address(asked)
         return PurePath(self.at(address)[1]).name if address else ""
 
 
 def file_of(maps: Maps, call: tuple[int, ...]) -> str:
-    """Give the file in which a lock between processes is; nothing for one of threads."""
+    """Return the file in which a lock between processes is; nothing for one of threads."""
     if len(call) < 3 or call[0] != Syscall.FUTEX or call[2] & _PRIVATE:
         return ""
     inode, name = maps.at(call[1])
@@ -119,7 +119,7 @@ def file_of(maps: Maps, call: tuple[int, ...]) -> str:
 
 
 def file_locks(processes: tuple[Process, ...]) -> tuple[FileLock, ...]:
-    """Give the locks on files that these processes have open, and who holds and wants them."""
+    """Return the locks on files that these processes have open, and who holds and wants them."""
     files = {inode: path for each in processes for inode, path in _inodes(each)}
     pids = {each.pid for each in processes}
     found: dict[str, FileLock] = {}
@@ -151,8 +151,8 @@ def with_sharers(locks: tuple[FileLock, ...]) -> tuple[FileLock, ...]:
 
 
 def _holders(paths: set[str]) -> Iterator[tuple[int, str, int]]:
-    """Give the processes that have one of these files open with a lock on it, and who took it: the
-    kernel writes that beside the descriptor."""
+    """Return the processes that have one of these files open with a lock on it, and who took it:
+    the kernel writes that beside the descriptor."""
     until = monotonic() + SHARERS_S
     for pid in proc_numbers("", most=_MOST_PROCESSES):
         for number in proc_numbers(pid, "fd", most=_MOST_OPEN):
@@ -167,7 +167,7 @@ def _holders(paths: set[str]) -> Iterator[tuple[int, str, int]]:
 
 
 def _inodes(process: Process) -> list[tuple[str, str]]:
-    """Give number and path of the plain files it has open. The kernel's own table is read: to ask
+    """Return number and path of the plain files it has open. The kernel's own table is read: to ask
     the file system could take for ever, if it is one of the network's."""
     found = []
     for each in process.descriptors:

@@ -12,7 +12,7 @@ from ...._linux import procfs
 from ...._linux.bounded_reads import proc_text, system_text
 from ..facts import Group, Machine
 from .environment import variable
-from .isolated_call import run_outside
+from .isolated_call import run_isolated
 
 _KB = 1024
 _NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs")
@@ -40,7 +40,7 @@ def machine(pid: int) -> Machine:
     """Look at the machine as this process sees it."""
     memory = procfs.counters(system_text("/proc/meminfo"))
     pages = procfs.counters(system_text("/proc/vmstat"))
-    temporary, shm, inside, container = _seen_outside(pid)
+    temporary, shm, inside, container = _seen_isolated(pid)
     return Machine(
         cores=os.cpu_count() or 0,
         load=os.getloadavg()[0],
@@ -62,13 +62,13 @@ def machine(pid: int) -> Machine:
     )
 
 
-def _seen_outside(pid: int) -> tuple[str, _Folder, _Folder, bool]:
+def _seen_isolated(pid: int) -> tuple[str, _Folder, _Folder, bool]:
     """Return what only the program's own file systems know: its folder for temporary files, that
     and its /dev/shm, and whether it is in a container. What does not answer is not known."""
     if pid in _gave_no_answer:
         found = None
     else:
-        found = run_outside(look_at_folders, pid, FOLDERS_S)
+        found = run_isolated(look_at_folders, pid, FOLDERS_S)
     marked = "container=" in proc_text(1, "environ")
     if found is None:
         _gave_no_answer.add(pid)
@@ -141,7 +141,8 @@ def _group(pid: int) -> Group:
 
 
 def _group_folders(pid: int) -> list[Path]:
-    """Give where its limits may be written: its own group first, then what it sees as the root."""
+    """Return where its limits may be written: its own group first, then what it sees as the
+    root."""
     found = []
     top = Path("/sys/fs/cgroup")
     for controllers, path in procfs.control_groups(proc_text(pid, "cgroup")):

@@ -19,8 +19,8 @@ READERS_S = 5.0  # for all of them: somebody may have opened as many files as th
 _ACCESS, _WRITE_ONLY = 3, 1  # the bits of a descriptor's flags that say how it was opened
 
 
-def readers(processes: tuple[Process, ...]) -> tuple[PipeReader, ...]:
-    """Give who has the other end of the pipes that these processes are in a write into."""
+def readers_of_pipes(processes: tuple[Process, ...]) -> tuple[PipeReader, ...]:
+    """Return who has the other end of the pipes that these processes are in a write into."""
     pipes = {pipe for each in processes for pipe in _written(each)}
     if not pipes:
         return ()
@@ -37,7 +37,7 @@ def readers(processes: tuple[Process, ...]) -> tuple[PipeReader, ...]:
 
 
 def _written(process: Process) -> set[str]:
-    """Give the pipes that threads of a process are in a write into, asleep."""
+    """Return the pipes that threads of a process are in a write into, asleep."""
     targets = {each.number: each.target for each in process.descriptors}
     numbers = {
         each.call[1]
@@ -49,5 +49,5 @@ def _written(process: Process) -> set[str]:
 
 
 def _read(pid: int) -> set[str]:
-    """Give the pipes that a process could read from."""
+    """Return the pipes that a process could read from."""
     return {target for target, flags in proc.opened(pid, "pipe:") if flags & _ACCESS != _WRITE_ONLY}

@@ -49,7 +49,7 @@ read = proc_text
 
 
 def parents() -> dict[int, int]:
-    """Give the parent of every process of the machine."""
+    """Return the parent of every process of the machine."""
     found = {}
     for pid in proc_numbers(""):
         if (stat := procfs.stat(read(pid, "stat"))) is not None:
@@ -111,8 +111,8 @@ def _libraries(pid: int) -> set[str]:
 
 
 def without_secrets(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Give a command without anything that may be secret: what is kept is the program, Python's own
-    flags, the name of the script or module, and the names of options."""
+    """Return a command without anything that may be secret: what is kept is the program, Python's
+    own flags, the name of the script or module, and the names of options."""
     if len(command) == 1 and " " in command[0]:  # a title that a program has given itself
         return (" ".join(without_secrets(tuple(command[0].split(" ")))),)
     first = os.path.basename(command[0])
@@ -127,7 +127,7 @@ def without_secrets(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _of_python(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the beginning of a command that is Python's own: up to the script, the module, or the
+    """Return the beginning of a command that is Python's own: up to the script, the module, or the
     code, which is hidden."""
     found = [command[0]]
     value_of = ""
@@ -152,7 +152,7 @@ def _of_python(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _value(flag: str, text: str) -> str:
-    """Give what may be kept of the value of one of Python's own flags."""
+    """Return what may be kept of the value of one of Python's own flags."""
     if flag != "c":
         name, equals, _ = text.partition("=")
         return f"{name}={HIDDEN}" if equals else text
@@ -163,7 +163,7 @@ def _value(flag: str, text: str) -> str:
 
 
 def _argument(text: str, at: int) -> str:
-    """Give what may be kept of an argument of a program."""
+    """Return what may be kept of an argument of a program."""
     name, equals, _ = text.partition("=")
     if _OPTION.fullmatch(name):
         return f"{name}={HIDDEN}" if equals else name
@@ -175,8 +175,8 @@ def _argument(text: str, at: int) -> str:
 
 
 def _command(pid: int) -> tuple[str, ...]:
-    """Give the command of a process without secrets. Those of two processes are equal only if they
-    were with them: what is forked has its parent's, and a script started once more has not."""
+    """Return the command of a process without secrets. Those of two processes are equal only if
+    they were with them: what is forked has its parent's, and a script started once more has not."""
     whole = tuple(procfs.strings(read(pid, "cmdline")))[:MOST_WORDS]
     kept = without_secrets(whole)
     if len(_alike) >= _MOST_ALIKE:
@@ -266,18 +266,18 @@ def _cores(pid: int) -> int:
 
 
 def owner_of_thread(number: int) -> int:
-    """Give the process of a thread; a process is its own."""
+    """Return the process of a thread; a process is its own."""
     return procfs.quantity(procfs.table(read(number, "status")), "Tgid") or number
 
 
 def inner_number(pid: int, tid: int) -> int:
-    """Give the number that a thread has in the innermost container that it is in."""
+    """Return the number that a thread has in the innermost container that it is in."""
     numbers = procfs.table(read(pid, "task", str(tid), "status")).get("NSpid", "").split()
     return procfs.whole(numbers[-1]) if numbers else tid
 
 
 def sleeps_in(pid: int) -> str:
-    """Give the kernel's function that a process sleeps in."""
+    """Return the kernel's function that a process sleeps in."""
     return read(pid, "wchan").strip()
 
 
@@ -296,7 +296,7 @@ def thread_state(pid: int, tid: int) -> str:
 
 
 def opened(pid: int, kind: str) -> list[tuple[str, int]]:
-    """Give target and flags of the open files of a process whose targets begin so."""
+    """Return target and flags of the open files of a process whose targets begin so."""
     found = []
     for number in proc_numbers(pid, "fd"):
         target = proc_link(pid, "fd", str(number))
@@ -311,13 +311,13 @@ def _flags(pid: int, number: int) -> int:
 
 
 def gave_way(pid: int, tid: int) -> int:
-    """Give how often a thread went to sleep by itself; -1 if it has ended."""
+    """Return how often a thread went to sleep by itself; -1 if it has ended."""
     text = read(pid, "task", str(tid), "status")
     return procfs.quantity(procfs.table(text), "voluntary_ctxt_switches") if text else -1
 
 
 def written(pid: int) -> int:
-    """Give how many bytes a process has written."""
+    """Return how many bytes a process has written."""
     return procfs.quantity(procfs.table(read(pid, "io")), "wchar")
 
 
@@ -328,13 +328,13 @@ def read_and_written(pid: int) -> tuple[int, int]:
 
 
 def group(pid: int) -> int:
-    """Give the process group of a process; 0 if there is none."""
+    """Return the process group of a process; 0 if there is none."""
     stat = procfs.stat(read(pid, "stat"))
     return 0 if stat is None else stat.group
 
 
 def runs_python(pid: int) -> bool:
-    """Tell by what it has loaded whether a process runs Python: it may have changed its title."""
+    """Whether a process runs Python, by what it has loaded: it may have changed its title."""
     if not (program := proc_link(pid, "exe")):
         return False  # another user's: none of the program
     return "python" in os.path.basename(program) or "libpython" in read(pid, "maps")

@@ -15,7 +15,7 @@ _STARTED = ("multiprocessing.spawn", "multiprocessing.forkserver", "multiprocess
 
 
 def processes_of_program(pid: int) -> list[int]:
-    """Give the processes of the program that a process belongs to, parents first."""
+    """Return the processes of the program that a process belongs to, parents first."""
     above = proc.parents()
     below: dict[int, list[int]] = {}
     for child, parent in above.items():
@@ -34,7 +34,7 @@ def processes_of_program(pid: int) -> list[int]:
 
 
 def started_by(pid: int) -> list[int]:
-    """Give the Python programs that a process which is none itself has started, or those that it
+    """Return the Python programs that a process which is none itself has started, or those that it
     has started have; not those that a Python program has."""
     below: dict[int, list[int]] = {}
     for child, parent in proc.parents().items():
@@ -75,7 +75,7 @@ def _command(pid: int) -> tuple[str, ...]:
 
 
 def _fellow_orphans(pid: int, above: dict[int, int]) -> list[int]:
-    """Give the other workers of a main process that is gone: they have its process group."""
+    """Return the other workers of a main process that is gone: they have its process group."""
     if not _is_orphan(pid):
         return []
     same = [each for each, parent in above.items() if parent == above.get(pid) and each != pid]

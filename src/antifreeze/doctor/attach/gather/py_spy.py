@@ -40,7 +40,7 @@ class Stacks:
     late: bool = False  # it gave no answer in time
 
 
-class Spy:
+class PySpy:
     """Takes stacks, if it can be found."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Spy:
 
     @staticmethod
     def find() -> str | None:
-        """Give where it is: beside this interpreter, or wherever commands are."""
+        """Return where it is: beside this interpreter, or wherever commands are."""
         beside = Path(sys.executable).with_name("py-spy")
         found = str(beside) if beside.exists() else shutil.which("py-spy")
         return found if found is not None and os.path.isabs(found) else None
@@ -106,7 +106,7 @@ def read_stacks(text: bytes | str) -> Stacks:
 
 
 def _rests(pid: int) -> bool:
-    """Say that one of its threads cannot be stopped, must not be, or is already."""
+    """Whether one of its threads cannot be stopped, must not be, or is already."""
     return any(_thread_rests(pid, tid) for tid in threads(pid))
 
 
@@ -149,6 +149,6 @@ def _frame(said: dict[str, Any]) -> Frame:
 
 
 def _short(file: str) -> str:
-    """Give the path of a library's file from its package on; the user's own as it is."""
+    """Return the path of a library's file from its package on; the user's own as it is."""
     found = _INSTALLED.match(file)
     return file[found.end() :] if found else file

@@ -6,9 +6,8 @@ two of them may be hours apart after months: a thread is compared with one of ou
 it last ran on.
 
 A thread that py-spy stops runs when it goes on: who looks again and again would find each time that
-all have just run. `Asleep` remembers when its own looks have woken a thread, and counts on from
-there.
-"""
+all have just run. `TimesSinceRun` remembers when its own looks have woken a thread, and counts on
+from there."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ Numbers = tuple[int, int]  # of a process, and of a thread of it
 
 
 @dataclass(frozen=True, slots=True)
-class Woken:
+class WokenThread:
     """A thread that our own look has woken."""
 
     ran_at: float  # ms, by its CPU's clock
@@ -39,16 +38,16 @@ class Woken:
     at: float
 
 
-class Asleep:
-    """Says for how long threads have slept, over several looks of one who looks."""
+class TimesSinceRun:
+    """For how long threads have slept, over several looks of one observer."""
 
     def __init__(self) -> None:
-        self._woken: dict[Numbers, Woken] = {}
+        self._woken: dict[Numbers, WokenThread] = {}
         self._slept: dict[Numbers, float] = {}  # as they were at `_at`
         self._at = 0.0
 
     def seconds(self, pids: list[int]) -> dict[Numbers, float]:
-        """Give for how long each thread of these processes has not run; those that are not known
+        """Return for how long each thread of these processes has not run; those that are not known
         are left out. To be asked before py-spy stops them."""
         ran = {each: at for pid in pids for each, at in _ran(pid).items()}
         clocks = _clocks([cpu for cpu, _ in ran.values()])
@@ -70,14 +69,14 @@ class Asleep:
         now = monotonic()
         ran = {each: at for pid in {pid for pid, _ in kept} for each, at in _ran(pid).items()}
         self._woken = {
-            each: Woken(ran[each][1], self._slept[each] + now - self._at, now)
+            each: WokenThread(ran[each][1], self._slept[each] + now - self._at, now)
             for each in kept
             if each in ran and each in self._slept
         }
 
 
 def _ran(pid: int) -> dict[Numbers, tuple[int, float]]:
-    """Give for each thread of a process the CPU that it last ran on, and when."""
+    """Return for each thread of a process the CPU that it last ran on, and when."""
     found = {}
     for tid in proc.threads(pid):
         at = ran_at(proc.read(pid, "task", str(tid), "sched"))
@@ -94,7 +93,7 @@ def ran_at(text: str) -> float:
 
 
 def _clocks(cpus: list[int]) -> dict[int, float]:
-    """Give what the clocks of some CPUs say now, in ms; a CPU that we may not use is left out."""
+    """Return what the clocks of some CPUs say now, in ms; a CPU that we may not use is left out."""
     found: dict[int, float] = {}
 
     def go_round() -> None:
