@@ -87,7 +87,7 @@ def same_line(thread: WatchedThread) -> bool:
     then = thread.before
     if then is None or thread.share >= IDLE_SHARE or not thread.frames:
         return False
-    return tuple(each for each in then.frames if not each.native) == thread.frames
+    return thread.at_same_lines
 
 
 def address(thread: WatchedThread) -> int:

@@ -19,6 +19,12 @@ IDLE_SHARE = 0.02  # of a core: who uses less does nothing but wait
 BUSY_SHARE = 0.5
 
 
+def _share(before: Thread | Process | None, now: Thread | Process, seconds: float) -> float:
+    if before is None or seconds <= 0:
+        return 0.0
+    return (now.cpu_s - before.cpu_s) / seconds
+
+
 @dataclass(frozen=True)
 class WatchedThread:
     """One thread over both looks."""
@@ -34,6 +40,22 @@ class WatchedThread:
         return tuple(each for each in self.now.frames if not each.native)
 
     @property
+    def frames_before(self) -> tuple[Frame, ...]:
+        """Return Python's frames in the first look."""
+        before = () if self.before is None else self.before.frames
+        return tuple(each for each in before if not each.native)
+
+    @property
+    def at_same_lines(self) -> bool:
+        """Whether it was at the same lines in both looks, whether it computes or not."""
+        return self.frames_before == self.frames
+
+    @property
+    def wakeups(self) -> int:
+        """Return how often it went to sleep anew between the looks."""
+        return 0 if self.before is None else self.now.gave_way - self.before.gave_way
+
+    @property
     def native(self) -> tuple[Frame, ...]:
         """Return the C code below the innermost line of Python."""
         found = []
@@ -46,17 +68,14 @@ class WatchedThread:
     @property
     def share(self) -> float:
         """Return how much of a core it has used between the looks."""
-        if self.before is None or self.seconds <= 0:
-            return 0.0
-        return (self.now.cpu_s - self.before.cpu_s) / self.seconds
+        return _share(self.before, self.now, self.seconds)
 
     @property
     def moved(self) -> bool:
         """Whether it was at another line the second time, or went to sleep anew meanwhile."""
         if self.before is None:
             return True
-        then = tuple(each for each in self.before.frames if not each.native)
-        return then != self.frames or self.before.gave_way != self.now.gave_way
+        return not self.at_same_lines or self.wakeups != 0
 
     @property
     def stuck(self) -> bool:
@@ -164,9 +183,7 @@ class WatchedProcess:
     @property
     def share(self) -> float:
         """Return how many cores it has used between the looks."""
-        if self.before is None or self.seconds <= 0:
-            return 0.0
-        return (self.now.cpu_s - self.before.cpu_s) / self.seconds
+        return _share(self.before, self.now, self.seconds)
 
     @property
     def stopped(self) -> bool:
@@ -285,6 +302,13 @@ class Program:
                 "multiprocessing.spawn" in " ".join(each.now.command) or each.now.parent in helpers
             )
             and not (each.main and each.main.calls("run", PROCESS))
+        )
+
+    def has_children(self, process: WatchedProcess) -> bool:
+        """Whether a process has started a program, which lives."""
+        return any(
+            each.now.parent == process.pid and not each.dead and each.role is Role.CHILD
+            for each in self.others
         )
 
     def idle(self, worker: WatchedProcess) -> bool:

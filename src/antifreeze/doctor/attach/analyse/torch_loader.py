@@ -6,7 +6,7 @@ import signal
 
 from ..facts import Process
 from .threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
-from .waits import wakeups
+from .waits import own_wakeups
 
 LOADER = "torch/utils/data/dataloader.py"
 QUEUES = "multiprocessing/queues.py"
@@ -81,8 +81,7 @@ def waits_as_before(thread: WatchedThread) -> bool:
     """Whether it waits as it did: at the same line, and it did not wake up but to look round."""
     if thread.before is None or thread.share >= IDLE_SHARE:
         return False
-    then = tuple(each for each in thread.before.frames if not each.native)
-    return then == thread.frames and wakeups(thread) <= WAKES
+    return thread.at_same_lines and own_wakeups(thread) <= WAKES
 
 
 def workers(program: Program) -> list[WatchedProcess]:

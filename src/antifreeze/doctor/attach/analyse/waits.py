@@ -31,7 +31,7 @@ def at_line(thread: WatchedThread) -> str:
     return f"in {frame}" + (", in worker_init_fn" if in_init_fn(thread.frames) else "")
 
 
-def wakeups(thread: WatchedThread) -> int:
+def own_wakeups(thread: WatchedThread) -> int:
     """Count how often a thread went to sleep anew between the looks, but for the times that torch's
     own waits end: every five seconds."""
     if thread.before is None:
@@ -44,7 +44,7 @@ def did_nothing(thread: WatchedThread | None) -> bool:
     """Whether a thread has done nothing, but wake up now and then to see that there is nothing."""
     if thread is None or thread.before is None or thread.share >= IDLE_SHARE:
         return False
-    return wakeups(thread) <= _TICKS
+    return own_wakeups(thread) <= _TICKS
 
 
 def polls(thread: WatchedThread) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,8 +55,24 @@ def names_of(processes: list[WatchedProcess]) -> str:
     return f"workers {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
-def plural(processes: list[WatchedProcess], one: str, several: str) -> str:
-    return one if len(processes) == 1 else several
+def plural(things: Sequence[object], one: str, several: str) -> str:
+    return one if len(things) == 1 else several
+
+
+def interrupt_at_line(main: WatchedProcess) -> str:
+    """Return the command that interrupts the script where it runs."""
+    return (
+        f"kill -INT {main.pid}    (a KeyboardInterrupt at this line: what the script does not save"
+        " then is lost)"
+    )
+
+
+def interrupt_wait(main: WatchedProcess) -> str:
+    """Return the command that interrupts the script where it waits."""
+    return (
+        f"kill -INT {main.pid}    (KeyboardInterrupt at that line: the script can save; what it"
+        " does not save is lost)"
+    )
 
 
 def kill_worker(processes: list[WatchedProcess]) -> str:

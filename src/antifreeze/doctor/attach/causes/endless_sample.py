@@ -11,7 +11,7 @@ from ..analyse.threads_and_processes import BUSY_SHARE, Program, WatchedProcess,
 from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits
 from ..analyse.workers_by_loader import and_the_loop_waits
 from ..facts import Frame
-from .base import POSSIBLE, Cause, kill_worker, names_of, plural
+from .base import POSSIBLE, Cause, interrupt_at_line, kill_worker, names_of, plural
 
 NAME = "endless-sample"
 _LEAST_SHARE = 0.05  # of a core: on a crowded machine one that computes gets no more
@@ -74,8 +74,7 @@ def _in_the_loop(program: Program) -> Iterator[Finding]:
     thread = program.main.main
     if thread is None or thread.before is None or not _computes(thread):
         return
-    then = tuple(each for each in thread.before.frames if not each.native)
-    if then != thread.frames or thread.in_native(*_EXPRESSIONS) is None:
+    if not thread.at_same_lines or thread.in_native(*_EXPRESSIONS) is None:
         return
     yield Finding(
         NAME,
@@ -89,8 +88,7 @@ def _in_the_loop(program: Program) -> Iterator[Finding]:
         get_out=(
             f"look again, in a minute: antifreeze attach {program.main.pid}    (if the same line is"
             " named, it is endless)",
-            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
-            " does not save then is lost)",
+            interrupt_at_line(program.main),
         ),
         prevent=(
             "no repetition within a repetition, such as (\\w+\\s?)+; atomic groups (?>...) or"
@@ -122,10 +120,8 @@ def _computes(thread: WatchedThread) -> bool:
 
 def _same_function(thread: WatchedThread) -> Frame | None:
     """Return the innermost function of the dataset's that both looks have in common."""
-    before = thread.before.frames if thread.before is not None else ()
-    then = [each for each in before if not each.native]
     common = None
-    for was, now in zip(reversed(then), reversed(thread.frames), strict=False):
+    for was, now in zip(reversed(thread.frames_before), reversed(thread.frames), strict=False):
         if (was.name, was.file) != (now.name, now.file):
             break
         common = now

@@ -290,15 +290,11 @@ def _end_holders(program: Program, lock: FileLock) -> str:
         )
     if not pids:
         return f"fuser -v {lock.path}    (who has it open? end that, and the wait goes on)"
-    them = _if_one(pids, "what is it? if it is a leftover", "what are they? if they are leftovers")
+    them = plural(pids, "what is it? if it is a leftover", "what are they? if they are leftovers")
     return (
         f"ps -fp {','.join(map(str, pids))}    ({them}: kill {' '.join(map(str, pids))}, and the"
         " wait goes on where it was: nothing is lost)"
     )
-
-
-def _if_one(pids: list[int], one: str, several: str) -> str:
-    return one if len(pids) == 1 else several
 
 
 CAUSE = Cause(NAME, find, may_be_slow=True)

@@ -39,7 +39,7 @@ def _held(process: WatchedProcess, holder: WatchedThread, enough: float) -> Iter
     both = holder.before is not None and holder.before.holds_gil
     main = process.main
     assert main is not None
-    one_call = both and _at(holder) and _at(main)
+    one_call = both and holder.at_same_lines and main.at_same_lines
     if not one_call and (_turns(main) < enough or is_service(holder)):
         return
     asleep = one_call and holder.share < IDLE_SHARE and holder.now.state != "R"
@@ -99,12 +99,6 @@ def _in_turns(
         ),
         pids=(process.pid,),
     )
-
-
-def _at(thread: WatchedThread) -> bool:
-    """Whether it is at the same lines as before, whether it computes or not."""
-    then = thread.before.frames if thread.before is not None else ()
-    return tuple(each for each in then if not each.native) == thread.frames
 
 
 def _turns(thread: WatchedThread) -> float:

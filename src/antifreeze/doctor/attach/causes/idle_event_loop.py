@@ -15,10 +15,10 @@ from ..analyse.lock_waits import (
     waits_without_limit,
 )
 from ..analyse.progress import changed_function, exchanged, watched_s
-from ..analyse.threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
+from ..analyse.threads_and_processes import IDLE_SHARE, Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
+from .base import LIKELY, POSSIBLE, Cause, interrupt_wait, kill_worker, names_of, plural
 
 NAME = "idle-event-loop"
 _EVENTS = "asyncio/base_events.py"
@@ -69,7 +69,7 @@ def idle_loop(program: Program, process: WatchedProcess) -> WatchedThread | None
     ):
         return None
     alone = all(map(brings_nothing, others(process, main, *loops)))
-    return loops[0] if alone and not _has_children(program, process) else None
+    return loops[0] if alone and not program.has_children(process) else None
 
 
 def _waits_for_nothing(process: WatchedProcess, loop: WatchedThread) -> bool:
@@ -108,13 +108,6 @@ def _only_has_timers(program: Program, process: WatchedProcess, loop: WatchedThr
     if not late or not _watches_itself_alone(process, loop):
         return False
     return exchanged(program, process) is False and not changed_function(program, loop)
-
-
-def _has_children(program: Program, process: WatchedProcess) -> bool:
-    return any(
-        each.now.parent == process.pid and not each.dead and each.role is Role.CHILD
-        for each in program.others
-    )
 
 
 def _confidence(loop: WatchedThread) -> Confidence:
@@ -157,12 +150,7 @@ def _finding(
             f"the event loop watches {sees}",
             "no other thread of the process could set, put or answer anything",
         ),
-        get_out=(
-            f"kill -INT {program.main.pid}    (KeyboardInterrupt at that line: the script can save;"
-            " what it does not save is lost)"
-            if main
-            else kill_worker(processes),
-        ),
+        get_out=(interrupt_wait(program.main) if main else kill_worker(processes),),
         prevent=(
             "await with a limit: asyncio.wait_for(..., timeout=30), or `async with"
             " asyncio.timeout(30)`: the error then says which one it was",

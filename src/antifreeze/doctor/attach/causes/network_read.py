@@ -10,7 +10,7 @@ from ..analyse.lock_waits import Wait, wait_of
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits, polls, user_line
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
+from .base import LIKELY, POSSIBLE, Cause, interrupt_at_line, kill_worker, names_of, plural
 
 NAME = "network-read"
 _EVENTS = "asyncio/base_events.py"
@@ -209,10 +209,7 @@ def _finding(
         ),
         get_out=(
             f"see whether it answers: ss -tunp | grep pid={processes[0].pid}    (changes nothing)",
-            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
-            " does not save then is lost)"
-            if main
-            else kill_worker(processes),
+            interrupt_at_line(program.main) if main else kill_worker(processes),
         ),
         prevent=(
             "give every request a time limit and a retry: requests.get(..., timeout=30),"

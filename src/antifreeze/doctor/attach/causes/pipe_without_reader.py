@@ -10,7 +10,7 @@ from ...findings import Confidence, Finding
 from ..analyse.threads_and_processes import IDLE_SHARE, Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, sent_nothing
 from ..facts import PipeReader
-from .base import LIKELY, POSSIBLE, Cause, kill_worker, plural
+from .base import LIKELY, POSSIBLE, Cause, interrupt_at_line, kill_worker, plural
 
 NAME = "pipe-without-reader"
 _STREAMS = {1: "its output (stdout)", 2: "its messages (stderr)"}
@@ -156,10 +156,7 @@ def _get_out(
             " on this machine; have that read on: nothing is lost)"
         )
     if program.main in processes:
-        found.append(
-            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
-            " does not save then is lost)"
-        )
+        found.append(interrupt_at_line(program.main))
     else:
         found.append(kill_worker(processes))
     return tuple(found)

@@ -137,9 +137,7 @@ def _waits_below(process: WatchedProcess, thread: WatchedThread) -> bool:
 
 def _waits_on(thread: WatchedThread) -> bool:
     """Whether it is where it was, and no more than looks round."""
-    then = thread.before.frames if thread.before is not None else ()
-    same = tuple(each for each in then if not each.native) == thread.frames
-    return same and thread.share < BUSY_SHARE / 2
+    return thread.at_same_lines and thread.share < BUSY_SHARE / 2
 
 
 def _missing(world: int, seen: int) -> str:

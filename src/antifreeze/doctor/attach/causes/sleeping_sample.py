@@ -18,7 +18,7 @@ from ..analyse.waits import (
     sleeps,
 )
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
+from .base import LIKELY, POSSIBLE, Cause, interrupt_at_line, kill_worker, names_of, plural
 
 NAME = "sleeping-sample"
 _LATE_S = 2.0  # without a batch: what is slow by nature has sent one by then, most often
@@ -30,7 +30,7 @@ def find(program: Program) -> Iterator[Finding]:
     if loads_itself(program):
         asked = (
             [program.main]
-            if program.main.main is not None and _woken(program.main.main) == 0
+            if program.main.main is not None and program.main.main.wakeups == 0
             else []
         )
     elif loop_waits(program):
@@ -58,7 +58,7 @@ def _finding(
     processes = [process for process, _ in found]
     _, first = found[0]
     main = processes[0] is program.main
-    again = any(_woken(thread) for _, thread in found)
+    again = any(thread.wakeups for _, thread in found)
     return Finding(
         NAME,
         POSSIBLE if again else LIKELY,
@@ -67,7 +67,7 @@ def _finding(
         evidence=(
             *(
                 f"{process.label}: asleep at the same place in both looks, {program.seconds:.1f} s"
-                f" apart; it woke up {_woken(thread)} times and used {thread.share:.0%} of a core"
+                f" apart; it woke up {thread.wakeups} times and used {thread.share:.0%} of a core"
                 for process, thread in found[:4]
             ),
             *([] if main or left else ["no batch has come to the loop between the looks"]),
@@ -75,10 +75,7 @@ def _finding(
         get_out=(
             "bring what it waits for (the file, the server, the lock that this line asks for): it"
             " then goes on by itself, and nothing is lost",
-            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
-            " does not save then is lost)"
-            if main
-            else kill_worker(processes),
+            interrupt_at_line(program.main) if main else kill_worker(processes),
         ),
         prevent=(
             "let no sample try for ever: a limit of tries and of time (a pause that doubles grows"
@@ -120,13 +117,9 @@ def _sleeps_on(thread: WatchedThread) -> bool:
     return sleeps(thread) and thread.share < _MOST_SHARE and same_function(thread)
 
 
-def _woken(thread: WatchedThread) -> int:
-    return thread.now.gave_way - thread.before.gave_way if thread.before is not None else 0
-
-
 def _has_sent_nothing(process: WatchedProcess) -> bool:
     """Whether its thread that sends batches was not woken up."""
-    return all(each.before is not None and _woken(each) == 0 for each in feeders(process))
+    return all(each.before is not None and each.wakeups == 0 for each in feeders(process))
 
 
 CAUSE = Cause(NAME, find, may_be_slow=True)

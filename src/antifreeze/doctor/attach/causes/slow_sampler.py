@@ -8,7 +8,7 @@ from ...findings import Finding
 from ..analyse.threads_and_processes import Program
 from ..analyse.torch_loader import LOADER
 from ..analyse.waits import at_line, same_function
-from .base import POSSIBLE, Cause
+from .base import POSSIBLE, Cause, interrupt_at_line
 
 NAME = "slow-sampler"
 _LEAST_SHARE = 0.05  # of a core: on a crowded machine one that computes gets no more
@@ -41,8 +41,7 @@ def find(program: Program) -> Iterator[Finding]:
         get_out=(
             f"look again, in a minute: antifreeze attach {program.main.pid}    (if the same line is"
             " named, it never ends)",
-            f"kill -INT {program.main.pid}    (a KeyboardInterrupt at this line: what the script"
-            " does not save then is lost)",
+            interrupt_at_line(program.main),
         ),
         prevent=(
             "compute the order once an epoch, with numpy or torch, not for each batch; bound loops"

@@ -54,9 +54,8 @@ def _no_progress(program: Program, processes: list[WatchedProcess]) -> Finding:
         POSSIBLE,
         f"{names_of(processes)} {plural(processes, 'runs', 'run')} on the CPU, {at_line(first)},"
         f" and {plural(processes, 'has', 'have')} read and written nothing in the"
-        f" {watched_s(program):.0f}"
-        " s of watching: a long computation or a loop without an end, which look the same from"
-        " outside"
+        f" {watched_s(program):.0f} s of watching: a long computation or a loop without an end,"
+        " which look the same from outside"
         + (
             ""
             if processes[0] is program.main

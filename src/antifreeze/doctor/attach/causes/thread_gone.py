@@ -11,7 +11,7 @@ from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThre
 from ..analyse.torch_loader import ends_program
 from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits
 from ..analyse.workers_by_loader import and_the_loop_waits
-from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural
+from .base import LIKELY, POSSIBLE, Cause, interrupt_wait, kill_worker, names_of, plural
 
 NAME = "thread-gone"
 _LOADERS = ("torch/utils/data/dataloader.py", own_frames.PACKAGE)
@@ -83,10 +83,7 @@ def _finding(
         get_out=(
             "see what the program has printed: 'Exception in thread ...' says which one has ended,"
             " and why",
-            f"kill -INT {program.main.pid}    (KeyboardInterrupt at that line: the script can save;"
-            " what it does not save is lost)"
-            if main
-            else kill_worker(processes),
+            interrupt_wait(program.main) if main else kill_worker(processes),
         ),
         prevent=(
             "have the thread put its error into the queue, and raise it where it is taken out",

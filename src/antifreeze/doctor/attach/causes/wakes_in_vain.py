@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...findings import Finding
 from ..analyse.lock_waits import Wait, wait_of
 from ..analyse.progress import exchanged, makes_progress, watched_s
-from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
+from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits, sleeps
 from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import POSSIBLE, Cause, kill_worker, names_of, plural
@@ -30,7 +30,7 @@ def find(program: Program) -> Iterator[Finding]:
         if in_sample(program, worker)
         and (thread := worker.main) is not None
         and wakes_in_vain(program, worker, thread)
-        and not _has_children(program, worker)
+        and not program.has_children(worker)
         and idle_loop(program, worker) is None  # which knows more of it
     ]
     if not found:
@@ -48,7 +48,7 @@ def find(program: Program) -> Iterator[Finding]:
         f"{and_the_loop_waits(program, workers, plural(workers, 'it', 'them'))}",
         evidence=(
             *(
-                f"{worker.label}: woke up {woken(thread)} times in the last {program.seconds:.1f}"
+                f"{worker.label}: woke up {thread.wakeups} times in the last {program.seconds:.1f}"
                 f" s, used {thread.share:.0%} of a core, in {thread.at}"
                 for worker, thread in found[:4]
             ),
@@ -75,20 +75,8 @@ def wakes_in_vain(program: Program, process: WatchedProcess, thread: WatchedThre
         return False
     if wait_of(thread) is Wait.SEMAPHORE:
         return False  # a lock between processes, which may go round
-    often = woken(thread) >= max(_LEAST_WAKES, _LEAST_RATE * thread.seconds)
+    often = thread.wakeups >= max(_LEAST_WAKES, _LEAST_RATE * thread.seconds)
     return often and not makes_progress(program, process)
-
-
-def woken(thread: WatchedThread) -> int:
-    return thread.now.gave_way - thread.before.gave_way if thread.before is not None else 0
-
-
-def _has_children(program: Program, process: WatchedProcess) -> bool:
-    """Whether it may wait for a program that it has started, which has a cause of its own."""
-    return any(
-        each.now.parent == process.pid and not each.dead and each.role is Role.CHILD
-        for each in program.others
-    )
 
 
 CAUSE = Cause(NAME, find)

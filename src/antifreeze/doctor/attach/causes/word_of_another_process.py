@@ -11,7 +11,7 @@ from ..analyse import torch_loader as torchs
 from ..analyse.lock_waits import Wait, awaits_room, is_service, wait_of
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, loop_waits, sleeps
-from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural, where
+from .base import LIKELY, POSSIBLE, Cause, interrupt_wait, kill_worker, names_of, plural, where
 
 NAME = "word-of-another-process"
 _SYNC = "multiprocessing/synchronize.py"
@@ -169,12 +169,7 @@ def _finding(
             *(f"{each.label} could still say it: it is {_place(each)}" for each in later[:2]),
             *_dead(program),
         ),
-        get_out=(
-            f"kill -INT {program.main.pid}    (KeyboardInterrupt at that line: the script can save;"
-            " what it does not save is lost)"
-            if main
-            else kill_worker(processes),
-        ),
+        get_out=(interrupt_wait(program.main) if main else kill_worker(processes),),
         prevent=(
             "put a limit on such waits (wait(timeout=...), get(timeout=...)), and look whether who"
             " should answer is alive",
