@@ -19,7 +19,8 @@ import pytest
 
 from antifreeze._linux import bounded_reads, syscalls
 from antifreeze._linux.syscalls import Syscall
-from antifreeze.doctor.attach.analyse.frames import LOADER, in_init_fn, is_at_work
+from antifreeze.doctor.attach.analyse.frames import in_init_fn, is_at_work
+from antifreeze.doctor.attach.analyse.library_files import LOADER
 from antifreeze.doctor.attach.analyse.threads_and_processes import programs
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
 from antifreeze.doctor.attach.gather import machine, pipe_readers, proc, py_spy, time_since_run

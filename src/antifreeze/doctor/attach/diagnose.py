@@ -10,11 +10,12 @@ from typing import Any
 
 from ..._transport import own_frames
 from ..findings import Confidence, Finding
+from .analyse.library_files import LOADER, QUEUES
 from .analyse.lock_waits import wait_of
 from .analyse.progress import makes_progress, watched_s
 from .analyse.stuck_duration import asleep_s, judged_by_time, long_time_not_run
 from .analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread, programs
-from .analyse.torch_loader import LOADER, QUEUES, waits_as_before
+from .analyse.torch_loader import waits_as_before
 from .analyse.waits import loop_waits
 from .causes import Cause, all_causes
 from .facts import Case

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ...._transport import own_frames
 from ..facts import Frame, Process
+from .library_files import FETCH, LOADER, PROCESS, QUEUES, WORKER_LOOP
 
-LOADER = "torch/utils/data/dataloader.py"
-PROCESS = "multiprocessing/process.py"
-_WORKER = "torch/utils/data/_utils/worker.py"
-_FETCH = "torch/utils/data/_utils/fetch.py"
 _FIRST = ("run", "_bootstrap")  # of its functions; `join` and `start` are the parent's
 
 
@@ -16,13 +13,13 @@ def called_by_worker(frames: tuple[Frame, ...]) -> Frame | None:
     """Return what torch's worker is in: to ask for an order, to fetch samples, or `worker_init_fn`,
     which is the one that is not torch's."""
     for at, each in enumerate(frames):
-        if each.name == "_worker_loop" and is_file(each, _WORKER):
+        if each.name == "_worker_loop" and is_file(each, WORKER_LOOP):
             return frames[at - 1] if at else each
     return None
 
 
 def is_order(frame: Frame) -> bool:
-    return frame.name.rpartition(".")[2] == "get" and is_file(frame, "multiprocessing/queues.py")
+    return frame.name.rpartition(".")[2] == "get" and is_file(frame, QUEUES)
 
 
 def in_init_fn(frames: tuple[Frame, ...]) -> bool:
@@ -44,7 +41,7 @@ def is_at_work(process: Process, asked: int) -> bool:
     frames = tuple(each for each in main.frames if not each.native) if main is not None else ()
     if (called := called_by_worker(frames)) is not None:
         return not is_order(called)
-    if any(is_file(each, file) for each in frames for file in (_FETCH, own_frames.FETCHER)):
+    if any(is_file(each, file) for each in frames for file in (FETCH, own_frames.FETCHER)):
         return True
     if any(is_file(each, own_frames.WORKER_LOOP) for each in frames):
         return in_init_fn(frames)

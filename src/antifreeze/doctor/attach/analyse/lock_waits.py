@@ -7,6 +7,7 @@ from enum import Enum
 from ...._linux.syscalls import Syscall
 from ...._transport import own_frames
 from ..facts import Frame
+from .library_files import EXECUTOR, FORK_SERVER, FUTURE, PIN_MEMORY, QUEUES, SPAWN
 from .threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
 
 _FCNTL_WAITS = (7, 38)  # F_SETLKW, F_OFD_SETLKW: its ways to wait for a lock
@@ -47,12 +48,12 @@ def wait_of(thread: WatchedThread) -> Wait | None:
     if at is None:  # no stacks: a thread without any may be one of C, and idle
         return _by_call(thread) if thread.now.tid == thread.process.pid else None
     last = at.name.rpartition(".")[2]
-    if thread.in_native("SimpleQueue") or at.file == "concurrent/futures/thread.py":
+    if thread.in_native("SimpleQueue") or at.file == EXECUTOR:
         return Wait.NOTICE
     if at.file == "threading.py" and last in ("join", "_wait_for_tstate_lock", "_shutdown"):
         return Wait.THREAD
     if at.file == "threading.py" and last == "wait":
-        return Wait.RESULT if thread.calls("result", "concurrent/futures/_base.py") else Wait.NOTICE
+        return Wait.RESULT if thread.calls("result", FUTURE) else Wait.NOTICE
     if at.name.endswith(_IMPORT) and at.file.startswith("<frozen importlib"):
         return Wait.IMPORT
     if not thread.native:
@@ -72,7 +73,7 @@ def in_file_lock_call(call: tuple[int, ...]) -> bool:
 def awaits_room(thread: WatchedThread) -> bool:
     """Whether it waits for room in a queue between processes: a count, and no lock."""
     at = thread.at
-    full = at is not None and at.name == "Queue.put" and at.file == "multiprocessing/queues.py"
+    full = at is not None and at.name == "Queue.put" and at.file == QUEUES
     return full and wait_of(thread) is Wait.SEMAPHORE
 
 
@@ -148,14 +149,14 @@ def is_service(thread: WatchedThread) -> bool:
     if not thread.frames:
         return thread.now.state == "S" and thread.now.tid != thread.process.pid
     at = thread.frames[0]
-    if thread.calls("_feed", "multiprocessing/queues.py") and at.file == "threading.py":
+    if thread.calls("_feed", QUEUES) and at.file == "threading.py":
         return True
     places = {each.file for each in thread.frames}
     if thread.own_line is None and any(each.startswith(own_frames.WORKER) for each in places):
         return thread.now.tid != thread.process.pid  # it watches, or sends
-    if "multiprocessing/resource_sharer.py" in places or at.file == "concurrent/futures/thread.py":
+    if "multiprocessing/resource_sharer.py" in places or at.file == EXECUTOR:
         return True
-    return "torch/utils/data/_utils/pin_memory.py" in places and thread.share < IDLE_SHARE
+    return PIN_MEMORY in places and thread.share < IDLE_SHARE
 
 
 def others(process: WatchedProcess, *but: WatchedThread) -> list[WatchedThread]:
@@ -237,7 +238,7 @@ def forked(program: Program, worker: WatchedProcess) -> bool:
     if worker.role is not Role.WORKER:
         return False
     files = {each.file for thread in worker.threads for each in thread.frames}
-    if files & {"multiprocessing/spawn.py", "multiprocessing/forkserver.py"}:
+    if files & {SPAWN, FORK_SERVER}:
         return False
     parent = next((each for each in program.all if each.pid == worker.now.parent), program.main)
     return worker.now.command == parent.now.command

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from ...._transport import own_frames
 from ..facts import Frame, Process
-from .frames import LOADER
+from .library_files import FORK_SERVER, LOADER, PROCESS, SPAWN, SPAWN_OF_TORCH
 
 WORKER = "pt_data_worker"  # what torch calls its own
 LAUNCHERS = (
@@ -101,10 +101,10 @@ def is_starting(process: Process) -> bool:
     """Whether multiprocessing has started a process anew, which has not come to its own code: it
     imports the script and what that imports, which takes seconds."""
     names = {(f.name, f.file) for thread in process.threads for f in thread.frames}
-    begun = ("BaseProcess._bootstrap", "multiprocessing/process.py") in names
+    begun = ("BaseProcess._bootstrap", PROCESS) in names
     anew = {
-        ("spawn_main", "multiprocessing/spawn.py"),
-        ("_serve_one", "multiprocessing/forkserver.py"),
+        ("spawn_main", SPAWN),
+        ("_serve_one", FORK_SERVER),
     }
     return bool(anew & names) and not begun
 
@@ -124,9 +124,9 @@ def _is_spawned_rank(process: Process) -> bool:
     frames = [frame for thread in process.threads for frame in thread.frames]
     if any(f.name == "_worker_loop" for f in frames) or process.name == WORKER:
         return False
-    if any(f.name == "_wrap" and f.file == "torch/multiprocessing/spawn.py" for f in frames):
+    if any(f.name == "_wrap" and f.file == SPAWN_OF_TORCH for f in frames):
         return True
-    started = any(f.file == "multiprocessing/process.py" for f in frames)
+    started = any(f.file == PROCESS for f in frames)
     return started and has_group(process)
 
 

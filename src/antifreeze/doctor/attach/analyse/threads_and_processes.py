@@ -8,9 +8,10 @@ from functools import cached_property
 from ...._linux.syscalls import READ_OR_WRITE, Syscall
 from ...._transport.own_frames import PACKAGE, WORKER_WAITS, OwnFrame
 from ..facts import Case, Frame, Machine, Process, Thread
-from .frames import LOADER, PROCESS, called_by_worker, is_order, starts_process
+from .frames import called_by_worker, is_order, starts_process
 from .frames import is_file as is_file
 from .frames import is_library as is_library
+from .library_files import LOADER, PROCESS
 from .process_roles import GROUP_THREADS as GROUP_THREADS
 from .process_roles import Role as Role
 from .process_roles import is_starting, number_of, role_of
@@ -262,7 +263,7 @@ class Program:
         thread = self.loop
         if thread is None or not thread.calls("_next_data", LOADER):
             return None
-        if thread.calls("_next_index", "torch/utils/data/dataloader.py"):
+        if thread.calls("_next_index", LOADER):
             return None  # it asks the sampler, and waits for nobody else
         return thread.own_line or thread.at
 

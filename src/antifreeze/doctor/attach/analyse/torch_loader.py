@@ -5,12 +5,10 @@ from __future__ import annotations
 import signal
 
 from ..facts import Process
+from .library_files import CONNECTION, LOADER, MULTIPROCESSING_UTIL, PROCESS, QUEUES
 from .threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
 from .waits import own_wakeups
 
-LOADER = "torch/utils/data/dataloader.py"
-QUEUES = "multiprocessing/queues.py"
-CONNECTION = "multiprocessing/connection.py"
 # Loop and workers wake up every five seconds to see whether the others live: that is no work.
 WAKES = 3
 _ACCESS = 3  # the bits of a descriptor's flags that say how it was opened: 0 to read, 1 to write
@@ -178,8 +176,8 @@ def out_of_memory(program: Program) -> list[str]:
 def ends_program(main: WatchedThread) -> bool:
     """Whether the main thread ends the program, or a loader."""
     return bool(
-        main.calls("_exit_function", "multiprocessing/util.py")
+        main.calls("_exit_function", MULTIPROCESSING_UTIL)
         or main.calls("_shutdown_workers", LOADER)
         or main.calls("_shutdown", "threading.py")
-        or main.calls("join", "multiprocessing/process.py")
+        or main.calls("join", PROCESS)
     )

@@ -8,6 +8,7 @@ from ...._linux.syscalls import POLLS, SLEEPS
 from ...._transport import own_frames
 from ..facts import Frame
 from .frames import in_init_fn
+from .library_files import FETCH, WORKER_LOOP
 from .threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
 
 _POLLS_IN = ("poll_schedule", "do_sys_poll", "do_select", "ep_poll", "epoll")
@@ -78,10 +79,7 @@ def loads_itself(program: Program) -> bool:
     thread = program.main.main
     if thread is None:
         return False
-    return bool(
-        thread.calls("fetch", "torch/utils/data/_utils/fetch.py")
-        or thread.calls_own(own_frames.LOADS_BATCH)
-    )
+    return bool(thread.calls("fetch", FETCH) or thread.calls_own(own_frames.LOADS_BATCH))
 
 
 def got_nothing(program: Program) -> bool:
@@ -106,7 +104,7 @@ def in_sample(program: Program, worker: WatchedProcess) -> bool:
     if worker.role is Role.OUR_WORKER:
         loads = thread.calls_own(own_frames.LOADS_BATCH) is not None
         return loads or in_init_fn(thread.frames)
-    inside = thread.calls("_worker_loop", "torch/utils/data/_utils/worker.py")
+    inside = thread.calls("_worker_loop", WORKER_LOOP)
     return inside is not None and not program.idle(worker)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...._linux.syscalls import READS, Syscall
 from ...findings import Confidence, Finding
+from ..analyse.library_files import PROCESS
 from ..analyse.threads_and_processes import IDLE_SHARE, Program, Role, WatchedProcess, WatchedThread
 from ..analyse.torch_loader import waits_as_before
 from ..analyse.waits import at_line, in_sample, loads_itself, loop_waits, polls, sleeps
@@ -60,7 +61,7 @@ def awaited(
     program: Program, process: WatchedProcess, thread: WatchedThread
 ) -> WatchedProcess | None:
     """Return the program that a thread waits for; None if it waits for none of its own."""
-    if thread.calls("join", "multiprocessing/process.py"):
+    if thread.calls("join", PROCESS):
         return None
     call = thread.now.call
     below = [each for each in program.others if each.now.parent == process.pid and not each.dead]

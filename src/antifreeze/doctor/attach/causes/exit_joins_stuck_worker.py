@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from ...._linux.syscalls import Syscall
 from ...findings import Confidence, Finding
 from ..analyse import torch_loader as torchs
+from ..analyse.library_files import LOADER, MULTIPROCESSING_UTIL, POOL, PROCESS, QUEUES
 from ..analyse.lock_waits import Wait, is_service, wait_of, waits_without_limit
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import sleeps
 from .base import LIKELY, POSSIBLE, Cause, names_of, plural, where
 
 NAME = "exit-joins-stuck-worker"
-_UTIL = "multiprocessing/util.py"
-_POOLS = "multiprocessing/pool.py"
 
 
 def find(program: Program) -> Iterator[Finding]:
@@ -25,15 +24,15 @@ def find(program: Program) -> Iterator[Finding]:
         return  # an orphan
     if not main.frames:
         yield from _unseen(program, main)
-    elif main.calls("_finalize_join", torchs.QUEUES):
+    elif main.calls("_finalize_join", QUEUES):
         yield from _own_queue(program, main)
-    elif main.calls("join", _POOLS):
+    elif main.calls("join", POOL):
         yield from _pool(program, main)
     elif main.calls("_shutdown", "threading.py"):
         yield from _thread(program, main)
-    elif main.calls("join", "multiprocessing/process.py"):
+    elif main.calls("join", PROCESS):
         yield from _process(program, main)
-    elif main.calls("_shutdown_workers", torchs.LOADER) and main.calls("join", "threading.py"):
+    elif main.calls("_shutdown_workers", LOADER) and main.calls("join", "threading.py"):
         yield from _pin_thread(program, main)
     elif main.calls("join", "threading.py"):
         yield from _thread(program, main)
@@ -41,8 +40,8 @@ def find(program: Program) -> Iterator[Finding]:
 
 def _process(program: Program, main: WatchedThread) -> Iterator[Finding]:
     awaited = _awaited(program, main)
-    at_exit = main.calls("_exit_function", _UTIL) is not None
-    by_torch = main.calls("_shutdown_workers", torchs.LOADER) is not None
+    at_exit = main.calls("_exit_function", MULTIPROCESSING_UTIL) is not None
+    by_torch = main.calls("_shutdown_workers", LOADER) is not None
     if not at_exit:
         # To wait for a process that works is no fault; torch waits five seconds, then asks harder.
         awaited = [each for each in awaited if _cannot_send(each) or (by_torch and _stuck(each))]
@@ -90,8 +89,8 @@ def _pool(program: Program, main: WatchedThread) -> Iterator[Finding]:
         (each, thread)
         for each in program.others
         if (thread := each.main) is not None
-        and thread.calls("worker", _POOLS)
-        and not thread.calls("get", torchs.QUEUES)
+        and thread.calls("worker", POOL)
+        and not thread.calls("get", QUEUES)
         and torchs.waits_as_before(thread)
     ]
     if not busy:
@@ -141,7 +140,7 @@ def _place(main: WatchedThread) -> str:
 
 def _cannot_send(process: WatchedProcess) -> bool:
     """Whether it wants to end, and cannot before it has sent what it has."""
-    ends = process.main is not None and process.main.calls("_finalize_join", torchs.QUEUES)
+    ends = process.main is not None and process.main.calls("_finalize_join", QUEUES)
     return bool(ends) and any(map(torchs.writes_in_vain, torchs.feeders(process)))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...._linux.syscalls import POLLS, Syscall
 from ...findings import Confidence, Finding
+from ..analyse.library_files import EVENT_LOOP
 from ..analyse.lock_waits import (
     Wait,
     brings_nothing,
@@ -21,7 +22,6 @@ from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, interrupt_wait, kill_worker, names_of, plural
 
 NAME = "idle-event-loop"
-_EVENTS = "asyncio/base_events.py"
 _LATE_S = 3.0  # that timers have brought nothing: who paces its requests has got something by then
 _FOR_ANOTHER = (Wait.RESULT, Wait.NOTICE, Wait.THREAD)
 # Without a limit: -1, as the kernel shows a number of 32 bits, or one of 64.
@@ -57,10 +57,12 @@ def idle_loop(program: Program, process: WatchedProcess) -> WatchedThread | None
     main = process.main
     if main is None:
         return None
-    if main.calls("_run_once", _EVENTS) is not None:
-        loops = [main] if main.calls("run_until_complete", _EVENTS) is not None else []
+    if main.calls("_run_once", EVENT_LOOP) is not None:
+        loops = [main] if main.calls("run_until_complete", EVENT_LOOP) is not None else []
     elif wait_of(main) in _FOR_ANOTHER and (waits_without_limit(main) or same_line(main)):
-        loops = [each for each in process.threads if each.calls("_run_once", _EVENTS) is not None]
+        loops = [
+            each for each in process.threads if each.calls("_run_once", EVENT_LOOP) is not None
+        ]
     else:
         return None
     if not loops or not all(

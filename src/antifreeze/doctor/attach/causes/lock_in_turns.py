@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...findings import Finding
+from ..analyse.library_files import QUEUES
 from ..analyse.lock_waits import Wait, in_file_lock_call, wait_of
 from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits
 from .base import LIKELY, Cause, names_of
 
 NAME = "lock-in-turns"
-_QUEUES = "multiprocessing/queues.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def _awaited(worker: WatchedProcess, look: int) -> str:
     if in_file_lock_call(call):
         path = _path(worker, thread, call[1], look)
         return f"a lock on the file {path}" if path else ""
-    if wait_of(thread) is not Wait.SEMAPHORE or thread.calls("get", _QUEUES):
+    if wait_of(thread) is not Wait.SEMAPHORE or thread.calls("get", QUEUES):
         return ""
-    if thread.calls("put", _QUEUES) or not thread.now.lock_file:
+    if thread.calls("put", QUEUES) or not thread.now.lock_file:
         return ""
     return f"a lock between processes (multiprocessing) [{thread.now.lock_file}]"
 

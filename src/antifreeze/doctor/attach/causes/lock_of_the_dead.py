@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..analyse.library_files import QUEUES, SYNCHRONIZE
 from ..analyse.lock_waits import (
     Wait,
     acquired_before,
@@ -128,7 +129,7 @@ def _groups(program: Program) -> dict[object, Waiting]:
 def _is_lock(thread: WatchedThread) -> bool:
     """Whether it is a lock or semaphore between processes, and no event or condition; and none
     that names its owner, which `file-lock` tells of."""
-    if thread.calls("wait", "multiprocessing/synchronize.py") or awaits_room(thread):
+    if thread.calls("wait", SYNCHRONIZE) or awaits_room(thread):
         return False
     if shared_owner(thread):
         return False
@@ -175,9 +176,9 @@ def _waits(threads: list[WatchedThread]) -> bool:
 
 
 def _lock(thread: WatchedThread) -> str:
-    if thread.calls("_feed", "multiprocessing/queues.py"):
+    if thread.calls("_feed", QUEUES):
         return _OF_BATCHES
-    if thread.calls("get", "multiprocessing/queues.py"):
+    if thread.calls("get", QUEUES):
         return "the lock of a queue between processes"
     return _OF_THE_SCRIPT
 

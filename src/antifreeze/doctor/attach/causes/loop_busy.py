@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from ...._transport import own_frames
 from ...findings import Finding
+from ..analyse.library_files import CONNECTION, LOADER, QUEUES
 from ..analyse.lock_waits import Wait, wait_of
 from ..analyse.threads_and_processes import IDLE_SHARE, Program, WatchedProcess, WatchedThread
-from ..analyse.torch_loader import CONNECTION, QUEUES, waits_as_before
+from ..analyse.torch_loader import waits_as_before
 from ..analyse.waits import at_line, sleeps
 from .base import LIKELY, Cause
 from .child_program import awaited
@@ -17,7 +18,6 @@ from .rank_waits_for_rank import waiting_for
 from .thread_gone import alone
 
 NAME = "loop-busy"
-_LOADER = "torch/utils/data/dataloader.py"
 
 
 def find(program: Program) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def _in_loader(thread: WatchedThread) -> bool:
     """Whether a thread was in the loader at one of the looks."""
     before = thread.before.frames if thread.before is not None else ()
     return any(
-        each.file.startswith((_LOADER, "torch/distributed/"))
+        each.file.startswith((LOADER, "torch/distributed/"))
         or (
             each.file.startswith(own_frames.PACKAGE)
             and not each.file.startswith(own_frames.COMMANDS)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...._linux.syscalls import Syscall
 from ...findings import Confidence, Finding
+from ..analyse.library_files import EVENT_LOOP, FUTURE, LOADER
 from ..analyse.lock_waits import Wait, wait_of
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, in_sample, loop_waits, polls, user_line
@@ -13,7 +14,6 @@ from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, interrupt_at_line, kill_worker, names_of, plural
 
 NAME = "network-read"
-_EVENTS = "asyncio/base_events.py"
 # Library code that waits for one connection: with a time limit of the socket it polls.
 _SOCKET_FILES = ("ssl.py", "socket.py", "http/client.py", "urllib/request.py")
 _CLIENTS = (
@@ -26,7 +26,7 @@ _NATIVE = ("sock_recv", "sock_connect", "internal_connect", "sock_call", "SSL_re
            "PQgetResult", "curl_")  # fmt: skip
 _NAMES = ("getaddrinfo", "send_dg", "gethostbyname")
 # What polls as well, and has a cause of its own, or none.
-_NOT_THE_NETWORK = ("multiprocessing/", "torch/distributed/", "torch/utils/data/dataloader.py",
+_NOT_THE_NETWORK = ("multiprocessing/", "torch/distributed/", LOADER,
                     "subprocess.py", "queue.py")  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _peer(process: WatchedProcess, thread: WatchedThread) -> tuple[str, Confiden
         return _words(target, connects=thread.now.call[0] == Syscall.CONNECT), LIKELY
     if any(each.file.startswith(_NOT_THE_NETWORK) for each in thread.frames[:3]):
         return None
-    if thread.calls("_run_once", "asyncio/base_events.py") is not None and _serves(process):
+    if thread.calls("_run_once", EVENT_LOOP) is not None and _serves(process):
         return None
     peers = connections(process, thread)
     if not peers and _knows_descriptors(process):
@@ -111,15 +111,15 @@ def _is_client(thread: WatchedThread) -> bool:
 def _loop_waits_for_network(process: WatchedProcess, thread: WatchedThread) -> bool:
     """Whether an event loop, of this thread or of another that it waits for, has open
     connections and nothing comes."""
-    if thread.calls("_run_once", _EVENTS) is not None:
+    if thread.calls("_run_once", EVENT_LOOP) is not None:
         # One that runs for ever is a server's, and waits for whoever comes.
-        waits = polls(thread) and thread.calls("run_until_complete", _EVENTS) is not None
+        waits = polls(thread) and thread.calls("run_until_complete", EVENT_LOOP) is not None
         return waits and bool(connections(process, thread))
-    if not _is_client(thread) and thread.calls("result", "concurrent/futures/_base.py") is None:
+    if not _is_client(thread) and thread.calls("result", FUTURE) is None:
         return False
     return any(
         each is not thread
-        and each.calls("_run_once", _EVENTS) is not None
+        and each.calls("_run_once", EVENT_LOOP) is not None
         and polls(each)
         and each.stuck
         and connections(process, each)
@@ -137,7 +137,7 @@ def _serves(process: WatchedProcess) -> bool:
 def connections(process: WatchedProcess, thread: WatchedThread) -> list[str]:
     """Return the connections that a thread may wait for: those of its process, or those that it
     watches, where that is known of an event loop."""
-    mine = thread.calls("_run_once", _EVENTS) is not None and thread.now.watches
+    mine = thread.calls("_run_once", EVENT_LOOP) is not None and thread.now.watches
     found = (
         each.target
         for each in process.now.descriptors

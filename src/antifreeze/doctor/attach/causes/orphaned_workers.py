@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...findings import Finding
 from ..analyse import torch_loader as torchs
+from ..analyse.library_files import FETCH
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess
 from .base import CERTAIN, LIKELY, Cause, plural, where
 
@@ -53,7 +54,7 @@ def _doing(orphan: WatchedProcess) -> str:
         return "it is stopped"
     if thread is None or not thread.frames:
         return "it has not noticed"
-    if thread.calls("fetch", "torch/utils/data/_utils/fetch.py"):
+    if thread.calls("fetch", FETCH):
         return f"it is in a sample, {where(thread)}, and looks for its parent only between batches"
     return f"it is {where(thread)}"
 

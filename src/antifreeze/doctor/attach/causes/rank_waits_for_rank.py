@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..analyse.library_files import LOADER
 from ..analyse.process_roles import is_rank
 from ..analyse.threads_and_processes import (
     BUSY_SHARE,
@@ -154,7 +155,7 @@ def _does(process: WatchedProcess) -> str:
         return "is stopped"
     if name := collective(process):
         return f"waits in {name}: the ranks are not at the same place of the program"
-    if thread.calls("_next_data", "torch/utils/data/dataloader.py"):
+    if thread.calls("_next_data", LOADER):
         return f"waits for its data, {where(thread)}"
     pace = f"using {thread.share:.0%} of a core" if thread.share > 0.02 else "doing nothing"
     return f"is {where(thread)}, {pace}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..analyse.library_files import LOADER
 from ..analyse.threads_and_processes import Program
-from ..analyse.torch_loader import LOADER
 from ..analyse.waits import at_line, same_function
 from .base import POSSIBLE, Cause, interrupt_at_line
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...._transport import own_frames
 from ...findings import Confidence, Finding
+from ..analyse.library_files import LOADER
 from ..analyse.lock_waits import Wait, forked, nobody_answers, queue_awaited, wait_of
 from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from ..analyse.torch_loader import ends_program
@@ -14,7 +15,7 @@ from ..analyse.workers_by_loader import and_the_loop_waits
 from .base import LIKELY, POSSIBLE, Cause, interrupt_wait, kill_worker, names_of, plural
 
 NAME = "thread-gone"
-_LOADERS = ("torch/utils/data/dataloader.py", own_frames.PACKAGE)
+_LOADERS = (LOADER, own_frames.PACKAGE)
 
 
 def find(program: Program) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
+from ..analyse.library_files import EVENT_LOOP
 from ..analyse.lock_waits import (
     Wait,
     forked,
@@ -22,7 +23,6 @@ from .base import CERTAIN, LIKELY, POSSIBLE, Cause, kill_worker, names_of, plura
 
 NAME = "threads-after-fork"
 _POOL = "concurrent/futures/"
-_LOOP = "asyncio/base_events.py"
 _EVERYWHERE = ("threading.py", "queue.py", "torch/", "<frozen", "<string>")  # says nothing of whose
 
 
@@ -97,7 +97,7 @@ def _pool(process: WatchedProcess) -> list[WatchedThread]:
         for each in process.threads
         if each is not process.main
         and any(
-            frame.file == _LOOP
+            frame.file == EVENT_LOOP
             or (frame.file.startswith(_POOL) and frame.name.endswith(("_worker", "run")))
             for frame in each.frames
         )

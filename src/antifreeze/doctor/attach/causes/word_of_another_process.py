@@ -8,14 +8,13 @@ from enum import Enum
 
 from ...findings import Confidence, Finding
 from ..analyse import torch_loader as torchs
+from ..analyse.library_files import CONNECTION, LOADER, MANAGERS, POOL, QUEUES, SYNCHRONIZE
 from ..analyse.lock_waits import Wait, awaits_room, is_service, wait_of
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from ..analyse.waits import at_line, loop_waits, sleeps
 from .base import LIKELY, POSSIBLE, Cause, interrupt_wait, kill_worker, names_of, plural, where
 
 NAME = "word-of-another-process"
-_SYNC = "multiprocessing/synchronize.py"
-_MANAGERS = "multiprocessing/managers.py"
 _ASKS = ("_callmethod", "_incref", "_connect")  # how a proxy speaks to its manager
 _LISTENS = ("_recv", "_poll", "accept")  # in multiprocessing's connections
 _CONDITIONS = {  # whose wait it is, by a function on the way to it
@@ -29,7 +28,6 @@ _ROOM = "room in a queue between processes, which is full"
 _MESSAGE = "a message of another process"
 _MANAGER = "an answer of a manager (multiprocessing.Manager)"
 _POOL = "a result of a pool of processes (multiprocessing.Pool)"
-_POOLS = "multiprocessing/pool.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +77,20 @@ def _of(process: WatchedProcess) -> Waiting | None:
 
 
 def _what(thread: WatchedThread) -> str | None:
-    if thread.calls("_next_data", torchs.LOADER):
+    if thread.calls("_next_data", LOADER):
         return None
-    if any(thread.calls(each, _MANAGERS) for each in _ASKS):
+    if any(thread.calls(each, MANAGERS) for each in _ASKS):
         return _MANAGER
-    if thread.calls("wait", _POOLS) or thread.calls("next", _POOLS):
+    if thread.calls("wait", POOL) or thread.calls("next", POOL):
         return _POOL
-    if thread.calls("wait", _SYNC) and wait_of(thread) is Wait.SEMAPHORE:
+    if thread.calls("wait", SYNCHRONIZE) and wait_of(thread) is Wait.SEMAPHORE:
         names = [each.name for each in thread.frames]
         return next((said for name, said in _CONDITIONS.items() if name in names), _CONDITION)
-    if thread.calls("_recv", torchs.CONNECTION) or thread.calls("_poll", torchs.CONNECTION):
-        return _QUEUE if thread.calls("get", torchs.QUEUES) else _MESSAGE
+    if thread.calls("_recv", CONNECTION) or thread.calls("_poll", CONNECTION):
+        return _QUEUE if thread.calls("get", QUEUES) else _MESSAGE
     if awaits_room(thread):
         return _ROOM
-    if thread.calls("get", torchs.QUEUES) and wait_of(thread) is Wait.SEMAPHORE:
+    if thread.calls("get", QUEUES) and wait_of(thread) is Wait.SEMAPHORE:
         return _QUEUE  # another one waits at the queue, and this one for its turn
     return None
 
@@ -135,7 +133,7 @@ def _only_waits(program: Program, process: WatchedProcess, thread: WatchedThread
         or (thread is process.main and program.idle(process))
     ):
         return True
-    return any(thread.calls(each, torchs.CONNECTION) for each in _LISTENS)
+    return any(thread.calls(each, CONNECTION) for each in _LISTENS)
 
 
 def _finding(
@@ -197,8 +195,8 @@ def _why(program: Program, what: str) -> str:
 
 def _of_pool(program: Program) -> str:
     """Return what the processes of a pool do."""
-    pool = [each for each in program.others if each.main and each.main.calls("worker", _POOLS)]
-    idle = [each for each in pool if each.main and each.main.calls("get", torchs.QUEUES)]
+    pool = [each for each in program.others if each.main and each.main.calls("worker", POOL)]
+    idle = [each for each in pool if each.main and each.main.calls("get", QUEUES)]
     if pool and len(idle) == len(pool):
         return (
             f"its {len(pool)} processes have nothing to do: the task was lost, most often because"
@@ -212,7 +210,7 @@ def _of_pool(program: Program) -> str:
 def _held_in_manager(program: Program) -> str:
     """Whether the manager waits for a lock of its own, for this client."""
     for _, thread in _servers(program):
-        if wait_of(thread) is Wait.LOCK and thread.at == thread.calls("serve_client", _MANAGERS):
+        if wait_of(thread) is Wait.LOCK and thread.at == thread.calls("serve_client", MANAGERS):
             return (
                 "it is a lock of the manager's that somebody has taken and not given back (who had"
                 " it may have died: a manager does not notice)"
@@ -225,7 +223,7 @@ def _servers(program: Program) -> list[tuple[WatchedProcess, WatchedThread]]:
         (process, thread)
         for process in program.others
         for thread in process.threads
-        if thread.calls("serve_client", _MANAGERS)
+        if thread.calls("serve_client", MANAGERS)
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...findings import Confidence, Finding
 from ..analyse import torch_loader as torchs
+from ..analyse.library_files import CONNECTION
 from ..analyse.threads_and_processes import Program, WatchedProcess, WatchedThread
 from .base import CERTAIN, LIKELY, POSSIBLE, Cause, names_of, plural, where
 
@@ -85,7 +86,7 @@ def _may_go_on(program: Program) -> bool:
     """Whether a worker that lives may have the rest of the message: it sends, or is not seen."""
     return any(
         not any(thread.frames for thread in each.threads)
-        or any(feeder.calls("_send", torchs.CONNECTION) for feeder in torchs.feeders(each))
+        or any(feeder.calls("_send", CONNECTION) for feeder in torchs.feeders(each))
         for each in torchs.workers(program)
     )
 

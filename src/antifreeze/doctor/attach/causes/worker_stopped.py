@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...findings import Finding
+from ..analyse.library_files import MANAGERS
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess
 from ..analyse.torch_loader import waits_as_before
 from .base import CERTAIN, LIKELY, Cause, names_of, plural
@@ -59,9 +60,7 @@ def _who(stopped: list[WatchedProcess]) -> str:
 def _label(process: WatchedProcess) -> str:
     if process.role is Role.MAIN:
         return process.label
-    manager = any(
-        each.calls("serve_forever", "multiprocessing/managers.py") for each in process.threads
-    )
+    manager = any(each.calls("serve_forever", MANAGERS) for each in process.threads)
     what = "a manager" if manager else f"a process ({process.now.name})"
     return f"{what} that the program has started (pid {process.pid})"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...._linux.syscalls import Syscall
 from ...findings import Finding
 from ..analyse import torch_loader as torchs
+from ..analyse.library_files import CONNECTION
 from ..analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread
 from .base import LIKELY, POSSIBLE, Cause, kill_worker, names_of, plural, where
 
@@ -43,7 +44,7 @@ def _reads_from_pipe(parent: WatchedProcess) -> WatchedThread | None:
 
 def _reads_message(thread: WatchedThread) -> bool:
     """Whether it reads a message of multiprocessing: those are others' to tell of."""
-    return thread.calls("_recv_bytes", torchs.CONNECTION) is not None
+    return thread.calls("_recv_bytes", CONNECTION) is not None
 
 
 def _awaits_the_dead(

@@ -21,6 +21,7 @@ from typing import Any
 from ...._linux.regular_files import read_regular
 from ...._linux.syscalls import Syscall
 from ...source.parsing import compile_quietly
+from ..analyse.library_files import SYNCHRONIZE
 from ..facts import Frame, Process, Thread
 from .isolated_call import run_isolated
 
@@ -30,7 +31,7 @@ _MOST_FILES = 8
 _MOST_THREADS = 16
 _MOST_LINES = 100  # of a stack, the innermost
 # Python's own code below a line of the script that takes a lock: `Lock.__enter__` and the like.
-_BELOW = ("threading.py", "multiprocessing/synchronize.py")
+_BELOW = ("threading.py", SYNCHRONIZE)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Code = _Function | ast.Module  # what a line of a stack is in
 
