@@ -1,7 +1,7 @@
 """Who holds what somebody sleeps for: the state of a lock in memory, and the locks on files.
 
 Of a program's memory no more is read than what it has handed to the kernel: the four words of the
-lock itself, until when it sleeps, the path that it opens, the descriptors that it waits for.
+lock itself.
 """
 
 from __future__ import annotations
@@ -15,18 +15,12 @@ from pathlib import PurePath
 from ...._clock import monotonic
 from ...._linux import procfs
 from ...._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
-from ...._linux.syscalls import OPENS, Syscall, code_address
+from ...._linux.syscalls import Syscall, code_address
 from ..facts import FileLock, Process, Sharer
 
 _PRIVATE = 128  # a flag of FUTEX: the lock is for the threads of one process
 _WORDS = struct.Struct("<4I")
-# Of a sleep: the clock that is ours too, and the flag for a point in time.
-_MONOTONIC, _UNTIL = 1, 1
-_TIME = struct.Struct("<2q")
 _MOST = 64  # locks on files that are written down
-_LONGEST = 4096  # bytes of a path, as the kernel allows (PATH_MAX)
-_POLLED = struct.Struct("<ihh")  # a descriptor, and for what it is waited
-_MOST_WATCHED = 64  # descriptors: a server has thousands, and then it is none of ours
 # Looked at for who shares a lock: enough for a workstation, and a fifth of a second.
 _MOST_PROCESSES, _MOST_OPEN = 4000, 1000
 SHARERS_S = 2.0  # for all of them: somebody may have opened as many files as there can be
@@ -40,55 +34,8 @@ def words(pid: int, call: tuple[int, ...]) -> tuple[int, ...]:
     return _WORDS.unpack(found) if len(found) == _WORDS.size else ()
 
 
-def sleeps_s(pid: int, call: tuple[int, ...]) -> float:
-    """Return the seconds that a thread has still to sleep, if it sleeps until a given time, as
-    Python's `time.sleep` does; 0 if it does not."""
-    if len(call) < 4 or call[:3] != (Syscall.CLOCK_NANOSLEEP, _MONOTONIC, _UNTIL):
-        return 0.0
-    found = proc_memory(pid, _TIME.size, call[3])
-    if len(found) != _TIME.size:
-        return 0.0
-    whole, parts = _TIME.unpack(found)
-    left: float = whole + parts / 1e9 - monotonic()
-    return max(0.0, left)
-
-
-def opens(pid: int, call: tuple[int, ...]) -> str:
-    """Return the path that a thread is about to open; nothing if it opens none, or if what is there
-    does not look like one."""
-    if len(call) < 3 or call[0] not in OPENS:
-        return ""
-    place = call[1] if call[0] == Syscall.OPEN else call[2]
-    path, end, _ = proc_memory(pid, _LONGEST, place).partition(b"\0")
-    text = path.decode(errors="replace")
-    return text if end and text.isprintable() and "\ufffd" not in text else ""
-
-
-def watches(pid: int, call: tuple[int, ...], waits_in: str) -> tuple[int, ...]:
-    """Return the descriptors that a thread waits for in `poll` or `epoll_wait`; nothing if they are
-    not known. `waits_in`: the kernel's function, since a `poll` that was interrupted goes on under
-    another name."""
-    if len(call) < 3:
-        return ()
-    if call[0] in (Syscall.EPOLL_WAIT, Syscall.EPOLL_PWAIT):
-        lines = proc_text(pid, "fdinfo", str(call[1])).split("\n")
-        found = [procfs.whole(line[4:13]) for line in lines if line.startswith("tfd:")]
-        return tuple(found) if len(found) <= _MOST_WATCHED else ()
-    goes_on = call[0] == Syscall.RESTARTED and "poll_schedule" in waits_in
-    if (
-        not (call[0] in (Syscall.POLL, Syscall.PPOLL) or goes_on)
-        or not 0 < call[2] <= _MOST_WATCHED
-    ):
-        return ()
-    size = call[2] * _POLLED.size
-    table = proc_memory(pid, size, call[1])
-    if len(table) != size:
-        return ()
-    return tuple(number for number, _, _ in _POLLED.iter_unpack(table) if number >= 0)
-
-
 class Maps:
-    """Return what lies at an address of a process; its table is read when it is first asked for."""
+    """What lies at the addresses of a process; its table is read when it is first asked for."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -10,7 +10,7 @@ from typing import TypeVar
 from ...._linux import procfs, syscalls
 from ...._linux.bounded_reads import proc_link, proc_numbers, proc_text
 from ..facts import HIDDEN, KEPT, Descriptor, Memory, Process, Thread
-from . import lock_state
+from . import call_arguments, lock_state
 from .socket_peers import Sockets
 
 T = TypeVar("T")
@@ -239,9 +239,9 @@ def _thread(pid: int, tid: int, parent: int, maps: lock_state.Maps) -> Thread | 
         lock_in_parent=lock_state.words(parent, call),
         lock_file=lock_state.file_of(maps, call),
         library=maps.library(asked),
-        sleeps_s=lock_state.sleeps_s(pid, call),
-        opens=lock_state.opens(pid, call),
-        watches=lock_state.watches(pid, call, place),
+        sleeps_s=call_arguments.sleeps_s(pid, call),
+        opens=call_arguments.opens(pid, call),
+        watches=call_arguments.watches(pid, call, place),
     )
 
 
