@@ -15,7 +15,16 @@ import pytest
 
 from antifreeze.doctor.attach.gather.collect import Manner
 
-from .ward import PAUSE_S, TRIES, Patient, admitted, examine, named, patients, said_of_what_is_well
+from .patient_programs import (
+    PAUSE_S,
+    TRIES,
+    Patient,
+    admitted,
+    examine,
+    named,
+    patients,
+    said_of_what_is_well,
+)
 
 CASES = Path(__file__).parent / "cases"
 

@@ -10,8 +10,8 @@ from antifreeze.doctor.attach.causes import all_causes
 from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case
 
+from .patient_programs import answer_to, named, patients, said_of_what_is_well, text_of
 from .test_edited_cases import EDITED
-from .ward import answer_to, named, patients, said_of_what_is_well, text_of
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {each.name: {*each.expects} for each in patients()}

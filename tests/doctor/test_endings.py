@@ -14,7 +14,7 @@ from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process
 from antifreeze.doctor.findings import Confidence, Finding
 
-from .ward import named, text_of, wrongly_certain
+from .patient_programs import named, text_of, wrongly_certain
 
 CASES = Path(__file__).parent / "cases"
 ALL = sorted(path.stem for path in CASES.glob("*.json"))

@@ -12,7 +12,7 @@ from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case, Thread
 from antifreeze.doctor.findings import Confidence
 
-from .ward import named, text_of
+from .patient_programs import named, text_of
 
 CASES = Path(__file__).parent / "cases"
 

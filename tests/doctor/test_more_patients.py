@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from .ward import Patient, check_cause_is_named, check_nothing_is_named, shares, thorough
+from .patient_programs import (
+    Patient,
+    check_cause_is_named,
+    check_nothing_is_named,
+    shares,
+    thorough,
+)
 
 pytestmark = thorough
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .ward import Patient, check_cause_is_named, check_nothing_is_named, shares
+from .patient_programs import Patient, check_cause_is_named, check_nothing_is_named, shares
 
 SOME, _ = shares()
 

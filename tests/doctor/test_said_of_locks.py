@@ -12,7 +12,7 @@ from antifreeze.doctor.attach.diagnose import Answer
 from antifreeze.doctor.attach.facts import Case, Descriptor, FileLock, Look, Process, Thread
 from antifreeze.doctor.findings import Confidence, Finding
 
-from .ward import answer_to, text_of
+from .patient_programs import answer_to, text_of
 
 CASES = Path(__file__).parent / "cases"
 

@@ -26,7 +26,7 @@ from antifreeze.doctor.attach.gather.socket_peers import Sockets
 from antifreeze.doctor.attach.redaction import without_names
 
 from ..patience import PATIENCE_S
-from .ward import answer_to, named
+from .patient_programs import answer_to, named
 
 CASES = Path(__file__).parent / "cases"
 SPAWN = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=8, pipe_handle=20)"

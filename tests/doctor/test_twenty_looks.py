@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .ward import Patient, check_nothing_is_named, patients, thorough
+from .patient_programs import Patient, check_nothing_is_named, patients, thorough
 
 pytestmark = thorough
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..doctor.ward import blindness
+from ..doctor.patient_programs import blindness
 from .stage import (
     ESCAPES,
     FORBIDDEN,

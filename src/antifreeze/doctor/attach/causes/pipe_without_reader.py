@@ -109,11 +109,7 @@ def _reader(program: Program, readers: list[PipeReader], *, runs: bool) -> str:
         words.append(_person(each) + place)
     if runs:
         return f"{' and '.join(words)} has it open to read and runs: it is slow, and may come to it"
-    return f"{' and '.join(words)} should read it, and {are_in(readers)} not"
-
-
-def are_in(readers: list[PipeReader]) -> str:
-    return "does" if len(readers) == 1 else "do"
+    return f"{' and '.join(words)} should read it, and {plural(readers, 'does', 'do')} not"
 
 
 def _person(reader: PipeReader) -> str:

@@ -39,8 +39,8 @@ class Waiting:
     what: str
 
 
-class Hope(Enum):
-    """Whether a process may still say the word."""
+class AnswerChance(Enum):
+    """The chance that a process still gives the word that is waited for."""
 
     NONE = "it waits for the others"
     SOME = "one of its threads sleeps, or waits for something else"
@@ -52,8 +52,12 @@ def find(program: Program) -> Iterator[Finding]:
     if not waiting or program.ours or any(each.stopped for each in program.all):
         return
     among = [each.process for each in waiting]
-    rest = [(each, _hope(program, each)) for each in _speakers(program) if each not in among]
-    if any(hope is Hope.MUCH for _, hope in rest):
+    rest = [
+        (each, _answer_chance(program, each))
+        for each in _who_could_answer(program)
+        if each not in among
+    ]
+    if any(chance is AnswerChance.MUCH for _, chance in rest):
         return  # somebody does something, and may say the word when it is done
     for what in dict.fromkeys(each.what for each in waiting):
         same = [each for each in waiting if each.what == what]
@@ -95,7 +99,7 @@ def _what(thread: WatchedThread) -> str | None:
     return None
 
 
-def _speakers(program: Program) -> list[WatchedProcess]:
+def _who_could_answer(program: Program) -> list[WatchedProcess]:
     """Return the living processes that could say something: others have not what it takes."""
     mine = program.main.now.command
     return [
@@ -111,16 +115,18 @@ def _by_multiprocessing(process: WatchedProcess) -> bool:
     return "multiprocessing" in " ".join(process.now.command)
 
 
-def _hope(program: Program, process: WatchedProcess) -> Hope:
+def _answer_chance(program: Program, process: WatchedProcess) -> AnswerChance:
     """Return how far a process may still say the word."""
-    hope = Hope.NONE
+    chance = AnswerChance.NONE
     for thread in process.threads:
         if not thread.frames or _only_waits(program, process, thread):
             continue
         if not thread.stuck or process.role is Role.CHILD:
-            return Hope.MUCH  # it moves; or it is a producer that waits for what it is to give
-        hope = Hope.SOME
-    return hope
+            return (
+                AnswerChance.MUCH
+            )  # it moves; or it is a producer that waits for what it is to give
+        chance = AnswerChance.SOME
+    return chance
 
 
 def _only_waits(program: Program, process: WatchedProcess, thread: WatchedThread) -> bool:
@@ -137,10 +143,13 @@ def _only_waits(program: Program, process: WatchedProcess, thread: WatchedThread
 
 
 def _finding(
-    program: Program, what: str, waiting: list[Waiting], rest: list[tuple[WatchedProcess, Hope]]
+    program: Program,
+    what: str,
+    waiting: list[Waiting],
+    rest: list[tuple[WatchedProcess, AnswerChance]],
 ) -> Finding:
     processes = [each.process for each in waiting]
-    later = [each for each, hope in rest if hope is Hope.SOME]
+    later = [each for each, chance in rest if chance is AnswerChance.SOME]
     readers = [each for each in waiting if wait_of(each.thread) is not Wait.SEMAPHORE]
     first = (readers or waiting)[0].thread
     sure: Confidence = POSSIBLE if later or (what == _QUEUE and not readers) else LIKELY
@@ -161,8 +170,8 @@ def _finding(
             *_of_manager(program, what),
             *(
                 f"{each.label} waits too, {_place(each)}"
-                for each, hope in rest[:4]
-                if hope is Hope.NONE
+                for each, chance in rest[:4]
+                if chance is AnswerChance.NONE
             ),
             *(f"{each.label} could still say it: it is {_place(each)}" for each in later[:2]),
             *_dead(program),

@@ -1,11 +1,11 @@
-"""Where patients lie: tiny programs, each sick in one known way, in processes of their own.
+"""Patients: tiny programs, each of which hangs in one known way, in processes of their own.
 
-A patient is a script in `patients/`. Its docstring's first line says what ails it; a line
+A patient is a script in `patients/`. Its docstring's first line says what is wrong with it; a line
 `expects: NAME` (or `expects: nothing`) which cause is to be named; several may be. What is said of
-what is well follows on that line: `expects: nothing; says: slow-samples`. It prints
+a program that is well follows on that line: `expects: nothing; says: slow-samples`. It prints
 `begins` when what is wrong is about to happen, and before it `ask: PID` where another process than
-its own is to be asked about. What needs a folder gets one as its argument. One that cannot be sick
-on this machine prints `cannot: WHY`, and its test is skipped.
+its own is to be asked about. What needs a folder gets one as its argument. One that cannot hang on
+this machine prints `cannot: WHY`, and its test is skipped.
 """
 
 from __future__ import annotations
