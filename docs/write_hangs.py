@@ -1,4 +1,4 @@
-"""Write docs/hangs anew from the shapes' own texts."""
+"""Write docs/hangs anew from the pages beside the causes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
-from antifreeze.doctor.attach.shapes import all_shapes
+from antifreeze.doctor.attach.causes import all_causes
 from antifreeze.doctor.check.checker import check, check_text
 from antifreeze.doctor.check.files.file_discovery import walk
 from antifreeze.doctor.check.pyproject_settings import read_settings
@@ -237,10 +237,10 @@ def test_a_rule_is_explained_by_code_and_name(capsys: pytest.CaptureFixture[str]
 def test_every_way_to_hang_is_explained_by_the_name_that_attach_gives(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for shape in all_shapes():
-        assert main(["explain", shape.name.upper()]) == 0
+    for cause in all_causes():
+        assert main(["explain", cause.name.upper()]) == 0
         told = capsys.readouterr().out
-        assert f"# {shape.title}\n" in told and "## To get out now" in told
+        assert f"# {cause.title}\n" in told and "## To get out now" in told
         assert ".md)" not in told.splitlines()[-1]  # who has no clone has no other pages
 
 

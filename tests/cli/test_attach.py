@@ -55,7 +55,7 @@ def test_nothing_stuck_is_said_and_is_exit_code_0(capsys: pytest.CaptureFixture[
 def test_a_standstill_that_nobody_can_name_is_exit_code_3(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antifreeze.doctor.attach.diagnose.all_shapes", lambda: ())
+    monkeypatch.setattr("antifreeze.doctor.attach.diagnose.all_causes", lambda: ())
     assert main(["attach", "--case", str(STUCK)]) == 3
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("process") and "Nobody has moved between two looks" in out
@@ -95,7 +95,9 @@ def test_a_program_is_looked_at_and_what_was_seen_is_written_without_secrets(
 def test_without_py_spy_proc_speaks_and_the_way_to_more_is_told(
     sleeper: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("antifreeze.doctor.attach.stacks.Spy.find", staticmethod(lambda: None))
+    monkeypatch.setattr(
+        "antifreeze.doctor.attach.gather.py_spy.PySpy.find", staticmethod(lambda: None)
+    )
     assert main(["attach", str(sleeper)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "its stacks could not be taken" in out and "nanosleep" in out

@@ -152,7 +152,7 @@ MAKES_PROCESSES = (
     "integrations.multiprocessing_children",  # makes none: it travels with those of the program
     "_processes",
     "_transport.worker_slabs",
-    "doctor.attach.bounded_run",  # py-spy, and who may be left behind
+    "doctor.attach.gather.bounded_subprocess",  # py-spy, and who may be left behind
     "doctor.check.process_pool",  # to read many files
     "cli.gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )

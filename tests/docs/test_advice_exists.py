@@ -25,29 +25,20 @@ from antifreeze.cli import attach, check, explain, platform, run, scan
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "antifreeze"
-# Files whose strings are said to users: there an argument is looked for without backticks, too.
+# Files whose strings are shown to users: there an argument is looked for without backticks, too.
+# (Bars have names with an equals sign of their own.)
+ROOMS = ("_reporting", "_processes", "_loading", "_worker", "doctor/attach/causes")
 TELLS = [
+    SOURCE / "errors.py",
+    SOURCE / "_engine" / "arguments.py",
+    SOURCE / "_engine" / "iterator.py",
     *(
-        SOURCE / name
-        for name in (
-            "errors.py",
-            "_engine/arguments.py",
-            "_reporting/fault_log.py",
-            "_reporting/reporter.py",
-        )
+        path
+        for room in ROOMS
+        for end in ("py", "md")
+        for path in (SOURCE / room).rglob(f"*.{end}")
+        if path.parent.name != "progress"
     ),
-    *(
-        SOURCE / name
-        for name in (
-            "_reporting/memory_messages.py",
-            "_reporting/stall_messages.py",
-            "_engine/iterator.py",
-        )
-    ),
-    *(SOURCE / "_core" / name for name in ("explaining.py", "traps.py", "trends.py")),
-    *(SOURCE / "_worker" / name for name in ("next_steps.py", "reasons.py", "odd.py")),
-    *(SOURCE / "_processes").rglob("*.py"),
-    *(SOURCE / "doctor" / "attach" / "shapes").glob("*.py"),
 ]
 # Arguments and variables of others.
 FOREIGN = frozenset(
@@ -93,7 +84,11 @@ def texts() -> tuple[tuple[str, str], ...]:
         for path in sorted(SOURCE.rglob("*.py"))
         for text in _strings(path)
     ]
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        *sorted(SOURCE.rglob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     return (*found, *((str(path.relative_to(ROOT)), path.read_text()) for path in pages))
 
 

@@ -22,7 +22,7 @@ def test_the_state_pages_are_those_the_tables_give() -> None:
     assert written == pages(), "run `make docs`"
 
 
-def test_the_pages_of_hangs_are_those_the_shapes_give() -> None:
+def test_the_pages_of_hangs_are_those_the_causes_give() -> None:
     written = {path.name: path.read_text() for path in (ROOT / "docs" / "hangs").glob("*.md")}
     assert written == hangs.pages(), "run `make docs`"
 

@@ -13,9 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.attach.looking import Manner
+from antifreeze.doctor.attach.gather.collect import Manner
 
-from .ward import PAUSE_S, TRIES, Patient, admitted, examine, named, patients
+from .patient_programs import (
+    PAUSE_S,
+    TRIES,
+    Patient,
+    admitted,
+    examine,
+    named,
+    patients,
+    said_of_what_is_well,
+)
 
 CASES = Path(__file__).parent / "cases"
 
@@ -37,12 +46,14 @@ def record(patient: Patient) -> str:
     with tempfile.TemporaryDirectory() as folder, admitted(patient, Path(folder)) as pid:
         for _ in range(TRIES):
             case, answer = examine(pid, None if patient.expects else Manner())
-            if named(answer) == {*patient.expects}:
+            said = said_of_what_is_well(answer)
+            if named(answer) == {*patient.expects} and said == {*patient.says}:
                 text = _without_places(case.to_json(), folder)
                 (CASES / f"{patient.name}.json").write_text(text + "\n")
                 return "written"
             time.sleep(PAUSE_S)
-    return f"NOT written: {sorted(named(answer))} instead of {sorted(patient.expects)}"
+    found, wanted = named(answer) | said, {*patient.expects, *patient.says}
+    return f"NOT written: {sorted(found)} instead of {sorted(wanted)}"
 
 
 def _without_places(text: str, folder: str) -> str:

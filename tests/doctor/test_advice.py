@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze.doctor.attach import shapes
+from antifreeze.doctor.attach import causes
+from antifreeze.doctor.attach.causes import all_causes
 from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case
-from antifreeze.doctor.attach.shapes import all_shapes
 
 CASES = Path(__file__).parent / "cases"
 PAGES = Path(__file__).parent.parent.parent / "docs" / "hangs"
-SOURCES = sorted(Path(next(iter(shapes.__path__))).glob("*.py"))
+SOURCES = sorted(Path(next(iter(causes.__path__))).glob("*.py"))
 TOUCHES = re.compile(
     r"/proc/\S*/fd\b"  # whatever is done with it, it is somebody's descriptor
     r"|\b(?:timeout \d+ )?(?:cat|dd|tee|od|xxd|head|tail -c|socat|nc)\s+(?:if=|of=)?[/<{]"
@@ -51,14 +51,14 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_no_shape_has_a_text_that_touches_a_descriptor(path: Path) -> None:
+def test_no_cause_has_a_text_that_touches_a_descriptor(path: Path) -> None:
     found = [each for each in texts(ast.parse(path.read_text())) if TOUCHES.search(each)]
     assert not found
 
 
 def test_no_page_tells_to_touch_a_descriptor() -> None:
     pages = {each.name: each.read_text() for each in PAGES.glob("*.md")}
-    assert len(pages) >= len(all_shapes())
+    assert len(pages) >= len(all_causes())
     assert not [name for name, text in pages.items() if TOUCHES.search(text)]
 
 

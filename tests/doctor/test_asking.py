@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from antifreeze.doctor.attach.diagnose import diagnose
-from antifreeze.doctor.attach.looking import Manner, look_at
+from antifreeze.doctor.attach.gather.collect import Manner, look_at
 
 from ..rogues.programs import line, program
+from .patient_programs import blindness
 from .test_endings import _case
-from .ward import blindness
 
 
 @pytest.mark.parametrize(

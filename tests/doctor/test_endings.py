@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from antifreeze.doctor.attach.analyse.threads_and_processes import Program
+from antifreeze.doctor.attach.causes import all_causes, batch_lost
 from antifreeze.doctor.attach.diagnose import Answer, diagnose
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process
-from antifreeze.doctor.attach.scene import Scene
-from antifreeze.doctor.attach.shapes import all_shapes, batch_lost
 from antifreeze.doctor.findings import Confidence, Finding
 
-from .ward import named, told, wrongly_certain
+from .patient_programs import named, text_of, wrongly_certain
 
 CASES = Path(__file__).parent / "cases"
 ALL = sorted(path.stem for path in CASES.glob("*.json"))
@@ -31,7 +31,7 @@ def test_a_lost_batch_tells_of_a_full_shm_and_of_too_many_files() -> None:
     full = replace(case.looks[-1].machine, shm=64 << 20, shm_free=1 << 20)
     at_limit = _changed(case, lambda each: replace(each, open_files=1020, most_files=1024))
     looks = tuple(replace(each, machine=full) for each in at_limit.looks)
-    alone = diagnose(replace(case, looks=looks), [batch_lost.SHAPE])[0]  # others know more of it
+    alone = diagnose(replace(case, looks=looks), [batch_lost.CAUSE])[0]  # others know more of it
     evidence = "\n".join(alone.findings[0].evidence)
     assert "/dev/shm is full: 1 MB free of 64 MB" in evidence
     assert "1020 files open, of 1024" in evidence
@@ -119,14 +119,14 @@ def test_who_is_stopped_for_a_moment_only_is_not_called_stopped() -> None:
 def test_without_stacks_nothing_wrong_is_certain_and_nothing_fails(name: str) -> None:
     """As where py-spy is not there."""
     answer = diagnose(_changed(_case(name), _without_stacks))[0]
-    assert not wrongly_certain(answer, tuple(named(_answer(name)))), told(answer)
+    assert not wrongly_certain(answer, tuple(named(_answer(name)))), text_of(answer)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_without_open_files_nothing_fails(name: str) -> None:
     """As where they are another user's."""
     answer = diagnose(_changed(_case(name), lambda each: replace(each, descriptors=())))[0]
-    assert not wrongly_certain(answer, tuple(named(_answer(name)))), told(answer)
+    assert not wrongly_certain(answer, tuple(named(_answer(name)))), text_of(answer)
 
 
 def _case(name: str) -> Case:
@@ -149,13 +149,13 @@ def _without_stacks(process: Process) -> Process:
     return replace(process, threads=threads, blind="py-spy is not installed")
 
 
-def test_a_mistake_in_one_shape_does_not_cost_the_answer_of_the_others() -> None:
-    def fails(scene: Scene) -> Iterator[Finding]:
+def test_a_mistake_in_one_cause_does_not_cost_the_answer_of_the_others() -> None:
+    def fails(program: Program) -> Iterator[Finding]:
         raise IndexError("no such thread")
         yield
 
-    shapes = [replace(all_shapes()[0], name="hasty", find=fails), *all_shapes()]
-    answer = diagnose(_case("worker_stopped"), shapes)[0]
+    causes = [replace(all_causes()[0], name="hasty", find=fails), *all_causes()]
+    answer = diagnose(_case("worker_stopped"), causes)[0]
     assert "worker-stopped" in named(answer)
     assert answer.broken == ("hasty: IndexError: no such thread",)
 
@@ -175,4 +175,6 @@ def test_who_runs_what_was_typed_at_a_prompt_does_not_stand_at_it() -> None:
         return replace(process, threads=threads)
 
     answer = diagnose(_changed(case, typed))[0]
-    assert "batch-lost" in named(answer) and "waits-for-a-person" not in named(answer), told(answer)
+    assert "batch-lost" in named(answer) and "waits-for-a-person" not in named(answer), text_of(
+        answer
+    )

@@ -17,14 +17,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from antifreeze._linux import bounded_reads
-from antifreeze.doctor.attach import asleep, calls, machine, pipes, proc, stacks
-from antifreeze.doctor.attach.asleep import Asleep
-from antifreeze.doctor.attach.calls import Call
+from antifreeze._linux import bounded_reads, syscalls
+from antifreeze._linux.syscalls import Syscall
+from antifreeze.doctor.attach.analyse.frames import in_init_fn, is_at_work
+from antifreeze.doctor.attach.analyse.library_files import LOADER
+from antifreeze.doctor.attach.analyse.threads_and_processes import programs
 from antifreeze.doctor.attach.facts import Case, Frame, Look, Process, Thread
-from antifreeze.doctor.attach.frames import LOADER, in_init_fn, is_at_work
-from antifreeze.doctor.attach.scene import scenes
-from antifreeze.doctor.attach.sockets import Sockets
+from antifreeze.doctor.attach.gather import machine, pipe_readers, proc, py_spy, time_since_run
+from antifreeze.doctor.attach.gather.socket_peers import Sockets
+from antifreeze.doctor.attach.gather.time_since_run import TimesSinceRun
 
 from ..hostile.stage import dead_file_system, needs_root
 from ..patience import PATIENCE_S
@@ -35,7 +36,7 @@ WAITS = "import sys; print(flush=True); sys.stdin.read()"
 @contextmanager
 def running(**options: object) -> Iterator[int]:
     """Run a Python process that waits for its input to end."""
-    started = subprocess.Popen(  # type: ignore[call-overload]
+    started = subprocess.Popen(
         [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
     )
     started.stdout.readline()
@@ -47,15 +48,15 @@ def running(**options: object) -> Iterator[int]:
 
 def test_system_calls_have_the_numbers_of_one_processor_whatever_the_machine() -> None:
     asked = "{} 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffc 0x7f00"
-    seen = (Call.FLOCK, 3, 2, 0, 0, 0, 0)
-    assert calls.parse(asked.format(73), "x86_64") == seen
-    assert calls.parse(asked.format(32), "aarch64") == seen
-    assert calls.parse(asked.format(73), "aarch64")[0] == Call.PPOLL
-    assert calls.parse(asked.format(1), "aarch64") == ()  # io_destroy, which nobody waits in
-    assert calls.parse(asked.format(73), "riscv64") == ()
+    seen = (Syscall.FLOCK, 3, 2, 0, 0, 0, 0)
+    assert syscalls.parse(asked.format(73), "x86_64") == seen
+    assert syscalls.parse(asked.format(32), "aarch64") == seen
+    assert syscalls.parse(asked.format(73), "aarch64")[0] == Syscall.PPOLL
+    assert syscalls.parse(asked.format(1), "aarch64") == ()  # io_destroy, which nobody waits in
+    assert syscalls.parse(asked.format(73), "riscv64") == ()
     for each in ("x86_64", "aarch64"):
-        assert calls.parse("running", each) == calls.parse("", each) == ()
-        assert calls.parse("-1 0x7ffc 0x7f00", each) == ()
+        assert syscalls.parse("running", each) == syscalls.parse("", each) == ()
+        assert syscalls.parse("-1 0x7ffc 0x7f00", each) == ()
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,14 @@ def test_numbers_are_those_of_the_kernels_header(processor: str, header: str) ->
     )
     names = {number: name for name, number in named}
     for number, name in names.items():
-        call = calls.parse(f"{number} 0 0 0 0 0 0 0 0", processor)
-        known = call and call[0] in {*Call}
+        call = syscalls.parse(f"{number} 0 0 0 0 0 0 0 0", processor)
+        known = call and call[0] in {*Syscall}
         if processor == "x86_64" and not known:
             continue
         wanted = KERNELS.get(name, name.upper())
-        assert not call or Call(call[0]).name == wanted, (number, name)
-    assert sum(KERNELS.get(name, name.upper()) in Call.__members__ for name in names.values()) > 20
+        assert not call or Syscall(call[0]).name == wanted, (number, name)
+    ours = [KERNELS.get(name, name.upper()) in Syscall.__members__ for name in names.values()]
+    assert sum(ours) > 20
 
 
 # What the kernel calls some of them.
@@ -119,11 +121,11 @@ def test_any_thread_that_waits_for_a_disk_lets_a_process_rest(
         (folder / "wchan").write_text("futex_wait")
     (tmp_path / "7" / "stat").write_text("7 (a) b) S 1 7")
     monkeypatch.setattr(bounded_reads, "PROC", str(tmp_path))
-    assert stacks._rests(7)
+    assert py_spy._rests(7)
     (tmp_path / "7" / "task" / "8" / "stat").write_text("8 (a) b) S 1 7")
-    assert not stacks._rests(7)
+    assert not py_spy._rests(7)
     (tmp_path / "7" / "task" / "8" / "wchan").write_text("anon_pipe_write")
-    assert stacks._rests(7)
+    assert py_spy._rests(7)
 
 
 def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
@@ -135,10 +137,10 @@ def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
         f"#!/bin/sh\ncase \"$*\" in *--nonblocking*) echo '{said}';; *) exec sleep 20;; esac\n"
     )
     spy.chmod(0o755)
-    monkeypatch.setattr(stacks.Spy, "find", staticmethod(lambda: str(spy)))
-    monkeypatch.setattr(stacks, "BOUND_S", 1.0)
+    monkeypatch.setattr(py_spy.PySpy, "find", staticmethod(lambda: str(spy)))
+    monkeypatch.setattr(py_spy, "BOUND_S", 1.0)
     with running() as pid:
-        found = stacks.Spy().take([pid])[pid]
+        found = py_spy.PySpy().take([pid])[pid]
     assert found.error == ""
     assert [each.name for each in found.threads] == ["told"]
 
@@ -168,23 +170,26 @@ def test_a_number_that_was_given_anew_is_another_process() -> None:
     main = Process(1, 0, "python", ("python", "train.py"), "S", 1.0, threads=(Thread(1),))
     old = Process(2, 1, "pt_data_worker", main.command, "S", 2.0, 5.0, (Thread(2, cpu_s=5.0),))
     new = replace(old, started_at=9.0, cpu_s=0.0, threads=(Thread(2, cpu_s=0.0),))
-    scene = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, new)))))[0]
-    assert scene.main.before is main
-    assert scene.workers[0].before is None
-    assert scene.workers[0].share == 0.0
-    assert scene.missing == (2,)
-    kept = scenes(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, old)))))[0]
+    program = programs(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, new)))))[0]
+    assert program.main.before is main
+    assert program.workers[0].before is None
+    assert program.workers[0].share == 0.0
+    assert program.missing == (2,)
+    kept = programs(Case(1, (Look(10.0, (main, old)), Look(11.0, (main, old)))))[0]
     assert kept.workers[0].before is old
     assert kept.missing == ()
 
 
 def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
-    assert asleep.ran_at("se.exec_start                  :       4458807.424372\nx : 1") > 4458807
-    assert asleep.ran_at("") == asleep.ran_at("se.vruntime : 3") == 0.0
+    assert (
+        time_since_run.ran_at("se.exec_start                  :       4458807.424372\nx : 1")
+        > 4458807
+    )
+    assert time_since_run.ran_at("") == time_since_run.ran_at("se.vruntime : 3") == 0.0
     with running() as pid:
-        if not asleep.ran_at(proc.read(pid, "sched")):
+        if not time_since_run.ran_at(proc.read(pid, "sched")):
             pytest.skip("this kernel does not say")
-        manner = Asleep()
+        manner = TimesSinceRun()
         first = manner.seconds([pid])[pid, pid]
         time.sleep(1.0)
         second = manner.seconds([pid])[pid, pid]
@@ -194,27 +199,27 @@ def test_the_scheduler_says_since_when_a_thread_has_not_run() -> None:
         os.kill(pid, signal.SIGCONT)
         manner.disturbed({(pid, pid)})
         assert manner.seconds([pid])[pid, pid] >= second
-        assert Asleep().seconds([pid])[pid, pid] < second
+        assert TimesSinceRun().seconds([pid])[pid, pid] < second
 
 
 def test_where_the_kernel_does_not_say_it_is_not_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(bounded_reads, "PROC", str(tmp_path))
-    assert Asleep().seconds([7]) == {}
+    assert TimesSinceRun().seconds([7]) == {}
 
 
 def test_who_could_read_a_full_pipe_is_found_among_all_processes() -> None:
     with running() as pid:
         pipe = os.readlink(f"/proc/{pid}/fd/0")
-        writes = Thread(1, state="S", call=(Call.WRITE, 5))
+        writes = Thread(1, state="S", call=(Syscall.WRITE, 5))
         who = proc.process(os.getpid(), Sockets(os.getpid()))
         assert who is not None
         number = next(each.number for each in who.descriptors if each.target == pipe)
-        writer = replace(who, threads=(replace(writes, call=(Call.WRITE, number)),))
-        found = pipes.readers((writer,))
+        writer = replace(who, threads=(replace(writes, call=(Syscall.WRITE, number)),))
+        found = pipe_readers.readers_of_pipes((writer,))
     assert [(each.pipe, each.pid) for each in found] == [(pipe, pid)]
-    assert pipes.readers((replace(who, threads=()),)) == ()
+    assert pipe_readers.readers_of_pipes((replace(who, threads=()),)) == ()
 
 
 LOOP = Frame("_worker_loop", "torch/utils/data/_utils/worker.py", 300)

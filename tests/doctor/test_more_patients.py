@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from .ward import Patient, left_in_peace, shares, thorough, told_what_ails_it
+from .patient_programs import (
+    Patient,
+    check_cause_is_named,
+    check_nothing_is_named,
+    shares,
+    thorough,
+)
 
 pytestmark = thorough
 
@@ -14,12 +20,12 @@ _, OTHERS = shares()
 
 
 @pytest.mark.parametrize("patient", [p for p in OTHERS if p.expects], ids=lambda each: each.name)
-def test_a_patient_is_told_what_ails_it(patient: Patient, tmp_path: Path) -> None:
-    told_what_ails_it(patient, tmp_path)
+def test_a_patient_is_check_cause_is_named(patient: Patient, tmp_path: Path) -> None:
+    check_cause_is_named(patient, tmp_path)
 
 
 @pytest.mark.parametrize(
     "patient", [p for p in OTHERS if not p.expects], ids=lambda each: each.name
 )
-def test_who_is_well_is_left_in_peace(patient: Patient, tmp_path: Path) -> None:
-    left_in_peace(patient, tmp_path)
+def test_who_is_well_is_check_nothing_is_named(patient: Patient, tmp_path: Path) -> None:
+    check_nothing_is_named(patient, tmp_path)

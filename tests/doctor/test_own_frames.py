@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import antifreeze
 from antifreeze._transport import own_frames
 from antifreeze._transport.own_frames import OwnClass, OwnFrame, OwnProcess
+from antifreeze.doctor.attach.analyse import library_files
 
 ABOVE = Path(antifreeze.__file__).parent.parent
 NAMED = OwnFrame | OwnClass | OwnProcess
@@ -79,3 +82,15 @@ def test_no_other_module_of_attach_names_our_own_files() -> None:
         and OWN_PATH.match(node.value)
     ]
     assert not found
+
+
+@pytest.mark.parametrize(
+    "file", [each for name, each in vars(library_files).items() if name.isupper()]
+)
+def test_a_file_of_python_or_of_torch_exists_in_the_ones_that_are_here(file: str) -> None:
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None and torch.origin is not None
+    above = (
+        Path(torch.origin).parent.parent if file.startswith("torch/") else Path(os.__file__).parent
+    )
+    assert (above / file).is_file()

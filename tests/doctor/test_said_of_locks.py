@@ -12,7 +12,7 @@ from antifreeze.doctor.attach.diagnose import Answer
 from antifreeze.doctor.attach.facts import Case, Descriptor, FileLock, Look, Process, Thread
 from antifreeze.doctor.findings import Confidence, Finding
 
-from .ward import answer_to, told
+from .patient_programs import answer_to, text_of
 
 CASES = Path(__file__).parent / "cases"
 
@@ -43,7 +43,7 @@ def changed(
 
 def first(answer: Answer, rule: str) -> Finding:
     found = answer.findings[0]
-    assert found.rule == rule, told(answer)
+    assert found.rule == rule, text_of(answer)
     return found
 
 
@@ -54,7 +54,7 @@ def first(answer: Answer, rule: str) -> Finding:
 def test_an_event_loop_without_a_connection_does_not_wait_for_the_network(name: str) -> None:
     answer = answer_to(recorded(name))
     assert first(answer, "idle-event-loop").confidence is Confidence.LIKELY
-    assert "network" not in told(answer)
+    assert "network" not in text_of(answer)
 
 
 def test_an_event_loop_that_watches_a_connection_waits_for_that() -> None:
@@ -111,7 +111,7 @@ def test_without_the_source_taken_twice_is_said_first_and_both_are_possible() ->
     assert rules == [
         ("deadlock-of-threads", Confidence.POSSIBLE),
         ("lock-held-at-fork", Confidence.POSSIBLE),
-    ], told(answer)
+    ], text_of(answer)
 
 
 def test_the_thread_that_iterates_has_forked_and_held_nothing() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli import main
-from antifreeze.doctor.attach import family, looking, proc
+from antifreeze.doctor.attach.analyse import process_roles
 from antifreeze.doctor.attach.facts import (
     Case,
     Descriptor,
@@ -20,12 +20,13 @@ from antifreeze.doctor.attach.facts import (
     Process,
     Thread,
 )
-from antifreeze.doctor.attach.proc import without_secrets
-from antifreeze.doctor.attach.redacting import without_names
-from antifreeze.doctor.attach.sockets import Sockets
+from antifreeze.doctor.attach.gather import collect, proc
+from antifreeze.doctor.attach.gather.proc import without_secrets
+from antifreeze.doctor.attach.gather.socket_peers import Sockets
+from antifreeze.doctor.attach.redaction import without_names
 
 from ..patience import PATIENCE_S
-from .ward import answer_to, named
+from .patient_programs import answer_to, named
 
 CASES = Path(__file__).parent / "cases"
 SPAWN = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=8, pipe_handle=20)"
@@ -80,12 +81,12 @@ def test_of_other_code_of_multiprocessing_the_name_is_kept(name: str) -> None:
     assert without_secrets(("python", "-c", code)) == ("python", "-c", f"multiprocessing.{name}")
 
 
-@pytest.mark.parametrize("name", family._LAUNCHED)
+@pytest.mark.parametrize("name", process_roles.LAUNCHERS)
 @pytest.mark.parametrize("before", [(), ("python",), ("python", "-m"), ("python", "conda", "run")])
 def test_a_launcher_is_one_without_its_arguments_too(name: str, before: tuple[str, ...]) -> None:
     command = (*before, name, "--nproc-per-node", "2", "train.py", "abc")
     kept = without_secrets(command)
-    assert family.is_launcher(kept)
+    assert process_roles.is_launcher(kept)
     assert "abc" not in " ".join(kept)
 
 
@@ -133,7 +134,7 @@ def test_a_case_is_saved_without_names_of_files(
 ) -> None:
     process = Process(7, 1, descriptors=(Descriptor(3, "/data/secret.jpg"),))
     case = Case(7, (Look(0.0, (process,)), Look(1.0, (process,))))
-    monkeypatch.setattr(looking, "look_at", lambda pid, manner: case)
+    monkeypatch.setattr(collect, "look_at", lambda pid, manner: case)
     for value, hidden in (("1", True), ("0", False)):
         monkeypatch.setenv("ANTIFREEZE_REDACT", value)
         saved = tmp_path / f"case{value}.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .ward import Patient, left_in_peace, patients, thorough
+from .patient_programs import Patient, check_nothing_is_named, patients, thorough
 
 pytestmark = thorough
 
@@ -17,4 +17,4 @@ WELL = [each for each in patients() if not each.expects and each.name.startswith
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("patient", WELL, ids=lambda each: each.name)
 def test_twenty_looks_at_who_is_well_give_no_alarm(patient: Patient, tmp_path: Path) -> None:
-    left_in_peace(patient, tmp_path, LOOKS)
+    check_nothing_is_named(patient, tmp_path, LOOKS)

@@ -21,14 +21,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from antifreeze._linux import bounded_reads, procfs
+from antifreeze._linux import bounded_reads, procfs, syscalls
 from antifreeze.cli import main
 from antifreeze.cli.attach import show
-from antifreeze.doctor.attach import asleep, calls, environment, held, machine, proc, stacks
 from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case, Thread
-from antifreeze.doctor.attach.redacting import without_names, without_secrets
-from antifreeze.doctor.attach.sockets import Sockets
+from antifreeze.doctor.attach.gather import (
+    environment,
+    lock_state,
+    machine,
+    proc,
+    py_spy,
+    time_since_run,
+)
+from antifreeze.doctor.attach.gather.socket_peers import Sockets
+from antifreeze.doctor.attach.redaction import without_names, without_secrets
 
 from .stage import ESCAPES, FORBIDDEN, victim
 
@@ -249,12 +256,12 @@ def test_a_table_that_was_changed_is_read_as_far_as_it_goes(
     procfs.control_groups(text)
     for line in text.split("\n"):
         procfs.stat(line)
-        assert asleep.ran_at(f"{line}\n") >= 0
+        assert time_since_run.ran_at(f"{line}\n") >= 0
         for kind in ("x86_64", "aarch64", "other"):
-            assert len(calls.parse(line, kind)) in (0, 7)
+            assert len(syscalls.parse(line, kind)) in (0, 7)
     kept = proc.without_secrets(tuple(procfs.strings(text))[: proc.MOST_WORDS])
     assert all(isinstance(each, str) for each in kept)
-    stacks.read_stacks(text)
+    py_spy.read_stacks(text)
 
 
 def test_the_tables_of_a_real_process_are_understood() -> None:
@@ -320,8 +327,8 @@ def test_a_process_whose_tables_were_changed_is_looked_at(
         assert proc.parents().keys() <= {pid}
         machine.machine(pid)
         environment.variable(pid, "TMPDIR")
-        held.file_locks((seen,) if seen is not None else ())
-        asleep.Asleep().seconds([pid])
+        lock_state.file_locks((seen,) if seen is not None else ())
+        time_since_run.TimesSinceRun().seconds([pid])
         proc.inner_number(pid, pid)
         if seen is not None:
             found = Case(pid, (bounded_look(seen),))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..doctor.ward import blindness
+from ..doctor.patient_programs import blindness
 from .stage import (
     ESCAPES,
     FORBIDDEN,
@@ -348,7 +348,7 @@ def test_what_goes_wrong_all_the_same_is_one_line_and_exit_code_2(
     def fail(*_: object) -> None:
         raise IndexError(f"no such {ESCAPES} thing\nat all")
 
-    monkeypatch.setattr("antifreeze.doctor.attach.looking.look_at", fail)
+    monkeypatch.setattr("antifreeze.doctor.attach.gather.collect.look_at", fail)
     assert main(["attach", str(os.getpid())]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
@@ -366,6 +366,6 @@ def test_stacks_are_still_taken() -> None:
 
 
 def test_the_command_itself_needs_no_torch() -> None:
-    code = "import sys, antifreeze.doctor.attach.looking; print('torch' in sys.modules)"
+    code = "import sys, antifreeze.doctor.attach.gather.collect; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n"

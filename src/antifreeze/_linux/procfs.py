@@ -71,6 +71,13 @@ class Stat:
     exit_status: int
 
 
+def state(text: str) -> str:
+    """Return the letter that a `stat` file has for what a process or a thread does; "?" if it has
+    none. The name in it may hold anything."""
+    fields = text.rpartition(") ")[2].split()
+    return fields[0] if fields and len(fields[0]) == 1 else "?"
+
+
 def stat(text: str) -> Stat | None:
     """Parse a `stat` file; None if it is none. The name in it may hold anything."""
     fields = text.rpartition(") ")[2].split()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..doctor.attach.diagnose import Answer
     from ..doctor.attach.facts import Case
-    from ..doctor.attach.looking import Manner
+    from ..doctor.attach.gather.collect import Manner
     from ..doctor.findings import Finding
 
 NOTHING, FOUND, CANNOT, STILL = 0, 1, 2, 3  # exit codes
@@ -68,7 +68,7 @@ def add_to(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..doctor.attach.looking import CannotLook
+    from ..doctor.attach.gather.collect import CannotLook
 
     if (arguments.pid is None) == (arguments.case is None):
         return _refuse("say which process: antifreeze attach PID (or --case FILE)")
@@ -114,8 +114,8 @@ def _in_time(work: Callable[[], T], what: str) -> T:
 
 def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
     """Look, or read what was seen."""
-    from ..doctor.attach.looking import look_at
-    from ..doctor.attach.redacting import without_names, without_secrets
+    from ..doctor.attach.gather.collect import look_at
+    from ..doctor.attach.redaction import without_names, without_secrets
 
     if arguments.case is not None:
         return _case_of(arguments.case)
@@ -142,8 +142,8 @@ def _is_saved(path: Path, case: Case) -> bool:
 def _case_of(path: Path) -> Case:
     """Read what was seen elsewhere. Whoever wrote it, nothing of it is trusted."""
     from ..doctor.attach.case_files import read_case
-    from ..doctor.attach.looking import CannotLook
-    from ..doctor.attach.redacting import without_secrets
+    from ..doctor.attach.gather.collect import CannotLook
+    from ..doctor.attach.redaction import without_secrets
 
     try:
         return without_secrets(read_case(path))
@@ -167,7 +167,7 @@ def _patience(pid: int) -> Iterator[None]:
 
 def _answers(case: Case) -> list[Answer]:
     from ..doctor.attach.diagnose import diagnose
-    from ..doctor.attach.looking import CannotLook
+    from ..doctor.attach.gather.collect import CannotLook
 
     if not (answers := _in_time(lambda: diagnose(case), "to name the cause")):
         raise CannotLook(f"no main process was found that {case.asked} belongs to")
@@ -193,7 +193,7 @@ def _tell(case: Case, arguments: argparse.Namespace) -> int:
 
 def _watch(arguments: argparse.Namespace) -> int:
     """Look again and again; say something whenever the answer is another one."""
-    from ..doctor.attach.looking import Manner
+    from ..doctor.attach.gather.collect import Manner
 
     said, manner = None, Manner()
     while True:  # until Ctrl-C, or the program ends

@@ -44,33 +44,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    from ..doctor.attach.shapes import all_shapes
+    from ..doctor.attach.causes import all_causes
     from ..doctor.rules import all_rules
 
     for rule in all_rules():
         print(f"{rule.code}  {rule.name:34}  {rule.severity.value:10}  {rule.title}")
-    for shape in all_shapes():
-        print(f"attach {shape.name:34}  {'hang':10}  {shape.title}")
+    for cause in all_causes():
+        print(f"attach {cause.name:34}  {'hang':10}  {cause.title}")
 
 
 def _pages(word: str) -> list[str]:
     """Give what a word means: a rule, a way to hang, or both, as for `waits-for-a-person`."""
     from ..doctor.attach import pages as hangs
-    from ..doctor.attach.shapes import all_shapes
+    from ..doctor.attach.causes import all_causes
     from ..doctor.rules import find_rule
     from ..doctor.rules import rule_pages as rules
 
     rule = find_rule(word)
     found = [rules.page(rule)] if rule is not None else []
-    return found + [hangs.page(e) for e in all_shapes() if e.name == word.strip().lower()]
+    return found + [hangs.page(e) for e in all_causes() if e.name == word.strip().lower()]
 
 
 def _complain(word: str) -> None:
-    from ..doctor.attach.shapes import all_shapes
+    from ..doctor.attach.causes import all_causes
     from ..doctor.rules import all_rules
 
     known = [name for each in all_rules() for name in (each.code.lower(), each.name)]
-    known += [each.name for each in all_shapes()]
+    known += [each.name for each in all_causes()]
     near = difflib.get_close_matches(word.strip().lower(), known, n=1)
     code = near and near[0].startswith("af") and near[0][2:].isdigit()
     meant = f"; did you mean {near[0].upper() if code else near[0]}?" if near else ";"

@@ -22,7 +22,7 @@ class Confidence(Enum):
 class Finding:
     """One cause, for one program."""
 
-    rule: str  # the name of the shape, and of its page
+    rule: str  # the name of the cause, and of its page
     confidence: Confidence
     sentence: str
     evidence: tuple[str, ...] = ()

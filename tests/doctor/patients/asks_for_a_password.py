@@ -19,5 +19,5 @@ def log_in() -> str:
 
 print("begins", flush=True)
 log_in()
-for _ in DataLoader([1, 2, 3], num_workers=2):  # type: ignore[arg-type]
+for _ in DataLoader([1, 2, 3], num_workers=2):
     pass

@@ -11,7 +11,7 @@ class Scaled(IterableDataset[torch.Tensor]):
     def __init__(self) -> None:
         self.scale = torch.ones(3, requires_grad=True)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self):
         info = get_worker_info()
         for number in range(20):
             value = self.scale * number

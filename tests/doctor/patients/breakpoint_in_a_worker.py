@@ -20,7 +20,7 @@ class ForkedPdb(pdb.Pdb):
         was = sys.stdin
         try:
             sys.stdin = open(NAME)  # noqa: SIM115
-            super().interaction(*args, **kwargs)  # type: ignore[arg-type]
+            super().interaction(*args, **kwargs)
         finally:
             sys.stdin = was
 

@@ -18,7 +18,7 @@ def report() -> None:
             pass
 
 
-for _ in DataLoader(range(100), batch_size=4, num_workers=2):  # type: ignore[arg-type]
+for _ in DataLoader(range(100), batch_size=4, num_workers=2):
     print("begins", flush=True)
     threading.Thread(target=report, daemon=True).start()
     with metrics:

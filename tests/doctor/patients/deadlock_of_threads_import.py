@@ -31,7 +31,7 @@ class Lazy(Dataset[int]):
 
     def __getitem__(self, index: int) -> int:
         sys.path.insert(0, self.folder)
-        import settings_of_mine  # type: ignore[import-not-found]
+        import settings_of_mine
 
         return int(settings_of_mine.VALUE)
 

@@ -17,10 +17,10 @@ class Crossed(Dataset[int]):
     def __getitem__(self, index: int) -> int:
         one, two = threading.RLock(), threading.RLock()
 
-        def read(first: threading.RLock, second: threading.RLock) -> int:  # type: ignore[valid-type]
-            with first:  # type: ignore[attr-defined]
+        def read(first: threading.RLock, second: threading.RLock) -> int:
+            with first:
                 time.sleep(0.3)
-                with second:  # type: ignore[attr-defined]
+                with second:
                     return index
 
         with ThreadPoolExecutor(2) as pool:

@@ -15,7 +15,7 @@ def save() -> None:
         pass
 
 
-for _ in DataLoader(range(100), batch_size=4, num_workers=2):  # type: ignore[arg-type]
+for _ in DataLoader(range(100), batch_size=4, num_workers=2):
     print("begins", flush=True)
     saver = threading.Thread(target=save, name="checkpoint")
     with lock:

@@ -8,7 +8,7 @@ import multiprocessing
 
 from torch.utils.data import DataLoader, Dataset
 
-told = multiprocessing.Queue()  # type: ignore[var-annotated]
+told = multiprocessing.Queue()
 LAST = 7
 
 

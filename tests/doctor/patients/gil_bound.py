@@ -19,5 +19,5 @@ threading.Thread(target=statistics, name="statistics", daemon=True).start()
 print("begins", flush=True)
 give_up = time.monotonic() + 300
 while time.monotonic() < give_up:
-    for _ in DataLoader(range(100_000), batch_size=4, num_workers=2):  # type: ignore[arg-type]
+    for _ in DataLoader(range(100_000), batch_size=4, num_workers=2):
         pass

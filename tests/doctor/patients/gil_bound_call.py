@@ -13,7 +13,7 @@ def parse() -> None:
     re.match(r"(a+)+$", "a" * 40 + "b")
 
 
-loader = DataLoader(range(1_000_000), batch_size=4, num_workers=2)  # type: ignore[arg-type]
+loader = DataLoader(range(1_000_000), batch_size=4, num_workers=2)
 for number, _ in enumerate(loader):
     if number == 10:
         print("begins", flush=True)

@@ -19,7 +19,7 @@ class Cropped(Dataset[int]):
     def __len__(self) -> int:
         return 100
 
-    def __getitem__(self, crop: Callable[[], int]) -> int:  # type: ignore[override]
+    def __getitem__(self, crop: Callable[[], int]) -> int:
         return crop()
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, sys.argv[1])
 
 
 def load() -> None:
-    import large_library  # type: ignore[import-not-found]  # noqa: F401
+    import large_library  # noqa: F401
 
 
 class Lazy(Dataset[int]):

@@ -1,6 +1,6 @@
 """Nothing is dead: one worker holds a lock of multiprocessing for long, and works.
 
-expects: nothing
+expects: nothing; says: lock-in-turns
 """
 
 import multiprocessing

@@ -1,6 +1,6 @@
 """Nothing: the epoch is over, and the script writes a checkpoint that takes its time.
 
-expects: nothing
+expects: nothing; says: loop-busy
 """
 
 import time

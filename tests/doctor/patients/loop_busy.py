@@ -1,6 +1,6 @@
 """Nothing: the loop computes for a long time, and the workers have their batches ready.
 
-expects: nothing
+expects: nothing; says: loop-busy
 """
 
 import time

@@ -31,7 +31,7 @@ package = Path(sys.argv[1]) / "site-packages" / "grpc"
 package.mkdir(parents=True)
 (package / "__init__.py").write_text(CLIENT)
 sys.path.insert(0, str(package.parent))
-import grpc  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: E402
+import grpc  # noqa: E402
 
 for name in NAMES:
     threading.Thread(target=rest, args=(name,), name=name.decode(), daemon=True).start()

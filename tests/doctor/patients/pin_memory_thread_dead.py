@@ -8,13 +8,13 @@ expects: pin-memory-thread-dead
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-torch.accelerator.is_available = lambda: True  # type: ignore[assignment]
-torch.accelerator.current_device_index = lambda: 0  # type: ignore[assignment]
-torch.accelerator.set_device_index = lambda _: None  # type: ignore[assignment,misc]
+torch.accelerator.is_available = lambda: True
+torch.accelerator.current_device_index = lambda: 0
+torch.accelerator.set_device_index = lambda _: None
 
 
 class Unreadable:
-    def __reduce__(self):  # type: ignore[no-untyped-def]
+    def __reduce__(self):
         return read, ()
 
 

@@ -9,9 +9,9 @@ import threading
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-torch.accelerator.is_available = lambda: True  # type: ignore[assignment]
-torch.accelerator.current_device_index = lambda: 0  # type: ignore[assignment]
-torch.accelerator.set_device_index = lambda _: None  # type: ignore[assignment,misc]
+torch.accelerator.is_available = lambda: True
+torch.accelerator.current_device_index = lambda: 0
+torch.accelerator.set_device_index = lambda _: None
 lock = threading.Lock()
 
 

@@ -1,6 +1,6 @@
 """Ranks that a script starts with multiprocessing: two in a barrier, the third computes alone.
 
-expects: rank-waits-for-rank
+expects: rank-waits-for-rank; says: loop-busy
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Two ranks: one waits in all_reduce, the other one alone has something long to do.
 
-expects: rank-waits-for-rank
+expects: rank-waits-for-rank; says: loop-busy
 """
 
 import os

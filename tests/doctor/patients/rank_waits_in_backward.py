@@ -1,6 +1,6 @@
 """Two ranks with DistributedDataParallel: one evaluates alone, the other waits in backward.
 
-expects: rank-waits-for-rank
+expects: rank-waits-for-rank; says: loop-busy
 """
 
 import os

@@ -1,6 +1,6 @@
 """A script starts its ranks itself; rank 0 waits in all_reduce for rank 1, which sleeps.
 
-expects: rank-waits-for-rank
+expects: rank-waits-for-rank; says: loop-busy
 """
 
 import os

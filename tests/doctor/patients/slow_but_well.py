@@ -1,6 +1,6 @@
 """Nothing: every sample computes for a third of a second, and the loop waits most of the time.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import hashlib

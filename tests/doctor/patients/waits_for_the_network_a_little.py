@@ -1,6 +1,6 @@
 """Nothing: samples come from a server that takes a third of a second for each.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import socket

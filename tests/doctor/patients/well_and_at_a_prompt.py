@@ -1,6 +1,6 @@
 """Nothing: the script is done, and Python stands at its prompt.
 
-expects: nothing
+expects: nothing; says: waits-for-a-person
 """
 
 import os

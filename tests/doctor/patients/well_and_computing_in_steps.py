@@ -1,6 +1,6 @@
 """Nothing: a sample takes a minute, in several steps that each take some seconds.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import hashlib

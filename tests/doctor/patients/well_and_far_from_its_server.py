@@ -1,6 +1,6 @@
 """Nothing is stuck: a server takes six seconds for each answer.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import socket

@@ -1,6 +1,6 @@
 """Nothing: a stream out of a queue, and its producer takes seconds for each row.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import multiprocessing

@@ -1,6 +1,6 @@
 """Nothing: each sample is one operation of a native library that takes fifteen seconds.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import time

@@ -1,7 +1,7 @@
 """Nothing: a thread pins memory, samples are slow, and the loop waits for them. (torch starts the
 thread only where there is an accelerator; here it is told that there is one.)
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import time
@@ -9,9 +9,9 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-torch.accelerator.is_available = lambda: True  # type: ignore[assignment]
-torch.accelerator.current_device_index = lambda: 0  # type: ignore[assignment]
-torch.accelerator.set_device_index = lambda _: None  # type: ignore[assignment,misc]
+torch.accelerator.is_available = lambda: True
+torch.accelerator.current_device_index = lambda: 0
+torch.accelerator.set_device_index = lambda _: None
 
 
 class Slow(Dataset[str]):

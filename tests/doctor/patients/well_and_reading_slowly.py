@@ -1,6 +1,6 @@
 """Nothing: samples come over a connection, a few bytes a second, and take a minute each.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import socket

@@ -1,6 +1,6 @@
 """Nothing: a server with open connections waits for requests, as a notebook's does.
 
-expects: nothing
+expects: nothing; says: loop-busy
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Nothing: each sample sleeps for a tenth of a second, and batches come.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import time

@@ -1,6 +1,6 @@
 """Nothing is stuck: one lock around a slow read lets three workers load one after the other.
 
-expects: nothing
+expects: nothing; says: lock-in-turns
 """
 
 import multiprocessing

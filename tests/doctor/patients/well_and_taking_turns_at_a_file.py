@@ -1,6 +1,6 @@
 """Nothing is stuck: two workers take turns at a lock on a file, four seconds each.
 
-expects: nothing
+expects: nothing; says: lock-in-turns
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """Nothing: a spawned worker computes while it unpickles its dataset, which does not fit the pipe.
 
-expects: nothing
+expects: nothing; says: slow-unpickling
 """
 
 import time

@@ -1,6 +1,6 @@
 """Nothing: the program waits until somebody puts a job into its queue.
 
-expects: nothing
+expects: nothing; says: loop-busy
 """
 
 import queue

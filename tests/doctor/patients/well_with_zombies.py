@@ -1,7 +1,7 @@
 """Nothing: it trains, some children of its own have ended, and so have two workers of an iterable
 dataset whose share is small.
 
-expects: nothing
+expects: nothing; says: slow-samples
 """
 
 import subprocess

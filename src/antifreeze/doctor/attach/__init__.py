@@ -1,1 +1,2 @@
-"""Why a process hangs right now, seen from outside: gathered (`look`), then named (`shapes/`)."""
+"""Why a process hangs right now, seen from outside: gathered (`gather/`), understood (`analyse/`),
+then named (`causes/`)."""

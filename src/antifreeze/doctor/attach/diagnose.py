@@ -10,17 +10,15 @@ from typing import Any
 
 from ..._transport import own_frames
 from ..findings import Confidence, Finding
+from .analyse.library_files import LOADER, QUEUES
+from .analyse.lock_waits import wait_of
+from .analyse.progress import makes_progress, watched_s
+from .analyse.stuck_duration import asleep_s, judged_by_time, long_time_not_run
+from .analyse.threads_and_processes import Program, Role, WatchedProcess, WatchedThread, programs
+from .analyse.torch_loader import waits_as_before
+from .analyse.waits import loop_waits
+from .causes import Cause, all_causes
 from .facts import Case
-from .lasting import asleep_s, by_time, lasts
-from .locks import wait_of
-from .progress import gets_on, watched_s
-from .scene import Actor, Role, Scene, Strand, scenes
-from .shapes import Shape, all_shapes
-from .shapes.lock_in_turns import NAME as IN_TURNS
-from .shapes.pipe_without_reader import NAME as NOBODY_READS
-from .shapes.rank_waits_for_rank import NAME as RANK_WAITS
-from .torch_loader import LOADER, QUEUES, waits_as_before
-from .waits import loop_waits
 
 _WAITS = re.compile(r"the loop waits for (it|them)\b")
 _SIGINT = 1 << (signal.SIGINT - 1)
@@ -51,65 +49,70 @@ class Answer:
     findings: tuple[Finding, ...] = ()
     facts: tuple[str, ...] = ()  # who does what: one line a process
     told: tuple[str, ...] = ()  # by our own loader, in its words
-    broken: tuple[str, ...] = ()  # shapes that could not look, by a mistake of ours
+    broken: tuple[str, ...] = ()  # causes that could not look, by a mistake of ours
     still: bool = False  # nobody has moved, and nobody knows why
 
     @property
     def stuck(self) -> bool:
         return any(not each.harmless for each in self.findings)
 
-    @property
-    def only_waits_for_rank(self) -> bool:
-        return {each.rule for each in self.findings} == {RANK_WAITS}
 
-
-def diagnose(case: Case, shapes: Iterable[Shape] | None = None) -> list[Answer]:
+def diagnose(case: Case, causes: Iterable[Cause] | None = None) -> list[Answer]:
     """Name the causes, for each main process of the program; those that only wait for another one
     come last."""
-    known = all_shapes() if shapes is None else tuple(shapes)
-    answers = [_answer(scene, known) for scene in scenes(case)]
-    return sorted(answers, key=lambda each: (not each.stuck, each.only_waits_for_rank, each.rank))
+    known = all_causes() if causes is None else tuple(causes)
+    answers = [_answer(program, known) for program in programs(case)]
+    blaming = {each.name for each in known if each.blames_other_rank}
+
+    def order(answer: Answer) -> tuple[bool, bool, int]:
+        blames = {each.rule for each in answer.findings}
+        return not answer.stuck, bool(blames) and blames <= blaming, answer.rank
+
+    return sorted(answers, key=order)
 
 
-def _answer(scene: Scene, shapes: tuple[Shape, ...]) -> Answer:
-    raw, broken = _found(scene, shapes)
-    if any(each.rule == NOBODY_READS and scene.main.pid in each.pids for each in raw):
-        raw += _behind(scene, shapes)
-    raw = _without_turns(raw)
-    timed = sorted((by_time(scene, each) for each in _in_order(raw)), key=_order)
-    findings = tuple(_with_signals(scene, each) for each in timed)
-    nothing = "" if findings else _nothing(scene)
-    sentence = findings[0].sentence if findings else nothing or _still(scene)
+def _answer(program: Program, causes: tuple[Cause, ...]) -> Answer:
+    raw, broken = _found(program, causes)
+    by_name = {each.name: each for each in causes}
+    if any(by_name[each.rule].hides_wait_of_loop and program.main.pid in each.pids for each in raw):
+        raw += _behind(program, causes)
+    raw = _not_overruled(raw, by_name)
+    timed = sorted(
+        (_timed(program, each, by_name[each.rule]) for each in _in_order(raw)), key=_order
+    )
+    findings = tuple(_with_signals(program, each) for each in timed)
+    nothing = "" if findings else _nothing(program)
+    sentence = findings[0].sentence if findings else nothing or _still(program)
     return Answer(
-        scene.main.pid,
-        scene.main.number,
-        len(scene.ranks),
+        program.main.pid,
+        program.main.number,
+        len(program.ranks),
         sentence,
         findings,
-        tuple(_line(scene, each) for each in _worth_a_line(scene)),
-        _told(scene),
+        tuple(_line(program, each) for each in _worth_a_line(program)),
+        _told(program),
         tuple(broken),
         still=not findings and not nothing,
     )
 
 
-def _found(scene: Scene, shapes: tuple[Shape, ...]) -> tuple[list[Finding], list[str]]:
-    """Give what the shapes find, and which of them could not look."""
+def _found(program: Program, causes: tuple[Cause, ...]) -> tuple[list[Finding], list[str]]:
+    """Return what the causes find, and which of them could not look."""
     raw: list[Finding] = []
     broken = []
-    for shape in shapes:
+    for cause in causes:
         try:
-            raw += shape.find(scene)
+            raw += cause.find(program)
         except Exception as error:  # ours: it must not cost the answer of the others
-            broken.append(f"{shape.name}: {type(error).__name__}: {error}")
+            broken.append(f"{cause.name}: {type(error).__name__}: {error}")
     return raw, broken
 
 
-def _behind(scene: Scene, shapes: tuple[Shape, ...]) -> list[Finding]:
-    """Give what ails workers while the loop stands in a write, and does not wait for them yet: it
+def _behind(program: Program, causes: tuple[Cause, ...]) -> list[Finding]:
+    """Return what ails workers while the loop stands in a write, and does not wait for them yet: it
     is what it hangs in next."""
-    workers = {each.pid for each in scene.workers}
-    raw, _ = _found(replace(scene, held_up=True), shapes)
+    workers = {each.pid for each in program.workers}
+    raw, _ = _found(replace(program, held_up=True), causes)
     return [
         replace(each, sentence=_WAITS.sub(r"the loop comes to wait for \1 next", each.sentence))
         for each in raw
@@ -117,14 +120,21 @@ def _behind(scene: Scene, shapes: tuple[Shape, ...]) -> list[Finding]:
     ]
 
 
-def _without_turns(raw: list[Finding]) -> list[Finding]:
-    """Leave out what is said to ail those who only take turns at a lock, unless it is certain."""
-    turns = {pid for each in raw if each.rule == IN_TURNS for pid in each.pids}
+def _not_overruled(raw: list[Finding], by_name: dict[str, Cause]) -> list[Finding]:
+    """Leave out what is said of processes which another cause explains, unless it is certain."""
+    explained = {pid for each in raw if by_name[each.rule].overrules_unsure for pid in each.pids}
     return [
         each
         for each in raw
-        if each.harmless or each.confidence is Confidence.CERTAIN or not turns >= {*each.pids}
+        if each.harmless or each.confidence is Confidence.CERTAIN or not explained >= {*each.pids}
     ]
+
+
+def _timed(program: Program, found: Finding, cause: Cause) -> Finding:
+    """Return a finding with what time says of it."""
+    return judged_by_time(
+        program, found, may_be_slow=cause.may_be_slow, proven_by_time=cause.proven_by_time
+    )
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -151,10 +161,10 @@ def _order(found: Finding) -> tuple[bool, int, bool]:
     return found.harmless, found.confidence.rank, found.general
 
 
-def _with_signals(scene: Scene, found: Finding) -> Finding:
+def _with_signals(program: Program, found: Finding) -> Finding:
     """Name another signal where somebody ignores SIGINT, as programs do that a shell script has
     started with `&`: a command that does nothing is no way out."""
-    deaf = [each.pid for each in scene.all if each.process.ignores_signals & _SIGINT]
+    deaf = [each.pid for each in program.all if each.now.ignores_signals & _SIGINT]
     lines = []
     for line in found.get_out:
         for pid in deaf:
@@ -167,70 +177,70 @@ def _with_signals(scene: Scene, found: Finding) -> Finding:
     return replace(found, get_out=tuple(dict.fromkeys(lines)))
 
 
-def _nothing(scene: Scene) -> str:
-    """Say what can be said where no shape is known; nothing if that is all that is known."""
-    if not scene.seen:
+def _nothing(program: Program) -> str:
+    """Return what can be said where no cause is known; nothing if that is all that is known."""
+    if not program.seen:
         return "nothing is known to be wrong, but its stacks could not be taken: see below"
-    actors = (scene.main, *scene.living)
-    unseen = loop_waits(scene) and not any(gets_on(scene, each) for each in actors)
-    if any(each.share > COMPUTES for each in scene.all):
+    processes = (program.main, *program.living)
+    unseen = loop_waits(program) and not any(makes_progress(program, each) for each in processes)
+    if any(each.share > COMPUTES for each in program.all):
         if unseen:
             return (
                 "nothing is known to be wrong, but no progress was seen: it uses the CPU, and no"
-                f" batch came and nothing was read or written in {watched_s(scene):.0f} s"
+                f" batch came and nothing was read or written in {watched_s(program):.0f} s"
             )
         return "nothing is stuck: it computes"
-    moved = any(strand.moved and not _looks_round(strand) for strand in _threads(scene))
+    moved = any(thread.moved and not _looks_round(thread) for thread in _threads(program))
     if moved and not unseen:
         return "nothing is stuck: it moves"
     if moved:
         return (
             "nothing is known to be wrong, but no progress was seen: some wake up now and then, and"
-            f" no batch came and nothing was read or written in {watched_s(scene):.0f} s"
+            f" no batch came and nothing was read or written in {watched_s(program):.0f} s"
         )
-    if scene.starting:
-        count = len(scene.starting)
+    if program.starting:
+        count = len(program.starting)
         who = "a process is" if count == 1 else f"{count} processes are"
         return f"nothing is known to be wrong: {who} still being started, and import (see below)"
     return ""
 
 
-def _still(scene: Scene) -> str:
-    """Say that nobody has moved, and for how long if that is known."""
-    actors = (scene.main, *scene.living)
-    slept = max(actors, key=asleep_s)
-    if not (since := lasts(slept)):
+def _still(program: Program) -> str:
+    """Whether nobody has moved, and for how long if that is known."""
+    processes = (program.main, *program.living)
+    slept = max(processes, key=asleep_s)
+    if not (since := long_time_not_run(slept)):
         return STILL
     return f"{STILL}; {slept.label} has not run for {since}"
 
 
-def _threads(scene: Scene) -> Iterator[Strand]:
-    """Give the threads whose moving means that the program gets on: all of the main process that
+def _threads(program: Program) -> Iterator[WatchedThread]:
+    """Return the threads whose moving means that the program gets on: all of the main process that
     run Python, and the main ones of others."""
-    for actor in scene.all:
-        if not actor.dead:
-            everyone = actor.strands if actor is scene.main else (actor.main,)
+    for process in program.all:
+        if not process.dead:
+            everyone = process.threads if process is program.main else (process.main,)
             yield from (each for each in everyone if each is not None and each.frames)
 
 
-def _looks_round(strand: Strand) -> bool:
-    """Say that a thread has only woken up to see that there is nothing: torch's loop and workers
+def _looks_round(thread: WatchedThread) -> bool:
+    """Whether a thread has only woken up to see that there is nothing: torch's loop and workers
     do every five seconds, other waits with a limit as often as they like."""
-    if not waits_as_before(strand):
+    if not waits_as_before(thread):
         return False
-    waits = strand.calls("_try_get_data", LOADER) or strand.calls("get", QUEUES)
-    return bool(waits) or wait_of(strand) is not None
+    waits = thread.calls("_try_get_data", LOADER) or thread.calls("get", QUEUES)
+    return bool(waits) or wait_of(thread) is not None
 
 
-def _worth_a_line(scene: Scene) -> tuple[Actor, ...]:
-    children = [each for each in scene.others if each.role is Role.CHILD and not each.dead]
-    return (scene.main, *scene.workers, *children[:CHILDREN])
+def _worth_a_line(program: Program) -> tuple[WatchedProcess, ...]:
+    children = [each for each in program.others if each.role is Role.CHILD and not each.dead]
+    return (program.main, *program.workers, *children[:CHILDREN])
 
 
-def _told(scene: Scene) -> tuple[str, ...]:
-    """Say what our own loader answered. It comes from another process: nothing of it is sure."""
+def _told(program: Program) -> tuple[str, ...]:
+    """Return what our own loader answered. It comes from another process: nothing of it is sure."""
     try:
-        return tuple(_lines_told(scene.case.told.get(str(scene.main.pid), {})))
+        return tuple(_lines_told(program.case.told.get(str(program.main.pid), {})))
     except (AttributeError, KeyError, TypeError, IndexError):
         return ("its loader's answer is not as it should be",)
 
@@ -253,14 +263,16 @@ def _lines_told(said: dict[str, Any]) -> Iterator[str]:
         yield from [line for line in story if not ROUTINE.search(line)][-STORY:]
 
 
-def _line(scene: Scene, actor: Actor) -> str:
-    strand = actor.main
-    at = strand.own_line or strand.at if strand is not None else None
-    place = f"in {at}" if at is not None else strand.thread.waits_in if strand else ""
-    work = f"{actor.share:.0%} of a core"
-    if actor in scene.workers and scene.idle(actor):
+def _line(program: Program, process: WatchedProcess) -> str:
+    thread = process.main
+    at = thread.own_line or thread.at if thread is not None else None
+    place = f"in {at}" if at is not None else thread.now.waits_in if thread else ""
+    work = f"{process.share:.0%} of a core"
+    if process in program.workers and program.idle(process):
         place = "waiting for something to do"
     state = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead, not yet buried"}
-    doing = state.get(actor.process.state, work)
-    since = f", not run for {slept}" if doing is work and (slept := lasts(actor)) else ""
-    return f"{actor.label}: {doing}, {place}".rstrip(", ") + since
+    doing = state.get(process.now.state, work)
+    since = (
+        f", not run for {slept}" if doing is work and (slept := long_time_not_run(process)) else ""
+    )
+    return f"{process.label}: {doing}, {place}".rstrip(", ") + since

@@ -1,0 +1,1 @@
+"""What touches the program and the machine: each module reads one thing."""
