@@ -65,8 +65,8 @@ def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) 
 
 
 def _is_service(child: psutil.Process) -> bool:
-    """Tell what stays for the program (fork server, resource tracker, nursery) from workers."""
-    if child.pid == nursery_pid():
+    """Whether it stays for the program (fork server, resource tracker, clean process)."""
+    if child.pid == clean_process_pid():
         return True
     try:
         command = " ".join(child.cmdline())
@@ -75,15 +75,15 @@ def _is_service(child: psutil.Process) -> bool:
     return "resource_tracker" in command or "forkserver" in command
 
 
-def nursery_pid() -> int | None:
+def clean_process_pid() -> int | None:
     return clean_process._present[1].pid if clean_process.is_there() else None  # type: ignore[index]
 
 
 def _descriptors() -> dict[int, str]:
     found = {}
-    of_nursery = clean_process._present[1]._pidfd.number if clean_process.is_there() else None  # type: ignore[index]
+    of_clean_process = clean_process._present[1]._pidfd.number if clean_process.is_there() else None  # type: ignore[index]
     for name in os.listdir("/proc/self/fd"):
-        if int(name) == of_nursery:
+        if int(name) == of_clean_process:
             continue
         try:
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")

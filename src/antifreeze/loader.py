@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ._processes.backend import Backend
-    from ._processes.starting.start_method import Lineage
+    from ._processes.starting.start_method import StartMethod
     from ._reporting.explain import Profile
-    from ._reporting.fault_log import FaultBook
+    from ._reporting.fault_log import LoaderFaults
     from ._reporting.loader_snapshot import LoaderSnapshot
     from ._reporting.progress.loop import Progress
     from ._torch_internals import BaseIterator
@@ -227,14 +227,14 @@ class DataLoader(TorchLoader[T]):
         return state_of(self)
 
     @property
-    def _book(self) -> FaultBook:
-        book: FaultBook | None = self.__dict__.get("_fault_book")
+    def _book(self) -> LoaderFaults:
+        book: LoaderFaults | None = self.__dict__.get("_fault_book")
         if book is None:
             from ._loading.sample_file_names import file_in_dataset
             from ._loading.subset_indices import underlying
-            from ._reporting.fault_log import FaultBook
+            from ._reporting.fault_log import LoaderFaults
 
-            new = FaultBook(
+            new = LoaderFaults(
                 policy_of(self.on_error),
                 self.fault_log,
                 functools.partial(underlying, self.dataset),
@@ -337,14 +337,14 @@ class DataLoader(TorchLoader[T]):
 
         return ProcessBackend(job, self.multiprocessing_context, self._lineage())
 
-    def _lineage(self) -> Lineage:
+    def _lineage(self) -> StartMethod:
         """Say where its workers come from."""
-        from ._processes.starting.start_method import Lineage, wish_of
+        from ._processes.starting.start_method import StartMethod, wish_of
 
         wish = wish_of(self.multiprocessing_context, as_torch=self.randomness == arguments.TORCH)
-        kept: Lineage | None = self.__dict__.get("_descends")
+        kept: StartMethod | None = self.__dict__.get("_descends")
         if kept is None or not kept.holds(wish):
-            kept = self.__dict__["_descends"] = Lineage(
+            kept = self.__dict__["_descends"] = StartMethod(
                 wish,
                 self.dataset,
                 collate_fn=self.collate_fn,
@@ -354,7 +354,7 @@ class DataLoader(TorchLoader[T]):
 
     def _worker_source(self) -> str:
         """Return where its workers come from, in words; empty before the first."""
-        kept: Lineage | None = self.__dict__.get("_descends")
+        kept: StartMethod | None = self.__dict__.get("_descends")
         if kept is None:
             return ""
         from ._processes.starting.start_method import source_of
@@ -414,9 +414,9 @@ def _say_once(text: str) -> None:
 
 @functools.cache
 def _inline_iterator() -> type[BaseIterator]:
-    from ._engine.single_process_iterator import InlineIterator
+    from ._engine.single_process_iterator import SingleProcessIterator
 
-    return InlineIterator
+    return SingleProcessIterator
 
 
 # The engine, where it can run; elsewhere some of it cannot even be imported.

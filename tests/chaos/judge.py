@@ -221,7 +221,7 @@ class Belongings:
         for thread in threading.enumerate():
             if thread not in self._threads:
                 left.append(f"thread {thread}")
-        stays = _of_nursery()
+        stays = _of_clean_process()
         for number, what in descriptors().items():
             if self._descriptors.get(number) != what and number not in stays:
                 left.append(f"descriptor {number}: {what}")
@@ -241,8 +241,8 @@ def descriptors() -> dict[int, str]:
     return found
 
 
-def _of_nursery() -> set[int]:
-    """Give the descriptors of the nursery: it stays for the program."""
+def _of_clean_process() -> set[int]:
+    """Give the descriptors of the clean process: it stays for the program."""
     if clean_process._present is None:
         return set()
     present = clean_process._present[1]

@@ -24,8 +24,8 @@ from .contents import Troubled, as_they_are
 from .faults import Campaign, Hit, Striker
 from .recipes import Recipe
 
-# For one batch. The longest that is right: a nursery that was stopped is given up after 30 s, then
-# a template after 19 s, on a machine that does other things as well.
+# For one batch. The longest that is right: a clean process that was stopped is given up after 30 s,
+# then a zygote after 19 s, on a machine that does other things as well.
 FROZEN_S = 120.0
 
 

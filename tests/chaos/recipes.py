@@ -24,12 +24,12 @@ OUTSIDE = {
     ("worker", "stop"): 8,
     ("workers", "kill"): 8,
     ("workers", "pause"): 4,
-    ("template", "kill"): 14,
-    ("template", "pause"): 6,
-    ("nursery", "kill"): 10,
-    ("nursery", "pause"): 3,
-    ("template", "stop"): 1,
-    ("nursery", "stop"): 1,
+    ("zygote", "kill"): 14,
+    ("zygote", "pause"): 6,
+    ("clean process", "kill"): 10,
+    ("clean process", "pause"): 3,
+    ("zygote", "stop"): 1,
+    ("clean process", "stop"): 1,
 }
 
 

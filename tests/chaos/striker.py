@@ -1,7 +1,7 @@
 """A program beside the loop that ends and stops its processes. Only the standard library.
 
-It finds its victims itself, at the moment it strikes: workers are children of a template or of the
-program, a template is a child of the program or of the nursery. So it strikes whoever is there,
+It finds its victims itself, at the moment it strikes: workers are children of a zygote or of the
+program, a zygote is a child of the program or of the clean process. So it strikes whoever is there,
 also while processes are made or taken down. Reads orders from stdin, a line of JSON each, and
 answers so.
 """
@@ -55,14 +55,14 @@ def family(program: int) -> dict[str, list[int]]:
     """Tell the processes of a program apart."""
     mine = command(program)
     own = children({program})
-    nurseries = [pid for pid in own if "nursery_process" in command(pid)]
+    clean_processes = [pid for pid in own if "clean_process_process" in command(pid)]
     forked = [pid for pid in own if command(pid) == mine]
     first = [pid for pid in forked if name(pid).startswith("af_worker")]
-    templates = [pid for pid in forked if pid not in first] + children(set(nurseries))
+    zygotes = [pid for pid in forked if pid not in first] + children(set(clean_processes))
     return {
-        "nursery": nurseries,
-        "template": templates,
-        "worker": first + children(set(templates)),
+        "clean process": clean_processes,
+        "zygote": zygotes,
+        "worker": first + children(set(zygotes)),
     }
 
 
@@ -80,8 +80,8 @@ def strike(order: dict[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
     hurt = victims if whom.startswith("worker") else children(set(victims))
-    if whom == "nursery":
-        hurt = []  # its templates go on
+    if whom == "clean process":
+        hurt = []  # its zygotes go on
     boards = [board(order["folder"], pid) for pid in hurt]
     return {"at": at, "victims": victims, "boards": [each for each in boards if each]}
 

@@ -216,7 +216,7 @@ def test_every_loader_is_ours_wherever_its_workers_come_from(tmp_path: Path, how
         + textwrap.dedent(
             f"""
             if __name__ == "__main__":
-                if {threads}:  # a template of a clean process is better then
+                if {threads}:  # a zygote of a clean process is better then
                     import ctypes, threading
                     busy = ctypes.CDLL(None).sleep  # who could tell what it holds?
                     threading.Thread(target=busy, args=(60,), daemon=True).start()

@@ -67,7 +67,7 @@ LOOKS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-class Looks:
+class SamplingProfiler:
     def __len__(self) -> int:
         return 1
 
@@ -94,13 +94,13 @@ def first(samples: list[Any]) -> Any:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_it_looks_and_behaves_as_torchs(method: str) -> None:
     (torchs,) = TorchLoader(
-        Looks(),  # type: ignore[arg-type]
+        SamplingProfiler(),  # type: ignore[arg-type]
         num_workers=1,
         collate_fn=first,
         multiprocessing_context=method,
     )
     (ours,) = DataLoader(
-        Looks(),  # type: ignore[arg-type]
+        SamplingProfiler(),  # type: ignore[arg-type]
         num_workers=1,
         collate_fn=first,
         multiprocessing_context=method,

@@ -89,8 +89,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def replay(supervisor: Supervisor) -> tuple[list[Entry], list[do.Command]]:
     """Feed the recorded events to a new core; every answer must be the recorded one."""
-    fresh = Supervisor(supervisor.plan, story_limit=None)
-    entries = list(supervisor.story)
+    fresh = Supervisor(supervisor.plan, event_log_limit=None)
+    entries = list(supervisor.event_log)
     commanded: list[do.Command] = []
     for entry in entries:
         commands = tuple(fresh.handle(entry.event, entry.at))

@@ -47,7 +47,7 @@ def busy() -> Supervisor:
     assert list(sup._dying) == [(2, 1)]
     assert sorted(sup._ledger.window._arrived) == [1, 4]
     assert list(sup._ledger.kept) == [(0, 1, 0, 1)]
-    assert list(sup._lookout.stalls._calls) == [(0, 1)]
+    assert list(sup._health.stalls._calls) == [(0, 1)]
     return sup
 
 

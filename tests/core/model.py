@@ -36,8 +36,8 @@ class Model:
         """Give `bundle` for a pace that an earlier epoch of tiny batches has left behind."""
         self.plan = plan
         self.sup = Supervisor(plan)
-        self.sup._pace.tickets = min(bundle, plan.longest_bundle)
-        self.sup._pace._each_s = BUNDLE_S / bundle
+        self.sup._bundles.tickets = min(bundle, plan.longest_bundle)
+        self.sup._bundles._each_s = BUNDLE_S / bundle
         self.now = 1000.0
         self.closed = False
         self.waiting = False  # the loop is inside `next`

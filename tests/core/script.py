@@ -49,7 +49,7 @@ class Script:
 
     def __init__(self, plan: Plan, batches: int | None = None) -> None:
         self.waits = Waits(Accounts())
-        self.sup = Supervisor(plan, story_limit=None, waits=self.waits)
+        self.sup = Supervisor(plan, event_log_limit=None, waits=self.waits)
         self.now = 0.0
         self.refill(batches)
 
@@ -85,8 +85,8 @@ class Script:
 
     def taught(self, bundle: int) -> Script:
         """Let the pace be as an earlier epoch of tiny batches has left it."""
-        self.sup._pace._each_s = BUNDLE_S / bundle
-        self.sup._pace.tickets = bundle
+        self.sup._bundles._each_s = BUNDLE_S / bundle
+        self.sup._bundles.tickets = bundle
         return self
 
     def begin(self, epoch: int = 0) -> Script:

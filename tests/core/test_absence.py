@@ -8,7 +8,7 @@ from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.limits import Plan, Source, Tenure
-from antifreeze._engine.loop_abandonment import AWAY_S, Absence
+from antifreeze._engine.loop_abandonment import AWAY_S, LoopAbandonment
 
 from .script import ASK, Script, loaded
 
@@ -74,7 +74,7 @@ def test_a_stream_with_a_state_may_go_as_well() -> None:
 
 
 def test_only_a_loop_that_raised_is_gone_and_only_after_a_while() -> None:
-    absence = Absence()
+    absence = LoopAbandonment()
     assert not absence.is_for_good(1e9)  # it has not begun
     absence.leave(0.0, raised=False)
     assert not absence.is_for_good(AWAY_S + 1)
@@ -107,7 +107,7 @@ def test_a_frame_that_has_ended_holds_its_iterator_and_a_running_one_does_not_co
 
     for named in (False, True):
         numbers = Numbers()
-        absence = Absence()
+        absence = LoopAbandonment()
         absence.iterator = weakref.ref(numbers)
         absence.leave(0.0, raised=False)
         assert not absence.is_for_good(AWAY_S)  # this frame, which runs

@@ -465,7 +465,7 @@ def test_the_pace_of_one_epoch_is_where_the_next_one_begins() -> None:
     s.tell(loaded(0, 1, 2, 3, 4, work_s=4 * TINY_S))
     s.tell(ASK, deliver(1, 2, 3, 4))
     s.tell(ASK, FINISH)
-    bundle = s.sup._pace.tickets
+    bundle = s.sup._bundles.tickets
     assert bundle > 4
     s.refill(None)
     s.tell(epoch_asked(1), begin_epoch(0, 1), draw(2 * bundle))

@@ -101,7 +101,7 @@ def test_slabs_that_nobody_timed_change_no_pace() -> None:
     s.tell(in_slab(0, 1, 2, 3, 4, each=BUNDLE_BYTES))
     for number in (1, 2, 3):
         s.perform(ASK)
-        assert s.sup._pace.tickets == 4, number
+        assert s.sup._bundles.tickets == 4, number
 
 
 def test_large_slabs_shorten_the_next_bundles_at_once() -> None:

@@ -11,9 +11,9 @@ from antifreeze._core.fork_or_clean import (
     TO_SAVE_THE_RUN,
     UNBOUNDED,
     Choice,
-    Descent,
     Program,
     Wish,
+    WorkerOrigin,
     choose,
 )
 
@@ -23,7 +23,7 @@ HUGE = Program(held_bytes=HUGE_BYTES)
 
 def test_a_quiet_program_is_forked() -> None:
     choice = choose(Program(held_bytes=HUGE_BYTES - 1), Wish.NONE)
-    assert choice == Choice(Descent.MAIN)
+    assert choice == Choice(WorkerOrigin.MAIN)
     assert choice.is_plain and not choice.is_hazard
 
 
@@ -57,7 +57,7 @@ def test_a_quiet_program_is_forked() -> None:
 )
 def test_what_speaks_against_a_fork(program: Program, why: str, bounds: object) -> None:
     choice = choose(program, Wish.NONE)
-    assert choice.descent is Descent.NURSERY
+    assert choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert choice.why == why
     assert choice.bounds is bounds
     assert choice.is_hazard == (bounds is AGAINST_FREEZES)
@@ -80,18 +80,18 @@ def test_a_context_and_parked_threads_do_not_speak_against_a_fork(
     program: Program, beside: str
 ) -> None:
     choice = choose(program, Wish.NONE)
-    assert choice.descent is Descent.MAIN and choice.is_plain
+    assert choice.descent is WorkerOrigin.MAIN and choice.is_plain
     assert choice.beside == beside
 
 
 def test_forked_workers_that_cannot_live_with_what_they_inherited_turn_once() -> None:
     first = choose(Program(parked=("writer",)), Wish.NONE)
     turned = first.after_misfit("it waits for a lock")
-    assert turned is not None and turned.descent is Descent.NURSERY
+    assert turned is not None and turned.descent is WorkerOrigin.CLEAN_PROCESS
     assert turned.why == "it waits for a lock" and turned.bounds is TO_SAVE_THE_RUN
     assert turned.after_misfit("again") is None
     forked = turned.after_refusal("dataset.rows is a socket")
-    assert forked is not None and forked.descent is Descent.MAIN
+    assert forked is not None and forked.descent is WorkerOrigin.MAIN
     assert forked.after_misfit("again") is None
 
 
@@ -104,13 +104,13 @@ def test_a_fork_that_was_asked_for_never_turns() -> None:
 
 def test_a_fork_that_is_not_safe_at_its_moment_can_still_be_sent_or_forked() -> None:
     choice = choose(Program(parked=("writer",)), Wish.NONE).at_fork("another thread runs here")
-    assert choice is not None and choice.descent is Descent.NURSERY and choice.is_hazard
+    assert choice is not None and choice.descent is WorkerOrigin.CLEAN_PROCESS and choice.is_hazard
     assert choice.after_refusal("a socket") is not None
 
 
 def test_who_asks_for_a_clean_process_gets_nothing_else() -> None:
     choice = choose(Program(), Wish.CLEAN)
-    assert choice.descent is Descent.NURSERY and choice.bounds is UNBOUNDED
+    assert choice.descent is WorkerOrigin.CLEAN_PROCESS and choice.bounds is UNBOUNDED
     assert choice.after_refusal("a socket") is None
     assert choice.after_silence() is None
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_sent_is_forked_after_all_and_that_is_the_end_of_it(
     first = choose(program, Wish.NONE)
     choice = first.after_refusal("dataset.rows is a socket")
     assert choice is not None
-    assert choice.descent is Descent.MAIN
+    assert choice.descent is WorkerOrigin.MAIN
     assert (choice.why, choice.forked_though) == (first.why, "dataset.rows is a socket")
     assert choice.is_hazard == first.is_hazard and not choice.is_plain
     assert choice.after_refusal("again") is None
@@ -143,11 +143,11 @@ def test_a_fork_that_froze_is_sent_if_it_can_be_and_forked_again_if_not() -> Non
     turned = choose(Program(), Wish.NONE).after_silence()
     assert turned is not None and turned.bounds is AGAINST_FREEZES
     back = turned.after_refusal("a socket")
-    assert back is not None and back.descent is Descent.MAIN
+    assert back is not None and back.descent is WorkerOrigin.MAIN
 
 
 @pytest.mark.parametrize("program", [Program(), THREADED, HUGE])
 def test_who_asks_for_a_fork_gets_one_whatever_runs_beside(program: Program) -> None:
     choice = choose(program, Wish.FORK)
-    assert choice.descent is Descent.MAIN
+    assert choice.descent is WorkerOrigin.MAIN
     assert choice.after_silence() is None

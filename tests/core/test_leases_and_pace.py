@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from antifreeze._core.bundling import BUNDLE_BYTES, BUNDLE_S, LONGEST, Pace
+from antifreeze._core.bundling import BUNDLE_BYTES, BUNDLE_S, LONGEST, BundleSize
 from antifreeze._core.slab_leases import Lease, LeaseState, LeaseTable
 
 quick = settings(max_examples=150, derandomize=True, deadline=None)
@@ -161,15 +161,15 @@ def test_as_few_slots_as_possible_are_in_use() -> None:
 TINY_S = 1e-6
 
 
-def _hurried(longest: int = LONGEST) -> Pace:
-    pace = Pace(longest)
+def _hurried(longest: int = LONGEST) -> BundleSize:
+    pace = BundleSize(longest)
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets)
     return pace
 
 
 def test_bundles_grow_where_batches_are_tiny_and_never_more_than_twofold() -> None:
-    pace = Pace()
+    pace = BundleSize()
     before = [pace.tickets]
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets)
@@ -180,14 +180,14 @@ def test_bundles_grow_where_batches_are_tiny_and_never_more_than_twofold() -> No
 
 
 def test_a_bundle_takes_about_a_millisecond() -> None:
-    pace = Pace()
+    pace = BundleSize()
     for _ in range(100):
         pace.learn(1e-4 * pace.tickets, pace.tickets)
     assert pace.tickets == pytest.approx(BUNDLE_S / 1e-4, abs=1)
 
 
 def test_a_batch_of_a_millisecond_or_more_travels_alone() -> None:
-    pace = Pace()
+    pace = BundleSize()
     for _ in range(100):
         pace.learn(1.1 * BUNDLE_S, 1)
         assert pace.tickets == 1
@@ -249,7 +249,7 @@ def test_no_bundle_is_longer_than_it_may_be(longest: int) -> None:
     ],
 )
 def test_the_slabs_of_a_bundle_hold_no_more_than_they_may(each: int, tickets: int) -> None:
-    pace = Pace()
+    pace = BundleSize()
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets, each * pace.tickets)
         assert pace.tickets * each <= BUNDLE_BYTES or pace.tickets == 1
@@ -270,7 +270,7 @@ def test_one_large_batch_is_enough_to_be_careful_and_is_forgotten_slowly() -> No
 
 
 def test_a_pace_of_one_learns_nothing_from_sizes_either() -> None:
-    pace = Pace(1)
+    pace = BundleSize(1)
     for size in (0, 1, BUNDLE_BYTES, 0, 0, 0):
         pace.learn(TINY_S, 1, size)
         assert pace.tickets == 1
@@ -278,7 +278,7 @@ def test_a_pace_of_one_learns_nothing_from_sizes_either() -> None:
 
 def test_a_clock_that_stands_still_leads_to_the_longest_bundles() -> None:
     """Virtual time does, and so may a coarse clock, for as long as it likes."""
-    pace = Pace()
+    pace = BundleSize()
     for _ in range(10_000):
         pace.learn(0.0, pace.tickets)
     assert pace.tickets == LONGEST
@@ -293,7 +293,7 @@ def test_a_clock_that_stands_still_leads_to_the_longest_bundles() -> None:
     )
 )
 def test_whatever_is_measured_a_bundle_has_a_ticket_and_not_too_many(steps: list[Any]) -> None:
-    pace = Pace()
+    pace = BundleSize()
     for step in steps:
         before = pace.tickets
         if step == "slow":
@@ -318,7 +318,7 @@ def test_beyond_what_is_free_a_batch_is_drawn_for_each_that_the_loop_receives(
     window: int, free: int, learnt: int, steps: list[str]
 ) -> None:
     """As torch draws: a window at first, and then one whenever the loop receives one."""
-    pace = Pace()
+    pace = BundleSize()
     for _ in range(learnt):
         pace.learn(0.0, pace.tickets)
     pace.reset(LONGEST, free)

@@ -321,6 +321,6 @@ def test_every_walk_arrives(first: int) -> None:
             walk.arrive()
         except Exception as error:
             error.add_note(f"on the walk with seed {seed}, {walk.world.plan}")
-            for entry in list(walk.world.sup.story)[-20:]:
+            for entry in list(walk.world.sup.event_log)[-20:]:
                 error.add_note(str(entry))
             raise

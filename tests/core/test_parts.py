@@ -23,7 +23,7 @@ from antifreeze._core.deadlines import DeadlineKind, Deadlines, Key
 from antifreeze._core.fault_verdicts import VERDICTS, Verdict, judge
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.inspection import state_snapshots
-from antifreeze._core.inspection.event_log import KEPT, Story
+from antifreeze._core.inspection.event_log import KEPT, EventLog
 from antifreeze._core.limits import Limits, Plan
 from antifreeze._core.reorder import Order, ReorderWindow
 from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
@@ -339,22 +339,22 @@ def test_what_ended_a_life_is_tried_again_and_never_beyond_its_attempts(kind: Fa
 
 
 def test_a_story_keeps_the_last_entries_and_no_more() -> None:
-    story = Story(limit=3)
+    event_log = EventLog(limit=3)
     for at in range(10):
-        story.record((float(at), RING, []))
-    assert len(story) == 3
-    assert [entry.at for entry in story] == [7.0, 8.0, 9.0]
-    entry = list(story)[-1]
+        event_log.record((float(at), RING, []))
+    assert len(event_log) == 3
+    assert [entry.at for entry in event_log] == [7.0, 8.0, 9.0]
+    entry = list(event_log)[-1]
     assert (entry.event, entry.commands) == (RING, ())
     assert "ClockRang() -> nothing" in str(entry)
 
 
 def test_a_story_for_replay_keeps_everything() -> None:
-    story = Story(limit=None)
+    event_log = EventLog(limit=None)
     for at in range(2 * KEPT):
-        story.record((float(at), ASK, [commands.DropParcel(at)]))
-    assert len(story) == 2 * KEPT
-    assert "DropParcel(number=0)" in str(next(iter(story)))
+        event_log.record((float(at), ASK, [commands.DropParcel(at)]))
+    assert len(event_log) == 2 * KEPT
+    assert "DropParcel(number=0)" in str(next(iter(event_log)))
 
 
 def test_a_plan_needs_a_seat_and_a_window() -> None:

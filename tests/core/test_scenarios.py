@@ -222,7 +222,7 @@ def test_an_exception_of_the_dataset_is_delivered_in_turn_and_not_retried() -> N
 def test_a_delivery_names_ticket_and_worker_without_the_event_log(limit: int | None) -> None:
     """However many batches are under way: nothing is looked up in the log of events."""
     seats = 100
-    sup = Supervisor(Plan(seats=seats, window=seats), story_limit=limit)
+    sup = Supervisor(Plan(seats=seats, window=seats), event_log_limit=limit)
     sup.handle(epoch_asked(), 0.0)
     for seat in range(seats):
         sup.handle(LifeReady(seat, 1), 0.0)

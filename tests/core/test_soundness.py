@@ -239,7 +239,7 @@ def a_seat_had_too_many_barren_lives(sup: Supervisor) -> None:
 
 
 def bundles_are_too_long(sup: Supervisor) -> None:
-    sup._pace.tickets = LONGEST + 1
+    sup._bundles.tickets = LONGEST + 1
 
 
 def deadlines_pile_up(sup: Supervisor) -> None:

@@ -46,21 +46,21 @@ def a_look_is_asked_for_that_nobody_wants(sup: Supervisor) -> None:
 
 
 def the_call_of_a_life_is_kept_that_is_gone(sup: Supervisor) -> None:
-    calls = sup._lookout.stalls._calls
+    calls = sup._health.stalls._calls
     calls[1, 3] = calls[0, 1]
 
 
 def the_call_of_a_dying_life_is_kept(sup: Supervisor) -> None:
-    calls = sup._lookout.stalls._calls
+    calls = sup._health.stalls._calls
     calls[2, 1] = calls[0, 1]
 
 
 def a_call_was_reported_too_often(sup: Supervisor) -> None:
-    sup._lookout.stalls._calls[0, 1].reports = len(REPORTED_S) + 1
+    sup._health.stalls._calls[0, 1].reports = len(REPORTED_S) + 1
 
 
 def a_call_begins_after_it_was_seen(sup: Supervisor) -> None:
-    sup._lookout.stalls._calls[0, 1].since += 1.0
+    sup._health.stalls._calls[0, 1].since += 1.0
 
 
 # ---- records --------------------------------------------------------------------------------

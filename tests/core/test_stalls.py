@@ -9,7 +9,7 @@ import pytest
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import FaultKind
-from antifreeze._core.health.stall_detection import Activity, Pulse, Sight, StackLine, Stalls
+from antifreeze._core.health.stall_detection import Activity, Pulse, Sight, StackLine, StallDetector
 from antifreeze._core.health.worker_phases import (
     CLEAN,
     COLLATE,
@@ -143,7 +143,7 @@ def test_wake_ups_at_one_line_are_no_progress() -> None:
 
 
 def test_a_timer_is_no_computation_however_far_apart_the_looks_are() -> None:
-    stalls, sight = Stalls(LIMITS), Sight(0, 1, 1, SAMPLE)
+    stalls, sight = StallDetector(LIMITS), Sight(0, 1, 1, SAMPLE)
     pulses = []
     for now in range(0, 80, 8):
         stalls.begin(now, {(0, 1)})
@@ -229,7 +229,7 @@ def test_a_deadlock_that_comes_again_is_not_waited_for_as_long() -> None:
     locked = Activity(deadlock="a b", stack=LINE)
     it = Watched(activity=lambda now: locked)
     it.run(8.0)
-    stalls = it.script.sup._lookout.stalls
+    stalls = it.script.sup._health.stalls
     assert len(it.killed_at()) == 1
     stalls.see(Sight(0, 2, 1, SAMPLE), 10.0, 8.0)
     ends = []
@@ -286,7 +286,7 @@ def test_who_is_stopped_is_told_to_go_on_once_and_replaced_if_that_does_not_help
 
 
 def test_who_is_told_late_to_go_on_has_its_time_to_do_so() -> None:
-    stalls, sight, stopped = Stalls(LIMITS), Sight(0, 1, 1, SAMPLE), Activity(stopped=True)
+    stalls, sight, stopped = StallDetector(LIMITS), Sight(0, 1, 1, SAMPLE), Activity(stopped=True)
 
     def look(at: int, waiting_since: float | None) -> bool:
         stalls.begin(at, {(0, 1)})
@@ -432,7 +432,7 @@ def test_a_snapshot_shows_the_calls_that_last() -> None:
     (call,) = it.script.sup.snapshot().calls
     assert (call.seat, call.life, call.ticket, call.step) == (0, 1, 1, SAMPLE)
     assert (call.since, call.moves, call.reports) == (1.0, False, 1)
-    assert repr(it.script.sup._lookout.stalls) == "<Stalls 1 calls, 1 reported>"
+    assert repr(it.script.sup._health.stalls) == "<Stalls 1 calls, 1 reported>"
     assert repr(it.script.sup._recovery) == "<Recovery 2 attempts, none spared, 0 faults>"
 
 
@@ -445,7 +445,7 @@ def test_nothing_is_kept_of_a_life_that_the_kernel_does_not_let_go() -> None:
     for at in (6.0, 7.0, 13.0):  # asked to leave, terminated, killed
         commands = script.at(at).perform(RING)
     assert do.AbandonLife(0, 1) in commands
-    assert not script.sup._lookout.stalls._calls
+    assert not script.sup._health.stalls._calls
 
 
 def test_after_a_close_there_is_no_further_look() -> None:

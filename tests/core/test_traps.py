@@ -12,17 +12,17 @@ from antifreeze._reporting.torch_pitfalls import (
     Changed,
     Opening,
     StreamEnded,
-    Traps,
+    TorchPitfalls,
 )
 
 
-def said(traps: Traps) -> list[str]:
+def said(traps: TorchPitfalls) -> list[str]:
     texts, traps.due = traps.due, []
     return texts
 
 
 def test_two_workers_that_begin_with_the_same_samples_load_the_same() -> None:
-    traps = Traps(3)
+    traps = TorchPitfalls(3)
     traps.notice(0, Opening(7, FEW))
     assert traps.in_passing == []
     traps.notice(1, Opening(7, FEW))
@@ -35,7 +35,7 @@ def test_two_workers_that_begin_with_the_same_samples_load_the_same() -> None:
 
 
 def test_different_samples_and_a_replaced_worker_say_nothing() -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     traps.notice(0, Opening(7, FEW))
     traps.notice(0, Opening(7, FEW))  # its next life begins where it began
     traps.notice(1, Opening(8, FEW))
@@ -45,7 +45,7 @@ def test_different_samples_and_a_replaced_worker_say_nothing() -> None:
 
 
 def test_where_somebody_asked_plenty_of_samples_must_agree_in_all_workers() -> None:
-    traps = Traps(3)
+    traps = TorchPitfalls(3)
     for different in (FEW, PLENTY):
         for seat in (0, 1):
             traps.notice(seat, Opening(different, different, asked=seat == 0))
@@ -68,21 +68,21 @@ def test_where_somebody_asked_plenty_of_samples_must_agree_in_all_workers() -> N
 def test_streams_that_gave_the_same_samples_in_another_order(
     given: int, different: int, asked: bool, told: bool
 ) -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     for seat in (0, 1):
         traps.notice(seat, StreamEnded(given, 0, "", 77, different, asked))
     assert len(traps.in_passing) == told and traps.due == []
 
 
 def test_where_somebody_asked_all_streams_must_have_given_the_same() -> None:
-    traps = Traps(3)
+    traps = TorchPitfalls(3)
     for seat, tally in enumerate((77, 77, 78)):
         traps.notice(seat, StreamEnded(20, 0, "", tally, 20, asked=True))
     assert traps.in_passing == []
 
 
 def test_a_batch_more_than_one_process_drops_is_told_when_all_streams_have_ended() -> None:
-    traps = Traps(3)
+    traps = TorchPitfalls(3)
     traps.notice(0, StreamEnded(4, 1, batch=4))
     traps.notice(1, StreamEnded(8, 1, batch=4))
     assert said(traps) == []
@@ -103,14 +103,14 @@ def test_a_batch_more_than_one_process_drops_is_told_when_all_streams_have_ended
 def test_a_usual_rest_is_not_worth_a_word(
     one: tuple[int, int], two: tuple[int, int], told: bool
 ) -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     traps.notice(0, StreamEnded(*one, batch=8))
     traps.notice(1, StreamEnded(*two, batch=8))
     assert len(said(traps)) == told
 
 
 def test_a_stream_that_ended_with_its_error() -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     traps.notice(1, StreamEnded(12, 0, "ValueError: bad line 13"))
     traps.raised.add(1)
     traps.went_on()
@@ -119,7 +119,7 @@ def test_a_stream_that_ended_with_its_error() -> None:
 
 
 def test_attributes_are_named_and_counted() -> None:
-    traps = Traps(1)
+    traps = TorchPitfalls(1)
     traps.notice(0, Changed(("dataset.count (0, now 5)",)))
     traps.changed_here(())
     traps.changed_here(tuple(Change(f"dataset.{name}") for name in "abcd"))
@@ -132,7 +132,7 @@ def test_attributes_are_named_and_counted() -> None:
 
 def test_a_shared_tensor_is_advised_where_a_number_has_changed() -> None:
     for is_number in (True, False):
-        traps = Traps(1)
+        traps = TorchPitfalls(1)
         traps.changed_here((Change("dataset.names"), Change("dataset.x", is_number)))
         (text,) = said(traps)
         assert "persistent_workers=False" in text
@@ -142,20 +142,20 @@ def test_a_shared_tensor_is_advised_where_a_number_has_changed() -> None:
 def test_what_was_said_of_a_loader_is_not_said_again_by_its_next_loop() -> None:
     told: set[str] = set()
     for expected in (1, 0):
-        traps = Traps(1, told)
+        traps = TorchPitfalls(1, told)
         traps.notice(0, Changed(("dataset.count",)))
         assert len(said(traps)) == expected
 
 
 def test_runs_of_few_values_show_that_workers_load_the_same_unless_somebody_asked() -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     traps.notice(0, Opening(7, PLENTY, runs=True))
     traps.notice(1, Opening(7, PLENTY, runs=True))
     assert len(traps.in_passing) == 1
-    asking = Traps(2)
+    asking = TorchPitfalls(2)
     asking.notice(0, Opening(7, PLENTY, asked=True, runs=True))
     asking.notice(1, Opening(7, PLENTY, runs=True))
-    mixed = Traps(2)
+    mixed = TorchPitfalls(2)
     mixed.notice(0, Opening(7, PLENTY, runs=True))
     mixed.notice(1, Opening(7, PLENTY))
     assert asking.in_passing == mixed.in_passing == []
@@ -166,7 +166,7 @@ def cut(seat: int = 0) -> tuple[int, StreamEnded]:
 
 
 def test_a_stream_cut_short_is_told_when_the_loop_goes_on_after_its_error() -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     traps.notice(*cut())  # prefetched: the loop has yet to receive the error
     assert said(traps) == []
     traps.raised.add(0)
@@ -177,7 +177,7 @@ def test_a_stream_cut_short_is_told_when_the_loop_goes_on_after_its_error() -> N
 
 
 def test_it_is_told_as_well_if_the_end_comes_after_the_loop_went_on() -> None:
-    traps = Traps(2)
+    traps = TorchPitfalls(2)
     traps.raised.add(1)
     traps.went_on()
     traps.notice(*cut(0))  # another's, which the loop has not received
@@ -187,7 +187,7 @@ def test_it_is_told_as_well_if_the_end_comes_after_the_loop_went_on() -> None:
 
 
 def test_another_epoch_does_not_go_on_after_the_errors_of_the_one_before() -> None:
-    traps = Traps(1)
+    traps = TorchPitfalls(1)
     traps.raised.add(0)
     traps.begin_epoch()
     traps.went_on()

@@ -63,7 +63,7 @@ FAILURES = {
         tests=(
             "rogues/test_hazards.py::test_a_lock_that_another_thread_holds_stops_no_worker",
             "rogues/test_hazards.py::test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free",
-            "rogues/test_templates.py::test_a_logging_lock_held_by_another_thread_stops_nobody",
+            "rogues/test_zygotes.py::test_a_logging_lock_held_by_another_thread_stops_nobody",
             "rogues/test_hangs.py::test_a_lock_that_was_held_at_the_fork_does_not_stop_the_epoch",
         ),
     ),
@@ -81,7 +81,7 @@ FAILURES = {
     ),
     "B3": Failure(
         "OpenMP before and after the fork",
-        tests=("rogues/test_templates.py::test_an_openmp_pool_used_before_and_in_workers",),
+        tests=("rogues/test_zygotes.py::test_an_openmp_pool_used_before_and_in_workers",),
     ),
     "B4": Failure("OpenCV in workers", ("OpenCV before and in workers, on all processors",)),
     "B5": Failure(
@@ -90,7 +90,7 @@ FAILURES = {
     "B6": Failure(
         "too many threads in all",
         tests=(
-            "rogues/test_templates.py::test_pools_are_capped_in_workers_and_an_init_function_wins",
+            "rogues/test_zygotes.py::test_pools_are_capped_in_workers_and_an_init_function_wins",
         ),
     ),
     "C1": Failure(
@@ -101,7 +101,7 @@ FAILURES = {
             "a program that the dataset talks to",
         ),
         (
-            "rogues/test_templates.py::test_each_worker_has_its_own_position_in_an_inherited_file",
+            "rogues/test_zygotes.py::test_each_worker_has_its_own_position_in_an_inherited_file",
             "rogues/test_sending.py::test_a_file_open_for_reading_is_opened_anew_at_its_position",
         ),
     ),
@@ -111,7 +111,7 @@ FAILURES = {
         tests=(
             "rogues/test_real_handles.py::test_an_hdf5_file_is_named_once_and_read_rightly_by_forked_workers",
             "rogues/test_real_handles.py::test_an_hdf5_file_for_each_worker_gives_right_rows_and_no_word",
-            "rogues/test_templates.py::test_a_lock_on_a_file_is_free_as_soon_as_the_loop_is_over",
+            "rogues/test_zygotes.py::test_a_lock_on_a_file_is_free_as_soon_as_the_loop_is_over",
         ),
         remains="the handle stays shared, as it is named in a warning",
     ),

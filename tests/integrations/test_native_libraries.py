@@ -27,7 +27,7 @@ FOLDER = PROGRAMS / "native_libraries"
 PROMISED_S = 6.0
 BOUND_S = 5 * PROMISED_S  # the first batch, and a whole epoch
 ENDS_S = 180.0  # the program; it hangs, if it does, for ever
-FORK, CLEAN = "main", "nursery"
+FORK, CLEAN = "main", "clean process"
 
 CASES = [
     # Their threads are not copied, and are needed.

@@ -26,6 +26,6 @@ def test_a_worker_dies_and_all_steps_are_taken(way: str, kind: str, tmp_path: Pa
     assert len(only["trained"]) == 48
     for epoch in (slice(0, 24), slice(24, 48)):
         assert each_times(flat(only["trained"][epoch]), 96, times=1)
-    if kind == "epochs":  # workers stay: one template, and one new life
+    if kind == "epochs":  # workers stay: one zygote, and one new life
         assert only["loader"] == "timm.data.loader.MultiEpochsDataLoader"
         assert len({pid for _, pid, _ in ending.loads()}) == 3

@@ -20,7 +20,7 @@ from antifreeze import DataLoader
 from antifreeze._core.health.worker_phases import COLLATE, SAMPLE, WHOLE
 from antifreeze._core.timings import Timings
 from antifreeze._engine import main_process_monitor
-from antifreeze._loading.sampling_profiler import Looks, at_any_moment, place_of
+from antifreeze._loading.sampling_profiler import SamplingProfiler, at_any_moment, place_of
 from antifreeze._reporting.wait_accounting import FOR_A_LOCK
 
 from ..patience import PATIENCE_S
@@ -240,7 +240,7 @@ def test_batches_of_one_cheap_sample_are_not_looked_at_closely(
     loader = DataLoader(range(30_000))  # type: ignore[arg-type]
     list(loader)
     looked: list[int] = []
-    monkeypatch.setattr(Looks, "note", lambda *about: looked.append(1))
+    monkeypatch.setattr(SamplingProfiler, "note", lambda *about: looked.append(1))
     for _ in range(3):
         list(loader)
     assert not looked
@@ -264,7 +264,7 @@ def test_a_loop_that_is_away_for_long_is_looked_at_rarely() -> None:
 
 
 def test_the_sample_with_most_looks_is_the_slowest_and_has_its_share_of_the_time() -> None:
-    looks = Looks()
+    looks = SamplingProfiler()
     for step in (SAMPLE, SAMPLE + 3, SAMPLE + 3, SAMPLE + 7):
         looks.note(5, step)
     found = looks.with_slowest(Timings(fetch_s=0.4, samples=8), 5)
@@ -275,7 +275,7 @@ def test_the_sample_with_most_looks_is_the_slowest_and_has_its_share_of_the_time
 
 
 def test_looks_at_what_is_no_sample_say_nothing_of_samples() -> None:
-    looks = Looks()
+    looks = SamplingProfiler()
     for step in (COLLATE, WHOLE, 0):
         looks.note(1, step)
         looks.note_line(step, sys._getframe())

@@ -11,7 +11,7 @@ import psutil
 
 from antifreeze import DataLoader
 
-from ..conftest import nursery_pid
+from ..conftest import clean_process_pid
 
 
 class Asked:
@@ -63,7 +63,7 @@ def ask(thing: Any, question: Any, **arguments: Any) -> Any:
 
 
 def is_clean(iterator: Any) -> bool:
-    """Say whether the workers descend from the nursery."""
+    """Say whether the workers descend from the clean process."""
     assert iterator._driver.backend._origin._present is not None
-    template = iterator._driver.backend._origin._present.pid
-    return psutil.Process(template).ppid() == nursery_pid()
+    zygote = iterator._driver.backend._origin._present.pid
+    return psutil.Process(zygote).ppid() == clean_process_pid()

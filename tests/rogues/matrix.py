@@ -51,7 +51,7 @@ EATEN_S = 45.0  # 0.6 to 8: to eat 700 MB takes its time
 LIMITED_S = 20.0  # 1.2 to 3: sample_timeout=1, once or twice
 RESUMED_S = 25.0  # 3.2 to 4.7: whoever is stopped is told to go on after 3 s
 LOCKED_S = 55.0  # 5.3 to 10: a deadlock, or a worker that does not leave, is ended after 5 s
-CLEAN_S = 10.0  # 0.3 to 1.7: a template is made anew in a clean process that is there
+CLEAN_S = 10.0  # 0.3 to 1.7: a zygote is made anew in a clean process that is there
 BEGUN_S = 45.0  # 6 to 8: one that opens the dataset for 6 s without moving is replaced
 
 TIMED = {"sample_timeout": 1.0}
@@ -94,10 +94,10 @@ class Cell:
 
 
 def _import() -> list[Cell]:
-    """What a dataset needs is imported once, in the template: no worker is there yet."""
+    """What a dataset needs is imported once, in the zygote: no worker is there yet."""
 
     def opening(ended: str) -> tuple[str, str]:
-        return "its template (pid", f"{ended} while it opened the dataset"
+        return "its zygote (pid", f"{ended} while it opened the dataset"
 
     ends = {
         "os._exit": opening("ended with exit code 7"),
@@ -118,7 +118,7 @@ def _in_clean(phase: str, ends: dict[str, tuple[str, ...]]) -> list[Cell]:
     def same(way: str, *words: str, within_s: float = CLEAN_S) -> Cell:
         return Cell(phase, way, Sees.SAME, within_s, words=words)
 
-    gone, still = "its template (pid", ("opens the dataset, was ", "at misdeeds.py:")
+    gone, still = "its zygote (pid", ("opens the dataset, was ", "at misdeeds.py:")
     return [
         same("raise", gone, "could not be made: RuntimeError: a rogue's own words"),
         same("sys.exit", gone, "could not be made: SystemExit: 7"),

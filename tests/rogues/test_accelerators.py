@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._core.fork_or_clean import Descent
+from antifreeze._core.fork_or_clean import WorkerOrigin
 from antifreeze._processes.starting import start_method
 from antifreeze._worker import accelerator_errors
 from antifreeze._worker.error_notes import needed_no_fork, needs_no_fork
@@ -199,7 +199,7 @@ def test_what_torch_knows_of_a_context_counts_as_well(monkeypatch: pytest.Monkey
 
 def is_fork_of_program() -> bool:
     names = [each.name() for each in psutil.Process().parents()]
-    return not any(name.startswith("af_nursery") for name in names)
+    return not any(name.startswith("af_clean") for name in names)
 
 
 class Uses:
@@ -245,7 +245,7 @@ def test_workers_that_use_it_by_another_library_are_made_anew(
 ) -> None:
     loader = loader_of(Uses(kind, text), **options)
     assert numbers(loader) == list(range(SAMPLES))
-    assert loader._lineage().choice.descent is Descent.NURSERY
+    assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert loader.faults == []
     (said,) = warned(caplog)
     assert "uses an accelerator, which a forked process cannot" in said
@@ -265,7 +265,7 @@ def test_without_a_context_a_quoted_error_stays_the_datasets(
         with pytest.raises(ValueError, match="the sample cannot be decoded") as caught:
             numbers(loader)
         assert not any("accelerator" in note for note in caught.value.__notes__)
-        assert loader._lineage().choice.descent is Descent.MAIN
+        assert loader._lineage().choice.descent is WorkerOrigin.MAIN
         assert warned(caplog) == []
     finally:
         done.set()
@@ -278,4 +278,4 @@ def test_what_a_clean_process_raises_as_well_is_raised() -> None:
     loader = loader_of(Uses(*RAISED[0], always=True))
     with pytest.raises(ValueError, match="the sample cannot be decoded"):
         numbers(loader)
-    assert loader._lineage().choice.descent is Descent.NURSERY
+    assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS

@@ -34,7 +34,7 @@ Undo = Callable[[], object]
 
 
 @pytest.fixture(autouse=True)
-def a_nursery_from_before() -> Iterator[None]:
+def a_clean_process_from_before() -> Iterator[None]:
     """Have it started before anything is changed: what it sees it was told."""
     clean_process.present()
     yield

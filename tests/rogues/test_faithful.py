@@ -273,7 +273,7 @@ def test_a_decorated_function_of_the_script_is_the_same_on_both_sides(tmp_path: 
         assert finish(process) == (0, "0 2\n", "")
 
 
-# ---- while a template opens ----------------------------------------------------------------------
+# ---- while a zygote opens ----------------------------------------------------------------------
 
 
 class SlowToOpen:
@@ -309,7 +309,7 @@ OPENING = """
 """
 
 
-def test_a_template_that_is_opening_goes_with_the_program(tmp_path: Path) -> None:
+def test_a_zygote_that_is_opening_goes_with_the_program(tmp_path: Path) -> None:
     with program(tmp_path, OPENING) as process:
         pids = [int(pid) for pid in line(process).split()]
         assert len(pids) == 2, finish(process)
@@ -385,7 +385,7 @@ MODE = """
 
 
 def test_libraries_are_imported_as_the_program_would_now_in_every_epoch(tmp_path: Path) -> None:
-    # Stands for an installed library: the nursery imports those, and nothing of the program's.
+    # Stands for an installed library: the clean process imports those, and nothing of the program.
     library = tmp_path / "site" / "colorsys_mode.py"
     library.parent.mkdir()
     library.write_text("import os\nMODE = os.environ.get('MY_MODE', 'off')\n")
@@ -433,7 +433,7 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
         assert finish(process)[:2] == (0, "3\n")
 
 
-def test_a_collection_that_closes_a_loader_while_a_nursery_is_started(
+def test_a_collection_that_closes_a_loader_while_a_clean_process_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import gc
@@ -444,7 +444,7 @@ def test_a_collection_that_closes_a_loader_while_a_nursery_is_started(
         abandoned.append(abandoned)
         first = clean_process._present
         assert first is not None
-        os.kill(first[1].pid, signal.SIGSTOP)  # its template is not there, and never will be
+        os.kill(first[1].pid, signal.SIGSTOP)  # its zygote is not there, and never will be
         del abandoned
         rights = clean_process.rights
 
@@ -619,7 +619,7 @@ def test_a_chain_of_things_too_long_to_pickle_is_no_crash() -> None:
             chain = chain[0]
 
 
-# ---- templates that do not get ready -------------------------------------------------------------
+# ---- zygotes that do not get ready -------------------------------------------------------------
 
 
 class Leaves:

@@ -45,7 +45,7 @@ def begun(workers: int = 2, **options: Any) -> Any:
     return iter(DataLoader(dataset, 4, num_workers=workers, **options))
 
 
-def template_pid(iterator: Any) -> int:
+def zygote_pid(iterator: Any) -> int:
     return int(iterator._driver.backend._origin.pid)
 
 
@@ -57,20 +57,20 @@ def samples(iterator: Any) -> list[int]:
     return [number for batch in iterator for number in batch.tolist()]
 
 
-def test_they_are_children_of_the_main_process_and_the_template_is_their_sibling() -> None:
+def test_they_are_children_of_the_main_process_and_the_zygote_is_their_sibling() -> None:
     iterator = begun()
     assert parents(iterator) == {os.getpid()}
-    assert psutil.Process(template_pid(iterator)).ppid() == os.getpid()
+    assert psutil.Process(zygote_pid(iterator)).ppid() == os.getpid()
     assert samples(iterator) == list(range(200))
 
 
-def test_where_forking_takes_long_the_template_bears_the_others(
+def test_where_forking_takes_long_the_zygote_bears_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(first_workers, "FORKING_S", 1e-9)  # one, which takes longer
     iterator = begun(4)
     counts = [psutil.Process(worker.pid).ppid() for worker in iterator._workers]
-    assert counts == [os.getpid(), *[template_pid(iterator)] * 3]
+    assert counts == [os.getpid(), *[zygote_pid(iterator)] * 3]
     assert samples(iterator) == list(range(200))
 
 
@@ -92,25 +92,25 @@ def test_who_replaces_one_is_what_that_was_whatever_the_main_process_has_changed
     assert all("killed by signal: " + signal.strsignal(force) in text for text in told), told  # type: ignore[operator]
 
 
-def test_the_end_of_the_template_is_nothing_to_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_the_zygote_is_nothing_to_them(caplog: pytest.LogCaptureFixture) -> None:
     iterator = begun()
     got = next(iterator).tolist()
     pids = [worker.pid for worker in iterator._workers]
-    os.kill(template_pid(iterator), signal.SIGKILL)
+    os.kill(zygote_pid(iterator), signal.SIGKILL)
     for place, batch in enumerate(iterator):
         got += batch.tolist()
         if place == 20:
             assert [worker.pid for worker in iterator._workers] == pids
-            os.kill(pids[0], signal.SIGKILL)  # who replaces it needs a new template
+            os.kill(pids[0], signal.SIGKILL)  # who replaces it needs a new zygote
     assert got == list(range(200))
     told = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert len(told) == 1 and f"pid {pids[0]}" in told[0], told
 
 
-def test_all_of_them_and_the_template_at_once() -> None:
+def test_all_of_them_and_the_zygote_at_once() -> None:
     iterator = begun()
     got = next(iterator).tolist()
-    for pid in [*(worker.pid for worker in iterator._workers), template_pid(iterator)]:
+    for pid in [*(worker.pid for worker in iterator._workers), zygote_pid(iterator)]:
         os.kill(pid, signal.SIGKILL)
     assert got + samples(iterator) == list(range(200))
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._core.fork_or_clean import Descent
+from antifreeze._core.fork_or_clean import WorkerOrigin
 from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
 
 from ..patience import PATIENCE_S
@@ -86,7 +86,7 @@ def test_a_thread_that_takes_a_lock_between_the_look_and_the_fork_is_noticed(
         done.set()
         thread.join()
     choice = loader._lineage().choice
-    assert choice.descent is Descent.NURSERY
+    assert choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert "another thread ran while this process was forked" in choice.why
     assert notes.parents() and os.getpid() not in notes.parents()
 
@@ -177,7 +177,7 @@ def test_threads_take_turns_as_before_after_a_fork() -> None:
     with an_idle_thread():
         loader: DataLoader[Any] = DataLoader(dataset, None, num_workers=2)
         assert set(loader) == {before}
-        assert loader._lineage().choice.descent is Descent.MAIN
+        assert loader._lineage().choice.descent is WorkerOrigin.MAIN
     assert sys.getswitchinterval() == before
 
 

@@ -19,10 +19,10 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._core.fork_or_clean import Descent, Wish
+from antifreeze._core.fork_or_clean import Wish, WorkerOrigin
 from antifreeze._processes.fork_safety import fork_hazards, native_thread_pools
 from antifreeze._processes.starting import start_method
-from antifreeze._processes.starting.start_method import Lineage
+from antifreeze._processes.starting.start_method import StartMethod
 
 from ..patience import PATIENCE_S
 from .clean import another_thread, is_clean
@@ -210,12 +210,12 @@ def test_a_garbage_iterator_of_another_loader_at_the_time_of_the_fork() -> None:
 def test_a_thread_that_comes_up_between_two_epochs_is_noticed() -> None:
     loader = DataLoader(Locked(), 2, num_workers=1)  # type: ignore[arg-type, var-annotated]
     list(loader)
-    assert loader._lineage().choice.descent is Descent.MAIN
+    assert loader._lineage().choice.descent is WorkerOrigin.MAIN
     with another_thread():
         iterator = iter(loader)
         assert is_clean_soon(iterator)
         list(iterator)
-    assert loader._lineage().choice.descent is Descent.NURSERY  # kept from now on
+    assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS  # kept from now on
 
 
 def test_a_fork_that_was_asked_for_is_a_fork() -> None:
@@ -230,7 +230,7 @@ def test_a_fork_that_was_asked_for_is_a_fork() -> None:
 
 
 def choice_now() -> Any:
-    return Lineage(Wish.NONE).choice
+    return StartMethod(Wish.NONE).choice
 
 
 def test_a_program_with_one_thread_forks() -> None:
@@ -239,7 +239,7 @@ def test_a_program_with_one_thread_forks() -> None:
 
 QUIET = """
     import numpy as np
-    from antifreeze._processes.starting.start_method import Lineage
+    from antifreeze._processes.starting.start_method import StartMethod
     from antifreeze._core.fork_or_clean import Wish
     torch.set_num_threads(4)
     torch.rand(2_000_000).exp()
@@ -247,7 +247,7 @@ QUIET = """
     (weight @ weight).sum().backward()
     np.ones((800, 800)) @ np.ones((800, 800))
     time.sleep(0.5)
-    say(len(os.listdir("/proc/self/task")) > 1, Lineage(Wish.NONE).choice)
+    say(len(os.listdir("/proc/self/task")) > 1, StartMethod(Wish.NONE).choice)
 """
 
 
@@ -379,6 +379,6 @@ def test_looking_takes_no_time() -> None:
 
 
 def is_clean_soon(iterator: Any) -> bool:
-    """Say whether the workers descend from the nursery, as soon as they are there."""
+    """Say whether the workers descend from the clean process, as soon as they are there."""
     assert [worker.pid for worker in iterator._workers]
     return is_clean(iterator)

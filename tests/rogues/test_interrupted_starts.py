@@ -101,7 +101,7 @@ def test_the_exception_of_a_handler_comes_out_as_itself(
     assert next(batch.tolist() for batch in loader) == [0, 1, 2, 3]
 
 
-class Trace:
+class StackFile:
     """Raise at the n-th line that the main thread runs in some files, once."""
 
     def __init__(self, at: int, *modules: Any) -> None:
@@ -126,7 +126,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
     hits = []
     for at in range(1000):
         assert threads_left() == [], hits[-1:]
-        trace = Trace(at, thread_start, deferred_work, watch_while_away)
+        trace = StackFile(at, thread_start, deferred_work, watch_while_away)
         loader = numbers(num_workers=2)
         sys.settrace(trace)
         iterator = None

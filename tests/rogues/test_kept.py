@@ -21,12 +21,12 @@ import torch
 from antifreeze import DataLoader
 from antifreeze._engine import main_process_monitor
 from antifreeze._linux.available_memory import Available
-from antifreeze._processes.starting import kept_zygote as kept_templates
+from antifreeze._processes.starting import kept_zygote as kept_zygotes
 from antifreeze._processes.starting import zygote
 from antifreeze._transport.memory import MemoryShort
 from antifreeze._worker import deferred_work
 
-from ..conftest import nursery_pid
+from ..conftest import clean_process_pid
 from ..patience import PATIENCE_S
 
 SAMPLES = 8
@@ -86,7 +86,9 @@ def _one() -> int:
 def kept() -> list[psutil.Process]:
     """Return the processes that hold a dataset between epochs."""
     found = []
-    for each in psutil.Process(nursery_pid()).children(recursive=True) if nursery_pid() else []:
+    for each in (
+        psutil.Process(clean_process_pid()).children(recursive=True) if clean_process_pid() else []
+    ):
         try:
             if each.name() == "af_kept" and each.status() != psutil.STATUS_ZOMBIE:
                 found.append(each)
@@ -229,9 +231,9 @@ def test_only_so_much_memory_is_kept_as_there_is_room_for(monkeypatch: pytest.Mo
     first, second = loader_of(Numbers()), loader_of(Numbers())
     assert epoch(first) == wanted
     (held,) = soon_kept()
-    size = sum(each.bytes for each in kept_templates._all)
-    little = Available(kept_templates.SHARE * size + size, "in this test")
-    monkeypatch.setattr(kept_templates, "available", lambda: little)
+    size = sum(each.bytes for each in kept_zygotes._all)
+    little = Available(kept_zygotes.SHARE * size + size, "in this test")
+    monkeypatch.setattr(kept_zygotes, "available", lambda: little)
     assert epoch(second) == wanted
     assert epoch(first) == wanted
     assert soon_kept() == [held]
@@ -245,7 +247,7 @@ def test_what_is_kept_is_given_back_when_memory_is_short(monkeypatch: pytest.Mon
     pack, tries = zygote.pack, []
 
     def short_once(*arguments: Any) -> Any:
-        tries.append(len(kept_templates._all))
+        tries.append(len(kept_zygotes._all))
         if len(tries) == 1:
             raise MemoryShort(1, Available(0, "in this test"))
         return pack(*arguments)

@@ -100,7 +100,7 @@ def test_a_loop_that_failed_has_let_its_iterator_go(loop: Callable[[Any], None])
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(loop_abandonment.Absence.__init__, "__defaults__", (0.5,))
+    monkeypatch.setattr(loop_abandonment.LoopAbandonment.__init__, "__defaults__", (0.5,))
     yield
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._engine.stream_positions import MOST_EPOCHS, MOST_PRINTS, StreamPlaces
+from antifreeze._engine.stream_positions import MOST_EPOCHS, MOST_PRINTS, StreamPositions
 from antifreeze._reporting.torch_pitfalls import StreamPrint, StreamState
 from antifreeze.errors import WorkerFailed
 
@@ -216,7 +216,7 @@ def test_an_epoch_may_begin_with_the_batch_at_which_another_was_taken_up_again()
 
 
 def test_what_is_kept_of_streams_is_bounded_and_old_news_count_for_nothing() -> None:
-    places = StreamPlaces()
+    places = StreamPositions()
     for epoch in range(3 * MOST_EPOCHS):
         for batch in range(1, 2 * MOST_PRINTS):
             places.note(0, StreamPrint(epoch, batch, 1000 * epoch + batch))

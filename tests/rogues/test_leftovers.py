@@ -335,7 +335,7 @@ def test_a_forked_child_that_stays_holds_its_batch_and_no_descriptor(tmp_path: P
         word, child = it.line().split()
         assert word == "forked"
         workers = [pid for pid in it.members() if pid not in (it.process.pid, int(child))]
-        assert len(workers) == 3  # and their template
+        assert len(workers) == 3  # and their zygote
         it.process.kill()
         assert it.line() == "8 9 0"
         assert all_gone([*workers, int(child)], within_s=5 * GONE_S)

@@ -11,7 +11,7 @@ import pytest
 
 from antifreeze import DataLoader
 
-from ..conftest import nursery_pid
+from ..conftest import clean_process_pid
 from .clean import another_thread, is_clean
 
 SETTLE_S = 10.0
@@ -42,11 +42,11 @@ def test_each_process_of_ours_has_a_name_of_its_own(clean: bool) -> None:
         while not named_as_they_are(own := [names(pid) for pid in workers]):
             assert time.monotonic() < give_up, own
             time.sleep(0.05)
-        template = iterator._driver.backend._origin._present.pid  # type: ignore[attr-defined]
-        while names(template) != ["af_template"]:  # it is forked after the first workers
-            assert time.monotonic() < give_up, names(template)
+        zygote = iterator._driver.backend._origin._present.pid  # type: ignore[attr-defined]
+        while names(zygote) != ["af_zygote"]:  # it is forked after the first workers
+            assert time.monotonic() < give_up, names(zygote)
             time.sleep(0.05)
         assert is_clean(iterator) is clean
         if clean:
-            assert names(nursery_pid() or 0)[0] == "af_nursery"
+            assert names(clean_process_pid() or 0)[0] == "af_clean"
     assert names(os.getpid())[0] == before

@@ -184,7 +184,7 @@ MEASURE = f"""
         gc.collect()
         main_process_monitor.rest()
         errands.rest()
-        for thread in threading.enumerate():       # the last template may be about to leave
+        for thread in threading.enumerate():       # the last zygote may be about to leave
             if thread.name == "antifreeze-errands":
                 thread.join(30)
             if thread.name == "antifreeze-bystander":  # it stays while there are workers

@@ -79,13 +79,13 @@ def test_the_dataset_is_sent_once_and_a_replaced_worker_needs_no_sending(method:
     loader = DataLoader(Slow(40), 4, num_workers=2, multiprocessing_context=method)  # type: ignore[arg-type]
     iterator = iter(loader)
     got = next(iterator).tolist()
-    (template,) = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
+    (zygote,) = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
     os.kill(iterator._workers[1].pid, signal.SIGKILL)
     for batch in iterator:
         got += batch.tolist()
         if len(got) == 20:
             parents = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
-            assert parents == {template}
+            assert parents == {zygote}
     assert got == list(range(40))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from antifreeze._core.faults import Ending
-from antifreeze._linux.oom_kills import WAITS_S, Shortage
+from antifreeze._linux.oom_kills import WAITS_S, OomKills
 
 KILLED = Ending(signal=signal.SIGKILL)
 
@@ -17,7 +17,7 @@ class Machine:
     time = 100.0
 
     def __init__(self) -> None:
-        self.shortage = Shortage(lambda: self.ended, lambda: self.time)
+        self.shortage = OomKills(lambda: self.ended, lambda: self.time)
 
     def verdict(self) -> str:
         return self.shortage.explain(KILLED, 1 << 30).words.partition(":")[0].partition(";")[0]

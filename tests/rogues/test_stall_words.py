@@ -10,7 +10,7 @@ from antifreeze._core.health.stall_detection import Activity, Pulse, Stall
 from antifreeze._core.health.worker_phases import COLLATE, HAND_OVER, PACK, SAMPLE, WHOLE
 from antifreeze._core.limits import Limits
 from antifreeze._core.tickets import Ticket
-from antifreeze._reporting.fault_log import FaultBook
+from antifreeze._reporting.fault_log import LoaderFaults
 from antifreeze._reporting.stall_messages import doing, tell
 from antifreeze.policies import raising
 
@@ -41,7 +41,7 @@ def test_a_call_for_all_of_a_batch_names_its_samples() -> None:
 def test_a_report_says_which_sample_of_the_dataset_under_a_subset_it_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    book = FaultBook(raising(), underlying=lambda index: str(20 + index))
+    book = LoaderFaults(raising(), underlying=lambda index: str(20 + index))
     ticket = Ticket(7, 0, 1, [1, 2])
     stall = Stall(0, 1, 7, SAMPLE + 1, 5.0, 5.0, Pulse.STUCK, Activity())
     tell(stall, ticket, "pid 5", Limits(), book.behind(stall.step, ticket))

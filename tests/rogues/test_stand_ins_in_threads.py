@@ -19,7 +19,7 @@ import pytest
 
 from antifreeze._processes.replication import stand_in_lock, stand_in_modules
 from antifreeze._processes.replication.stand_in_lock import BESIDE_S
-from antifreeze._processes.replication.user_code import OwnCode
+from antifreeze._processes.replication.user_code import UserCode
 
 from ..patience import PATIENCE_S
 
@@ -67,7 +67,7 @@ class Program:
     def begin(self, *names: str, gone: tuple[str, ...] = ()) -> None:
         """Import these modules, and have stand-ins in their place; of which nothing was sent.
         `gone`: those that are to be imported anew."""
-        own = OwnCode({})
+        own = UserCode({})
         for name in names:
             importlib.import_module(name)
         arounds = [own.around(name) for name in names if name not in gone]

@@ -189,7 +189,7 @@ def test_the_program_ends_although_workers_hold_the_gil_for_ever(tmp_path: Path)
         assert time.monotonic() - before < 30
 
 
-@pytest.mark.parametrize("forked", ["60", "0"])  # by the main process, or by the template
+@pytest.mark.parametrize("forked", ["60", "0"])  # by the main process, or by the zygote
 @pytest.mark.parametrize("index", [6, 7])  # of the first worker, or of the second
 def test_a_worker_that_closes_every_descriptor_is_replaced(
     tmp_path: Path, index: int, forked: str

@@ -1,4 +1,4 @@
-"""What a template does not wait for: the main process to read, and one life after the other."""
+"""What a zygote does not wait for: the main process to read, and one life after the other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def wanted(seat: int) -> Wanted:
     return Wanted(seat, 1, 0, EpochBrief(0))
 
 
-def test_a_template_does_not_wait_for_the_main_process_to_read_and_tells_all(
+def test_a_zygote_does_not_wait_for_the_main_process_to_read_and_tells_all(
     channel: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = channel
@@ -73,7 +73,7 @@ def test_a_template_does_not_wait_for_the_main_process_to_read_and_tells_all(
 
 
 @pytest.mark.parametrize("word", [KEEP, QUIT])
-def test_a_template_that_was_told_how_it_ends_tells_nothing_any_more(
+def test_a_zygote_that_was_told_how_it_ends_tells_nothing_any_more(
     word: str, channel: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = channel

@@ -25,12 +25,12 @@ import torch
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.fork_or_clean import Descent
+from antifreeze._core.fork_or_clean import WorkerOrigin
 from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
 from antifreeze._processes.starting import first_workers, start_method
 from antifreeze.errors import WorkerHung
 
-from ..conftest import nursery_pid
+from ..conftest import clean_process_pid
 from ..patience import PATIENCE_S
 from .parked import wait_until_parked
 
@@ -133,7 +133,7 @@ def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
         got, longest_s = took(loader)
         assert got == list(range(SAMPLES))
         assert longest_s < 5 * HELD_S
-        assert loader._lineage().choice.descent is Descent.NURSERY
+        assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
         assert took(loader)[0] == list(range(SAMPLES))
     faults = loader.faults
     del loader
@@ -174,7 +174,7 @@ def test_a_lock_that_may_have_been_held_at_the_fork_costs_the_time_of_a_sample(
     loader: DataLoader[int] = DataLoader(dataset, 4, num_workers=2, sample_timeout=6)
     with writer():
         assert took(loader)[0] == list(range(SAMPLES))
-        assert loader._lineage().choice.descent is Descent.NURSERY
+        assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     faults = loader.faults
     del loader
     said = [each for each in warned(caplog) if "clean process" in each]
@@ -200,7 +200,7 @@ def test_the_programs_other_loaders_need_not_learn_it_again(
         took(DataLoader(Needs(0), 4, num_workers=1))  # type: ignore[arg-type]
         other = DataLoader(Needs(0), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
         assert took(other)[0] == list(range(SAMPLES))
-        assert other._lineage().choice.descent is Descent.NURSERY
+        assert other._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert len(warned(caplog)) == 1
 
 
@@ -235,11 +235,11 @@ def test_what_hangs_in_a_clean_process_too_says_nothing_of_forks() -> None:
         assert start_method._stuck == []
         other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
         assert took(other)[0] == list(range(SAMPLES))
-        assert other._lineage().choice.descent is Descent.MAIN
+        assert other._lineage().choice.descent is WorkerOrigin.MAIN
 
 
 @pytest.mark.parametrize("runs", [False, True])
-def test_a_template_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool) -> None:
+def test_a_zygote_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool) -> None:
     """A thread has come up since the epoch began: a parked one that holds a lock, or one that
     runs."""
     loader = DataLoader(Needs(40), 4, num_workers=2, prefetch_factor=1)  # type: ignore[arg-type, var-annotated]
@@ -267,7 +267,7 @@ def test_a_template_that_is_made_anew_is_forked_as_safely_as_the_first(runs: boo
             if runs:
                 thread.join()
     assert got == list(range(SAMPLES))
-    assert loader._lineage().choice.descent is Descent.NURSERY
+    assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert loader._lineage().choice.is_last != runs  # it was not forked at all
 
 
@@ -307,7 +307,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def is_fork_of_program() -> bool:
     names = [each.name() for each in psutil.Process().parents()]
-    return not any(name.startswith("af_nursery") for name in names)
+    return not any(name.startswith("af_clean") for name in names)
 
 
 class Moves:
@@ -338,11 +338,11 @@ def begins(worker: int) -> None:
 
 @pytest.mark.usefixtures("context")
 def test_a_context_alone_is_no_reason_for_a_clean_process() -> None:
-    before = nursery_pid()
+    before = clean_process_pid()
     loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
     assert took(loader)[0] == list(range(SAMPLES))
-    assert loader._lineage().choice.descent is Descent.MAIN
-    assert nursery_pid() == before
+    assert loader._lineage().choice.descent is WorkerOrigin.MAIN
+    assert clean_process_pid() == before
 
 
 @pytest.mark.usefixtures("context")
@@ -362,7 +362,7 @@ def test_workers_that_use_the_accelerator_are_made_anew_in_a_clean_process(
 ) -> None:
     loader = made()
     assert took(loader)[0] == list(range(SAMPLES))
-    assert loader._lineage().choice.descent is Descent.NURSERY
+    assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert loader.faults == []
     (said,) = warned(caplog)
     assert "uses an accelerator, which a forked process cannot" in said
@@ -378,7 +378,7 @@ def test_another_loader_of_such_datasets_begins_in_a_clean_process_and_one_of_ot
     assert len(warned(caplog)) == 1
     other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
     assert took(other)[0] == list(range(SAMPLES))
-    assert other._lineage().choice.descent is Descent.MAIN
+    assert other._lineage().choice.descent is WorkerOrigin.MAIN
 
 
 @pytest.mark.usefixtures("context")
@@ -418,7 +418,10 @@ def test_a_thread_that_begins_to_run_just_before_the_fork_is_noticed(
         loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
         assert took(loader)[0] == list(range(SAMPLES))
         choice = loader._lineage().choice
-        assert choice.descent is Descent.NURSERY and "(late: it is inside a `with`" in choice.why
+        assert (
+            choice.descent is WorkerOrigin.CLEAN_PROCESS
+            and "(late: it is inside a `with`" in choice.why
+        )
     finally:
         done.set()
         thread.join()
@@ -442,7 +445,7 @@ WORKERS = 4
 def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_numbers(
     safe: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So many forks are safe, then none: of the first workers, or of the template after them."""
+    """So many forks are safe, then none: of the first workers, or of the zygote after them."""
     answers: list[str] = []
 
     def answer(*_: Any) -> str:
@@ -467,15 +470,17 @@ def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_nu
     finally:
         idle.set()
         thread.join()
-    # One look for each worker, and one for the template: of the last `safe` all are safe.
+    # One look for each worker, and one for the zygote: of the last `safe` all are safe.
     assert len(answers) == min(safe + 1, WORKERS + 1)
     unsafe = any(answers)
     assert unsafe == (safe <= WORKERS)
-    assert loader._lineage().choice.descent is (Descent.NURSERY if unsafe else Descent.MAIN)
+    assert loader._lineage().choice.descent is (
+        WorkerOrigin.CLEAN_PROCESS if unsafe else WorkerOrigin.MAIN
+    )
     assert [index for index, _ in got] == list(range(SAMPLES))
     assert {number for _, number in got} <= {begin + at for at in range(WORKERS)}
     assert loader.faults == [] and warned(caplog) == []
-    if safe != WORKERS:  # by the time of the template, workers may have brought a batch
+    if safe != WORKERS:  # by the time of the zygote, workers may have brought a batch
         assert "lost" not in str(loader.explain())
 
 
@@ -491,7 +496,7 @@ def test_a_look_that_fails_is_a_reason_for_a_clean_process(
         wait_until_parked(thread)
         loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
         assert took(loader)[0] == list(range(SAMPLES))
-        assert loader._lineage().choice.descent is Descent.NURSERY
+        assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     finally:
         idle.set()
         thread.join()
@@ -530,7 +535,7 @@ def test_a_lock_of_the_main_thread_is_noticed_where_another_thread_loops() -> No
         thread.join(PATIENCE_S)
     assert got == list(range(SAMPLES))
     choice = loader._lineage().choice
-    assert choice.descent is Descent.NURSERY and "the main thread" in choice.why
+    assert choice.descent is WorkerOrigin.CLEAN_PROCESS and "the main thread" in choice.why
 
 
 def test_a_program_whose_workers_have_handlers_of_signals_is_saved_as_well() -> None:

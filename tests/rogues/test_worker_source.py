@@ -97,7 +97,7 @@ def test_workers_that_torch_starts_by_another_method_are_said_to_be_started_so()
 
 
 def test_a_forked_child_does_not_take_its_parents_source_for_its_own() -> None:
-    kept = start_method.Lineage(Wish.FORK)
+    kept = start_method.StartMethod(Wish.FORK)
     assert kept.source == f"{HERE}, because a fork was asked for"
     kept._process += 1
     assert kept.source == ""

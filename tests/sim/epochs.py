@@ -59,14 +59,14 @@ class Simulation:
         make: Callable[..., Supervisor] = Supervisor,
         *,
         checked: bool = False,
-        story_limit: int | None = KEPT,
+        event_log_limit: int | None = KEPT,
     ) -> None:
         self.dice = random.Random(seed)
         self.plan = plan_of(self.dice)
         self.now = 1000.0
         self.checked = checked  # after every event
         self.books = Books(self.plan)
-        self.sup = make(self.plan, story_limit=story_limit)
+        self.sup = make(self.plan, event_log_limit=event_log_limit)
         self.workers: dict[tuple[int, int], Worker] = {}
         self.departed: list[Worker] = []
         self.waiting = False  # the loop is inside `next`
@@ -77,8 +77,8 @@ class Simulation:
         self.told_at_once = self.dice.random() < 0.3
         self.tiny = self.plan.longest_bundle > 1 and self.dice.random() < 0.7  # batches
         if self.tiny and self.dice.random() < 0.5:  # as an epoch before has left it
-            self.sup._pace.tickets = min(8, self.plan.longest_bundle)
-            self.sup._pace._each_s = BUNDLE_S / 8
+            self.sup._bundles.tickets = min(8, self.plan.longest_bundle)
+            self.sup._bundles._each_s = BUNDLE_S / 8
         self.think_s = self.dice.choice((0.0, 0.0, 0.01))
         self.looks_back = self.dice.choice((0, 1, 2, 100))  # batches the loop holds on to
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--epoch", type=int, choices=range(EPOCHS), help="only this one")
     options = parser.parse_args(arguments)
-    simulation = Simulation(options.seed, checked=True, story_limit=None)
+    simulation = Simulation(options.seed, checked=True, event_log_limit=None)
     print(simulation.plan)
     told = 0
     problem: Exception | None = None
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
             account = next(accounts, None)
         except Exception as error:
             problem = error
-        entries = list(simulation.sup.story)[told:]
+        entries = list(simulation.sup.event_log)[told:]
         told += len(entries)
         if options.epoch in (None, epoch):
             print(f"---- {'the close' if epoch == EPOCHS else f'epoch {epoch}'}")

@@ -85,15 +85,15 @@ def test_the_supervisor_is_driven_to_all_it_can_do() -> None:
 # ---- the simulation itself ------------------------------------------------------------------
 
 
-def story(seed: int) -> list[str]:
-    simulation = Simulation(seed, story_limit=None)
+def event_log(seed: int) -> list[str]:
+    simulation = Simulation(seed, event_log_limit=None)
     list(simulation.epochs())
-    return [str(entry) for entry in simulation.sup.story]
+    return [str(entry) for entry in simulation.sup.event_log]
 
 
 def test_a_seed_takes_the_same_way_again() -> None:
-    assert story(7) == story(7)
-    assert story(7) != story(8)
+    assert event_log(7) == event_log(7)
+    assert event_log(7) != event_log(8)
 
 
 class LosesATicket(Supervisor):
@@ -144,7 +144,7 @@ class BlamesTheInnocent(Supervisor):
 
     def __init__(self, plan: Plan, **named: Any) -> None:
         super().__init__(plan, **named)
-        self._recovery = self.Hasty(plan, self._seats, self._ledger, self._pace, self.faults)
+        self._recovery = self.Hasty(plan, self._seats, self._ledger, self._bundles, self.faults)
 
 
 class LendsTwice(Supervisor):

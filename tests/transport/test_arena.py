@@ -15,7 +15,7 @@ import torch
 from antifreeze._core.events import LeasesReturned, ProgramForked
 from antifreeze._linux.available_memory import Available, available, in_words
 from antifreeze._transport import memory
-from antifreeze._transport.mapped_slabs import Returns, Shelf
+from antifreeze._transport.mapped_slabs import MappedSlabs, Returns
 from antifreeze._transport.memory import MemoryShort, reserve
 from antifreeze._transport.packing import pack
 from antifreeze._transport.worker_slabs import Arena, Slab, slab_size
@@ -172,9 +172,9 @@ def test_sizes_in_words() -> None:
 # ---- the main process's side ----------------------------------------------------------------
 
 
-def shelf_with_slab(returns: Returns) -> Shelf:
+def shelf_with_slab(returns: Returns) -> MappedSlabs:
     slab = load(Arena(), torch.zeros(100_000))
-    shelf = Shelf(3, 2, returns)
+    shelf = MappedSlabs(3, 2, returns)
     shelf.put(0, slab.take_descriptor(), slab.memory.size)
     return shelf
 
@@ -229,7 +229,7 @@ def test_a_fork_is_told_before_what_is_returned_after_it() -> None:
 
 def test_a_slab_that_got_lost_is_known_and_its_lease_comes_back() -> None:
     returns = Returns()
-    shelf = Shelf(3, 2, returns)
+    shelf = MappedSlabs(3, 2, returns)
     assert not shelf.lacking
     shelf.put(0, None, 100_000)
     assert shelf.lacking == {0}
@@ -270,7 +270,7 @@ def test_a_mapping_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
     slab = load(Arena(), torch.zeros(100_000))
     monkeypatch.setattr(torch.UntypedStorage, "from_file", refuse)
-    shelf = Shelf(3, 2, Returns())
+    shelf = MappedSlabs(3, 2, Returns())
     shelf.put(0, slab.take_descriptor(), slab.memory.size)
     assert shelf.lacking == {0}
     with pytest.raises(OSError, match="Cannot allocate memory") as caught:

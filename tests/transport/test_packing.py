@@ -21,7 +21,7 @@ from antifreeze import DataLoader
 from antifreeze._core.events import Outcome, Timings
 from antifreeze._transport import tensors
 from antifreeze._transport.batch_messages import Bundle, ReceivedParcel, SlabMark
-from antifreeze._transport.mapped_slabs import Returns, Shelf
+from antifreeze._transport.mapped_slabs import MappedSlabs, Returns
 from antifreeze._transport.packing import (
     SMALL_BYTES,
     SMALL_TOTAL_BYTES,
@@ -51,7 +51,7 @@ def sent(packed: Packed, mark: SlabMark | None = None) -> Bundle:
 
 def travel(batch: Any, *, copied: bool = False) -> Any:
     """Send a batch through a real message and real memory, from a worker's arena to a shelf."""
-    arena, shelf = Arena(), Shelf(0, 1, Returns())
+    arena, shelf = Arena(), MappedSlabs(0, 1, Returns())
     arena.begin(0, renewed=False)
     packed = pack(batch, arena)
     slab = arena.seal(packed.slab_bytes)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from antifreeze._core.health.stall_detection import StackLine
-from antifreeze._transport.stack_file import Trace
+from antifreeze._transport.stack_file import StackFile
 
 CRASH = """\
 Fatal Python error: Segmentation fault
@@ -34,14 +34,14 @@ Extension modules: torch._C, numpy._core._multiarray_umath (total: 2)
 
 
 @pytest.fixture
-def trace() -> Iterator[Trace]:
-    made = Trace()
+def trace() -> Iterator[StackFile]:
+    made = StackFile()
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("text", [CRASH, CRASH_314], ids=["before 3.14", "3.14"])
-def test_the_stack_of_a_crash_is_that_of_its_python_code(trace: Trace, text: str) -> None:
+def test_the_stack_of_a_crash_is_that_of_its_python_code(trace: StackFile, text: str) -> None:
     os.write(trace.number, text.encode())
     assert trace.last_words() == (
         StackLine("/usr/lib/python3/ctypes/__init__.py", 530, "string_at"),

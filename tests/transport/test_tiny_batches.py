@@ -80,8 +80,10 @@ def numbers(loader: Any) -> list[Any]:
 
 
 def longest_delivery(iterator: Any) -> int:
-    story = iterator._driver.supervisor.story
-    runs = [len(c.numbers) for entry in story for c in entry.commands if isinstance(c, do.Deliver)]
+    event_log = iterator._driver.supervisor.event_log
+    runs = [
+        len(c.numbers) for entry in event_log for c in entry.commands if isinstance(c, do.Deliver)
+    ]
     return max(runs)
 
 

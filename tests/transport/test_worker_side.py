@@ -17,7 +17,7 @@ from antifreeze._loading.fetch import Fetcher
 from antifreeze._processes.worker_process_view import WorkerHandle
 from antifreeze._processes.worker_socket import Line
 from antifreeze._transport.framing import Kind, prefix
-from antifreeze._transport.mapped_slabs import Returns, Shelf
+from antifreeze._transport.mapped_slabs import MappedSlabs, Returns
 from antifreeze._transport.packing import pack
 from antifreeze._transport.status_board import StatusBoard
 from antifreeze._transport.ticket_codec import Task
@@ -82,7 +82,7 @@ def test_nothing_is_read_after_a_read_that_was_interrupted(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    line = Line(WorkerHandle("it"), ours, StatusBoard(int).line(1), Shelf(0, 1, Returns()))
+    line = Line(WorkerHandle("it"), ours, StatusBoard(int).line(1), MappedSlabs(0, 1, Returns()))
     theirs.sendall(frame(Kind.READY) + frame(Kind.EPOCH_BEGUN))
     with pytest.raises(KeyboardInterrupt):
         for _ in line.read():

@@ -230,7 +230,7 @@ def _children() -> set[int]:
 
 
 def _workers_are_gone(others: set[int]) -> bool:
-    """Wait until there are no children but those of earlier tests: a nursery stays."""
+    """Wait until there are no children but those of earlier tests: a clean process stays."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         if _children() <= others:

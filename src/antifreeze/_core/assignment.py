@@ -7,16 +7,16 @@ from .limits import Plan, Source
 from .reorder import Order
 from .ticket_tracking import Ledger
 from .tickets import Errand, Ticket
-from .worker_lifecycle import Crew, Out
+from .worker_lifecycle import Out, WorkerLifecycle
 
 
-class Dealer:
+class TicketAssigner:
     """Give tickets to seats, and send each seat all that one event dealt it in one message."""
 
-    __slots__ = ("_choose", "_crew", "_dealt", "_ledger")
+    __slots__ = ("_choose", "_dealt", "_ledger", "_lifecycle")
 
-    def __init__(self, plan: Plan, crew: Crew, ledger: Ledger) -> None:
-        self._crew = crew
+    def __init__(self, plan: Plan, crew: WorkerLifecycle, ledger: Ledger) -> None:
+        self._lifecycle = crew
         self._ledger = ledger
         self._dealt: dict[int, list[Errand]] = {}  # by seat
         # Where it matters which worker loads a batch, each has its turn, as in torch.
@@ -40,13 +40,13 @@ class Dealer:
     def send(self, out: Out) -> None:
         """Send what was dealt since the last call."""
         for number, errands in self._dealt.items():
-            life = self._crew.seats.all[number].life
+            life = self._lifecycle.seats.all[number].life
             assert life is not None
             out.append(do.SendTickets(number, life.number, tuple(errands)))
         self._dealt.clear()
 
     def _hand_out(self, ticket: Ticket, now: float) -> bool:
-        seat = self._choose() if ticket.seat is None else self._crew.seats.all[ticket.seat]
+        seat = self._choose() if ticket.seat is None else self._lifecycle.seats.all[ticket.seat]
         if seat is None or seat.life is None or not seat.takes_tickets:
             return False
         life = seat.life
@@ -54,12 +54,12 @@ class Dealer:
         self._ledger.short_of_leases = lease is None
         if lease is None:
             if ticket.seat is None:
-                self._crew.seats.keep_turn(seat)
+                self._lifecycle.seats.keep_turn(seat)
             return False
         errand = Errand(ticket, lease, seat.number, life.number)
         life.held[ticket.number] = errand
         seat.undelivered += 1
         if len(life.held) == 1:
-            self._crew.begin_work(life, now)
+            self._lifecycle.begin_work(life, now)
         self._dealt.setdefault(seat.number, []).append(errand)
         return True

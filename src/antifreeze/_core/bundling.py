@@ -16,7 +16,7 @@ LONGEST = 64
 _SHARE = 0.25  # of a new measurement in the running mean
 
 
-class Pace:
+class BundleSize:
     """Learn from what arrives how long the next bundles may be."""
 
     __slots__ = ("_each_bytes", "_each_s", "_free", "_longest", "tickets")

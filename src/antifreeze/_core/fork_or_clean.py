@@ -2,7 +2,7 @@
 
 1. From the main process, by fork, unless something speaks against it: as torch's workers do. An
    accelerator's context does not, nor do threads that are parked.
-2. From the nursery, a clean process, where the user asks for one; where a fork may freeze (another
+2. From a clean process, where the user asks for one; where a fork may freeze (another
    thread runs, or a lock is held, that nobody in the child ever releases); and where the main
    process is so large that every fork is slow.
 3. What cannot be sent to a clean process is forked after all. Workers that never get going are
@@ -19,8 +19,8 @@ from .messages import frozen
 from .native_pool_names import pools_among
 
 # A fork copies the tables of all memory, 20 ms for each GiB, and each worker's costs that again;
-# and whatever the main process changes later is copied page by page. Until the nursery is there it
-# costs a second, so for less than this a fork is the better deal.
+# and whatever the main process changes later is copied page by page. Until the clean process is
+# there it costs a second, so for less than this a fork is the better deal.
 HUGE_BYTES = 3 * 1024**3
 SHOWN = 3  # threads that are named
 
@@ -34,9 +34,9 @@ class Wish(Enum):
     CLEAN = "clean"
 
 
-class Descent(Enum):
+class WorkerOrigin(Enum):
     MAIN = "main"
-    NURSERY = "nursery"
+    CLEAN_PROCESS = "clean process"
 
 
 @frozen
@@ -74,18 +74,18 @@ class Program:
 class Choice:
     """A descent, and why."""
 
-    descent: Descent
+    descent: WorkerOrigin
     why: str = ""  # in words; empty: nothing speaks against a fork
     bounds: Bounds = UNBOUNDED
     asked_for: bool = False  # by the user: there is no other way
     is_last: bool = False  # both have been tried
-    forked_though: str = ""  # what kept the dataset from the nursery
+    forked_though: str = ""  # what kept the dataset from the clean process
     beside: str = ""  # what else a fork leaves behind, in words: parked threads, a context
 
     @property
     def is_plain(self) -> bool:
         """Say whether nothing spoke against a fork."""
-        return self.descent is Descent.MAIN and not self.why
+        return self.descent is WorkerOrigin.MAIN and not self.why
 
     @property
     def is_hazard(self) -> bool:
@@ -95,19 +95,23 @@ class Choice:
     @property
     def may_turn(self) -> bool:
         """Whether forked workers can still be replaced by those of a clean process."""
-        return self.descent is Descent.MAIN and not (self.asked_for or self.is_last)
+        return self.descent is WorkerOrigin.MAIN and not (self.asked_for or self.is_last)
 
     def after_refusal(self, words: str) -> Choice | None:
-        """Choose again, since the dataset cannot be sent to the nursery; None: there is no way."""
-        if self.asked_for or self.descent is Descent.MAIN:
+        """Choose again, since the dataset cannot be sent; None: there is no way."""
+        if self.asked_for or self.descent is WorkerOrigin.MAIN:
             return None
-        return replace(self, descent=Descent.MAIN, is_last=True, forked_though=words)
+        return replace(self, descent=WorkerOrigin.MAIN, is_last=True, forked_though=words)
 
     def after_silence(self) -> Choice | None:
         """Choose again, since no worker of this descent ever got going; None: there is no way."""
         if self.asked_for or self.is_last:
             return None
-        other = Descent.MAIN if self.descent is Descent.NURSERY else Descent.NURSERY
+        other = (
+            WorkerOrigin.MAIN
+            if self.descent is WorkerOrigin.CLEAN_PROCESS
+            else WorkerOrigin.CLEAN_PROCESS
+        )
         why = self.why or "forked workers did not get going"
         return Choice(other, why, AGAINST_FREEZES, is_last=True)
 
@@ -116,35 +120,37 @@ class Choice:
         no other way."""
         if not self.may_turn:
             return None
-        return Choice(Descent.NURSERY, words, TO_SAVE_THE_RUN, is_last=True, beside=self.beside)
+        return Choice(
+            WorkerOrigin.CLEAN_PROCESS, words, TO_SAVE_THE_RUN, is_last=True, beside=self.beside
+        )
 
     def at_fork(self, words: str) -> Choice | None:
         """Choose again, since a fork was about to copy a held lock; None: there is no other way."""
         if not self.may_turn:
             return None
-        return Choice(Descent.NURSERY, words, AGAINST_FREEZES, beside=self.beside)
+        return Choice(WorkerOrigin.CLEAN_PROCESS, words, AGAINST_FREEZES, beside=self.beside)
 
 
 def choose(program: Program, wish: Wish) -> Choice:
     """Choose for a loader at its first loop."""
     if wish is Wish.FORK:
-        return Choice(Descent.MAIN, "a fork was asked for", asked_for=True)
+        return Choice(WorkerOrigin.MAIN, "a fork was asked for", asked_for=True)
     if wish is Wish.AS_TORCH:
-        return Choice(Descent.MAIN, "torch's workers are forked", asked_for=True)
+        return Choice(WorkerOrigin.MAIN, "torch's workers are forked", asked_for=True)
     if wish is Wish.CLEAN:
         why = "processes start by spawn or forkserver here"
-        return Choice(Descent.NURSERY, why, asked_for=True)
+        return Choice(WorkerOrigin.CLEAN_PROCESS, why, asked_for=True)
     hazards = []
     if program.threads:
         hazards.append(_threads(program.threads, program.running))
     if program.held:
         hazards.append(program.held)
     if hazards:
-        return Choice(Descent.NURSERY, " and ".join(hazards), AGAINST_FREEZES)
+        return Choice(WorkerOrigin.CLEAN_PROCESS, " and ".join(hazards), AGAINST_FREEZES)
     if program.held_bytes >= HUGE_BYTES:
         held = f"this process holds {program.held_bytes / 1024**3:.1f} GiB"
-        return Choice(Descent.NURSERY, held, AGAINST_SLOW_FORKS)
-    return Choice(Descent.MAIN, beside=_beside(program))
+        return Choice(WorkerOrigin.CLEAN_PROCESS, held, AGAINST_SLOW_FORKS)
+    return Choice(WorkerOrigin.MAIN, beside=_beside(program))
 
 
 def _beside(program: Program) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .bundling import Pace
+from .bundling import BundleSize
 from .commands import RaiseFault
 from .events import StreamMarked
 from .fault_verdicts import Verdict, judge
@@ -21,13 +21,13 @@ from .worker_slots import NEVER, Life, Seat, SeatCue, Seats, SeatState
 class Recovery:
     """Decide about tickets, one lost life at a time."""
 
-    __slots__ = ("_faults", "_ledger", "_pace", "_plan", "_seats", "losses", "swallowed")
+    __slots__ = ("_bundles", "_faults", "_ledger", "_plan", "_seats", "losses", "swallowed")
 
     def __init__(
-        self, plan: Plan, seats: Seats, ledger: Ledger, pace: Pace, faults: FaultLog
+        self, plan: Plan, seats: Seats, ledger: Ledger, pace: BundleSize, faults: FaultLog
     ) -> None:
         self._plan, self._seats, self._ledger = plan, seats, ledger
-        self._pace, self._faults = pace, faults
+        self._bundles, self._faults = pace, faults
         self.losses: dict[int, Loss] = {}  # of each seat, in this epoch: the last that says how
         self.swallowed = 0  # tickets of this epoch that nobody else gets
 
@@ -62,7 +62,7 @@ class Recovery:
             else:
                 self._lose_stream(loss, delivered)
             return
-        self._pace.stay_slow()  # whoever takes the next worker with it is alone with it
+        self._bundles.stay_slow()  # whoever takes the next worker with it is alone with it
         fault = loss.as_fault(loss.kind, loss.suspect, delivered)
         for ticket in loss.tickets:
             if ticket is loss.suspect:

@@ -15,13 +15,13 @@ from typing import Any
 
 from . import commands as do
 from . import events as ev
-from .assignment import Dealer
-from .bundling import Pace
+from .assignment import TicketAssigner
+from .bundling import BundleSize
 from .deadlines import DeadlineKind, Key
 from .faults import Fault, FaultKind, FaultLog
-from .health.health_checks import Lookout
+from .health.health_checks import HealthChecks
 from .health.stall_detection import Stall
-from .inspection.event_log import KEPT, Story
+from .inspection.event_log import KEPT, EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
 from .limits import Plan, Source, Tenure
 from .recovery import Recovery
@@ -29,7 +29,7 @@ from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger
 from .tickets import Progress
 from .wait_observer import NoObserver, WaitObserver
-from .worker_lifecycle import Crew, Out
+from .worker_lifecycle import Out, WorkerLifecycle
 from .worker_slots import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
 
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
@@ -43,27 +43,27 @@ class Supervisor:
         self,
         plan: Plan,
         *,
-        story_limit: int | None = KEPT,
+        event_log_limit: int | None = KEPT,
         waits: WaitObserver | None = None,
     ) -> None:
         self.plan = plan
-        self.story = Story(story_limit)
-        self._record = self.story.record
+        self.event_log = EventLog(event_log_limit)
+        self._record = self.event_log.record
         self._epoch = self._seed_base = self._delivered = 0
         self._run, self._loop = Run.IDLE, Loop.AWAY
         self._sampling = Sampling.MORE
         self._ledger = Ledger(plan)
-        self._crew = Crew(plan.seats, plan.limits, plan.leases_a_life)
-        self._pace = Pace(plan.longest_bundle)
-        self._dealer = Dealer(plan, self._crew, self._ledger)
-        self._seats = self._crew.seats
-        self._deadlines = self._crew.deadlines
-        self._dying = self._crew.dying
+        self._lifecycle = WorkerLifecycle(plan.seats, plan.limits, plan.leases_a_life)
+        self._bundles = BundleSize(plan.longest_bundle)
+        self._assigner = TicketAssigner(plan, self._lifecycle, self._ledger)
+        self._seats = self._lifecycle.seats
+        self._deadlines = self._lifecycle.deadlines
+        self._dying = self._lifecycle.dying
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
         self.faults = FaultLog()
-        self._recovery = Recovery(plan, self._seats, self._ledger, self._pace, self.faults)
-        self._lookout = Lookout(plan, self._crew, self._ledger)
+        self._recovery = Recovery(plan, self._seats, self._ledger, self._bundles, self.faults)
+        self._health = HealthChecks(plan, self._lifecycle, self._ledger)
         self._waits = waits or NoObserver()
         self._waits.attach(self._seats, self._ledger)
         self._on: dict[type, Callable[[Any, float, Out], None]] = {
@@ -94,7 +94,7 @@ class Supervisor:
         """Take one event; give the commands it leads to, in order (the story's own list)."""
         out: Out = []
         self._on[type(event)](event, now, out)
-        if out or type(event) not in LOOKS or self.story.is_whole:
+        if out or type(event) not in LOOKS or self.event_log.is_whole:
             self._record((now, event, out))
         return out
 
@@ -138,26 +138,26 @@ class Supervisor:
         self._forget_epoch(out)
         self._recovery.swallowed = 0
         self._epoch, self._delivered, self._seed_base = event.epoch, 0, event.seed_base
-        self._crew.epoch = event.epoch
+        self._lifecycle.epoch = event.epoch
         self._run, self._sampling = Run.RUNNING, Sampling.MORE
         self._recovery.losses.clear()
-        self._pace.reset(self.plan.longest_bundle, event.free_draws)
+        self._bundles.reset(self.plan.longest_bundle, event.free_draws)
         self._loop_leaves()
         self._seats.rewind()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.RENEW)
-            self._crew.no_more_rest(seat)
+            self._lifecycle.no_more_rest(seat)
             seat.failed_starts = seat.barren = seat.past = 0
             seat.ends.clear()
             seat.gap = Gap.NONE
             life = seat.life
             if life is None:
-                self._crew.start(seat, now, out)
+                self._lifecycle.start(seat, now, out)
             elif life.state in EMPLOYED:
                 life.last = None
                 out.append(do.BeginEpoch(seat.number, life.number, event.epoch))
             elif life.state is LifeState.RETIRING:
-                self._crew.stop(seat, now, out)
+                self._lifecycle.stop(seat, now, out)
         self._go_on(now, out)
 
     def _on_loop_asked(self, event: ev.LoopAsked, now: float, out: Out) -> None:
@@ -168,14 +168,14 @@ class Supervisor:
             self._staff_all(now, out)
         if self.plan.timeout_s > 0:
             self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
-        self._lookout.arm(now)
+        self._health.arm(now)
         self._go_on(now, out)
 
     def _on_loop_left(self, event: ev.LoopLeft, now: float, out: Out) -> None:
         if self._loop is Loop.AWAY:
             self._loop = Loop.LEFT
         if event.for_good and self._loop is Loop.LEFT:
-            self._crew.let_go(filter(self._recovery.can_go_on, self._seats.all), now, out)
+            self._lifecycle.let_go(filter(self._recovery.can_go_on, self._seats.all), now, out)
 
     def _on_close_asked(self, event: ev.CloseAsked, now: float, out: Out) -> None:
         if self._run is Run.CLOSED:
@@ -183,11 +183,11 @@ class Supervisor:
         self._run = Run.CLOSED
         self._forget_epoch(out)
         self._loop_leaves()
-        self._lookout.rest()
+        self._health.rest()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.CLOSE)
-            self._crew.no_more_rest(seat)
-        self._crew.stop_all(now, out)
+            self._lifecycle.no_more_rest(seat)
+        self._lifecycle.stop_all(now, out)
 
     def _go_on(self, now: float, out: Out) -> None:
         """Do whatever can be done now: answer the loop, deal what was taken back, draw more."""
@@ -213,7 +213,7 @@ class Supervisor:
     def _answer_loop(self, now: float, out: Out) -> None:
         arrived = self._ledger.next_arrival()
         fault = self._ledger.take_fault()
-        most = self._pace.to_release(self.plan.window, self._delivered)
+        most = self._bundles.to_release(self.plan.window, self._delivered)
         errands, copied = ((), False) if fault else self._ledger.release(most)
         if errands or fault is not None:
             self._waits.end(now, arrived, fault=fault is not None)
@@ -234,7 +234,7 @@ class Supervisor:
             self._loop_leaves()
             self._run = Run.FINISHED
             if self.plan.tenure is Tenure.EPOCH:
-                self._crew.stop_all(now, out)
+                self._lifecycle.stop_all(now, out)
             out.append(do.FinishEpoch())
 
     def _loop_leaves(self) -> None:
@@ -259,7 +259,7 @@ class Supervisor:
         if self._sampling is not Sampling.MORE or not self._may_start() or not self._seats.loadable:
             return
         window, most = self._ledger.window, max(1, self.plan.window - self._recovery.swallowed)
-        count = self._pace.to_draw(most, window.count, window.drawn)
+        count = self._bundles.to_draw(most, window.count, window.drawn)
         if count:
             self._sampling = Sampling.ASKED
             out.append(do.DrawTickets(count))
@@ -272,8 +272,8 @@ class Supervisor:
         if self._run is not Run.RUNNING or not self._seats.loadable:
             return
         for indices in event.indices:
-            self._dealer.deal(self._ledger.draw(self._epoch, indices), now)
-        self._dealer.send(out)
+            self._assigner.deal(self._ledger.draw(self._epoch, indices), now)
+        self._assigner.send(out)
         if self._ledger.pending:
             self._go_on(now, out)
         else:
@@ -296,8 +296,8 @@ class Supervisor:
     def _deal_pending(self, now: float, out: Out) -> None:
         if not any(seat.takes_tickets for seat in self._seats.all):
             self._staff_all(now, out)
-        self._dealer.deal_pending(now)
-        self._dealer.send(out)
+        self._assigner.deal_pending(now)
+        self._assigner.send(out)
 
     # ---- parcels ----------------------------------------------------------------------------
 
@@ -322,15 +322,15 @@ class Supervisor:
     ) -> None:
         """See to it that a life that brought something has its next task, and the right pace."""
         if life.state in AT_WORK:
-            self._crew.begin_work(life, now)
+            self._lifecycle.begin_work(life, now)
         if life.state is LifeState.RETIRING:
-            self._crew.retire(seat, life, now, out)
+            self._lifecycle.retire(seat, life, now, out)
         if seat.state is SeatState.SPENT and self.plan.tenure is Tenure.EPOCH:
-            self._crew.stop(seat, now, out)
+            self._lifecycle.stop(seat, now, out)
         if event.outcome is not ev.Outcome.LOADED:
-            self._pace.slow_down()
+            self._bundles.slow_down()
         elif event.work_s is not None:
-            self._pace.learn(event.work_s, len(event.numbers), event.slab_bytes)
+            self._bundles.learn(event.work_s, len(event.numbers), event.slab_bytes)
 
     def _take_parcel(self, seat: Seat, life: Life, number: int, coming: Coming, out: Out) -> None:
         event = coming.event
@@ -353,7 +353,7 @@ class Supervisor:
         seat.past += self.plan.source is Source.STREAMS
         self._ledger.arrive(errand, seat, life, coming)
         if event.outcome is ev.Outcome.FAILED:
-            self._crew.note_lost(seat, life, alive=True)
+            self._lifecycle.note_lost(seat, life, alive=True)
             where = (event.seat, event.life, errand.ticket)
             self.faults.note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
 
@@ -374,7 +374,7 @@ class Supervisor:
     def _on_life_ready(self, event: ev.LifeReady, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
         if life is not None and life.state is not LifeState.SERVING:
-            self._crew.ready(seat, life, now)
+            self._lifecycle.ready(seat, life, now)
 
     def _on_epoch_begun(self, event: ev.EpochBegun, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
@@ -387,13 +387,13 @@ class Supervisor:
         seat.failed_starts = 0
         for number in list(life.orphans):
             life.let_go(number)
-        self._crew.begin_work(life, now)
+        self._lifecycle.begin_work(life, now)
         self._go_on(now, out)
 
     def _on_life_ended(self, event: ev.LifeEnded, now: float, out: Out) -> None:
         seat = self._seats.all[event.seat]
-        self._lookout.stalls.forget(event.seat, event.life)
-        loss = self._crew.ended(seat, event, now)
+        self._health.stalls.forget(event.seat, event.life)
+        loss = self._lifecycle.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in AT_WORK:
                 self._recovery.recover(loss, self._delivered, self._epoch)
@@ -403,7 +403,7 @@ class Supervisor:
     def _on_life_silent(self, event: ev.LifeSilent, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
         if life is not None:
-            self._crew.silent(seat, life, now)
+            self._lifecycle.silent(seat, life, now)
 
     def _on_fork_unfit(self, event: ev.ForkUnfit, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
@@ -432,9 +432,9 @@ class Supervisor:
             self._give_up(seat, FaultKind.BUDGET_SPENT, now, out)
         elif seat.barren > 1:
             self._seats.move(seat, SeatCue.REST)
-            self._crew.rest(seat, now)
+            self._lifecycle.rest(seat, now)
         else:
-            self._crew.start(seat, now, out)
+            self._lifecycle.start(seat, now, out)
 
     def _goes_without(self, seat: Seat) -> bool:
         """Say whether the machine has no process for this seat, and others do the work."""
@@ -453,7 +453,7 @@ class Supervisor:
             return
         self._run = Run.BROKEN
         self._stopped_by = fault
-        self._crew.stop_all(now, out)
+        self._lifecycle.stop_all(now, out)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -465,16 +465,16 @@ class Supervisor:
                 self._time_out(now, out)
             elif kind is DeadlineKind.LOOK:
                 if self._loop is Loop.WAITING and self._run is Run.RUNNING:
-                    self._lookout.look(now, out)
+                    self._health.look(now, out)
             elif kind is DeadlineKind.REST:
                 self._seats.move(seat, SeatCue.REOPEN)
                 if self._may_start() and self._has_work():
-                    self._crew.start(seat, now, out)
+                    self._lifecycle.start(seat, now, out)
             elif kind in (DeadlineKind.START, DeadlineKind.SILENT):
                 self._replace(seat, now, out)
             else:
-                self._lookout.stalls.forget(number, life)  # nobody waits for its calls any more
-                self._crew.press(key, now, out)
+                self._health.stalls.forget(number, life)  # nobody waits for its calls any more
+                self._lifecycle.press(key, now, out)
         self._go_on(now, out)
 
     def _may_start(self) -> bool:
@@ -499,9 +499,9 @@ class Supervisor:
         losses = []
         for each in seats:
             if each.life is not None and each.life.state in AT_WORK:
-                self._lookout.stalls.forget(each.number, each.life.number)
+                self._health.stalls.forget(each.number, each.life.number)
                 seen = stall if each is seat else None
-                losses.append(self._crew.condemn(each, each.life, now, out, seen, unfit))
+                losses.append(self._lifecycle.condemn(each, each.life, now, out, seen, unfit))
         if self._run is Run.RUNNING:
             for loss in losses:
                 self._recovery.recover(loss, self._delivered, self._epoch)
@@ -510,17 +510,17 @@ class Supervisor:
 
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
         since = self._asked_at if self._loop is Loop.WAITING else None
-        self._lookout.seen(event, now, since, out)
-        for growth in self._lookout.grown(event):
+        self._health.seen(event, now, since, out)
+        for growth in self._health.grown(event):
             out.append(do.ReportGrowth(growth))
             seat = self._seats.all[growth.seat]
             if growth.goes and seat.life is not None:
-                self._crew.retire(seat, seat.life, now, out)
+                self._lifecycle.retire(seat, seat.life, now, out)
 
     def _on_life_examined(self, event: ev.LifeExamined, now: float, out: Out) -> None:
         if self._loop is Loop.WAITING:
-            stall = self._lookout.examined(event, now, self._asked_at, out)
-            self._lookout.free_lock(now, out)
+            stall = self._health.examined(event, now, self._asked_at, out)
+            self._health.free_lock(now, out)
             if stall is not None:
                 self._replace(self._seats.all[event.seat], now, out, stall)
                 self._go_on(now, out)

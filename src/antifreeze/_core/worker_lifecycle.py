@@ -70,7 +70,7 @@ class Loss:
         )
 
 
-class Crew:
+class WorkerLifecycle:
     """Everyone who works, and the deadlines that bind them. Decides about lives, not tickets."""
 
     def __init__(self, seats: int, limits: Limits, leases_a_life: int) -> None:

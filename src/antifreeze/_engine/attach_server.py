@@ -79,7 +79,7 @@ def _of_loop(iterator: LoaderIterator) -> dict[str, Any]:
         "pids": [worker.pid for worker in iterator._workers],
         "faults": supervisor.faults_seen,
         "latest_faults": [fault.kind.value for fault in supervisor.faults[-FAULTS:]],
-        "story": _story(iterator),
+        "story": _event_log(iterator),
     }
 
 
@@ -89,7 +89,7 @@ def _is_routine(entry: Entry) -> bool:
     return event and all(isinstance(each, LookAround | ExamineLife) for each in entry.commands)
 
 
-def _story(iterator: LoaderIterator) -> list[str]:
+def _event_log(iterator: LoaderIterator) -> list[str]:
     """Tell the last things that happened, by kind: what is in them may be the user's."""
     now, lines = monotonic(), []
     for entry in [each for each in iterator.latest(KEPT) if not _is_routine(each)][-STORY:]:

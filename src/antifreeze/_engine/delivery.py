@@ -12,8 +12,8 @@ from .._core.health.stall_detection import Stall
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand, Ticket
 from .._processes.backend import Backend, Parcel
-from .._reporting.fault_log import FaultBook
-from .._reporting.reporter import Herald
+from .._reporting.fault_log import LoaderFaults
+from .._reporting.reporter import Reporter
 from .._reporting.user_warnings import remark
 from ..errors import TransportFailed, error_for, timed_out
 
@@ -21,14 +21,14 @@ from ..errors import TransportFailed, error_for, timed_out
 Answer = do.RaiseFault | do.FinishEpoch
 
 
-class Giver:
+class Delivery:
     """Open parcels and raise faults, for one driver."""
 
     def __init__(
-        self, supervisor: Supervisor, backend: Backend, herald: Herald, book: FaultBook
+        self, supervisor: Supervisor, backend: Backend, herald: Reporter, book: LoaderFaults
     ) -> None:
         self._supervisor, self._backend = supervisor, backend
-        self._herald, self._book = herald, book
+        self._reporter, self._book = herald, book
 
     def give(self, answer: Answer | None, sampler_errors: deque[Exception]) -> NoReturn:
         """Raise what is due."""
@@ -37,15 +37,15 @@ class Giver:
         fault = answer.fault
         if fault.kind is FaultKind.SAMPLER:
             raise sampler_errors.popleft()
-        label = self._herald.label(fault)
+        label = self._reporter.label(fault)
         if fault.kind is FaultKind.TIMEOUT:
             timeout_s = self._supervisor.plan.timeout_s
             seen, ticket = self._see(fault, answer.held)
             # Kept in no variable: with its traceback it would keep the iterator, and the workers.
-            raise self._herald.with_sample(
+            raise self._reporter.with_sample(
                 timed_out(fault, label, timeout_s, seen, ticket), seen or fault, ticket
             )
-        raise self._herald.with_sample(error_for(fault, label), fault, fault.ticket)
+        raise self._reporter.with_sample(error_for(fault, label), fault, fault.ticket)
 
     def _see(self, fault: Fault, held: tuple[Ticket, ...]) -> tuple[Stall | None, Ticket | None]:
         """Look at the worker of a fault, now. Return also which of the tickets it holds it is busy
@@ -68,17 +68,17 @@ class Giver:
                 raise RuntimeError(f"StopIteration was raised: {error}") from error
             except Exception as error:
                 error.__traceback__ = None  # our own lines; the worker's are in its text
-                self._herald.raised(errand.seat)
+                self._reporter.raised(errand.seat)
                 self._book.note_raised(error, errand.ticket, errand.seat, parcel.told)
                 raise error
         try:
             batch = parcel.open()
         except Exception as error:
-            raise TransportFailed.cannot_unpack(error, self._herald.sent_as(errand)) from error
+            raise TransportFailed.cannot_unpack(error, self._reporter.sent_as(errand)) from error
         if (text := parcel.remark(batch)) is not None:
             remark(text)
         return batch
 
 
 # Where errors are raised on purpose: their text says all, and our lines in a traceback nothing.
-RAISERS = frozenset({Giver.give.__code__, Giver.open.__code__})
+RAISERS = frozenset({Delivery.give.__code__, Delivery.open.__code__})

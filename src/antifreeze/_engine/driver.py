@@ -29,21 +29,27 @@ from .._core.supervisor import Supervisor
 from .._core.tickets import Errand
 from .._linux.clock import Clock
 from .._processes.backend import Backend, Notice, Parcel
-from .._reporting.fault_log import FaultBook
+from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import so_far
-from .._reporting.reporter import Herald, Sift
-from .._reporting.torch_pitfalls import Observation, StreamCarry, StreamPrint, StreamState, Traps
+from .._reporting.reporter import Reporter, Sift
+from .._reporting.torch_pitfalls import (
+    Observation,
+    StreamCarry,
+    StreamPrint,
+    StreamState,
+    TorchPitfalls,
+)
 from .._reporting.wait_accounting import Accounts
 from .._reporting.wait_causes import Waits
 from .._worker.worker_spec import EpochBrief
 from ..errors import InternalError, LoaderClosed
 from ..policies import raising
-from .delivery import Answer, Giver
-from .loop_abandonment import Absence
-from .sampler_draws import Drawer
-from .step_timer import Meter, OpenWait
-from .stream_positions import StreamPlaces
+from .delivery import Answer, Delivery
+from .loop_abandonment import LoopAbandonment
+from .sampler_draws import SamplerReader
+from .step_timer import OpenWait, StepTimer
+from .stream_positions import StreamPositions
 from .watch_while_away import Watchdog
 
 CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
@@ -70,16 +76,16 @@ class Driver:
         backend: Backend,
         clock: Clock,
         *,
-        traps: Traps | None = None,
-        book: FaultBook | None = None,
+        traps: TorchPitfalls | None = None,
+        book: LoaderFaults | None = None,
         sift: Sift = lambda found: found,
         accounts: Accounts | None = None,
-        story_limit: int | None = KEPT,
+        event_log_limit: int | None = KEPT,
     ) -> None:
         self.accounts = accounts or Accounts()
         self._waits = Waits(self.accounts)
-        self._supervisor = Supervisor(plan, story_limit=story_limit, waits=self._waits)
-        self.story = self._supervisor.story
+        self._supervisor = Supervisor(plan, event_log_limit=event_log_limit, waits=self._waits)
+        self.event_log = self._supervisor.event_log
         self._backend = backend
         self._now = clock.now
         self._owner = os.getpid()
@@ -88,10 +94,10 @@ class Driver:
         self._parcels: dict[int, Parcel] = {}  # by ticket number
         # What the loop gets next, one a `next`.
         self._ready: deque[tuple[Parcel, Errand]] = deque()
-        self._drawer = Drawer(iter(()))
+        self._sampler_reader = SamplerReader(iter(()))
         self._brief = EpochBrief(0)
-        self._streams = StreamPlaces()
-        self.absence = Absence()
+        self._streams = StreamPositions()
+        self.absence = LoopAbandonment()
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
         self._broke_while_away: Exception | None = None
@@ -99,12 +105,14 @@ class Driver:
         self._epochs = 0
         self._phase = Phase.OPEN
         self._whole = True  # no step is half done
-        self._meter = Meter(self.accounts, plan.seats)
-        self.turnstile = self._meter.turnstile
-        self.traps = Traps(plan.seats) if traps is None else traps
-        self.book = FaultBook(raising()) if book is None else book
-        self._herald = Herald(self._supervisor, backend, self.traps, self.book, self.accounts, sift)
-        self._giver = Giver(self._supervisor, backend, self._herald, self.book)
+        self._step_timer = StepTimer(self.accounts, plan.seats)
+        self.turnstile = self._step_timer.turnstile
+        self.traps = TorchPitfalls(plan.seats) if traps is None else traps
+        self.book = LoaderFaults(raising()) if book is None else book
+        self._reporter = Reporter(
+            self._supervisor, backend, self.traps, self.book, self.accounts, sift
+        )
+        self._delivery = Delivery(self._supervisor, backend, self._reporter, self.book)
 
     @property
     def supervisor(self) -> Supervisor:
@@ -155,7 +163,7 @@ class Driver:
         self._check_owner()
         with self._lock:
             self._enter()
-            self._drawer = Drawer(sampler)
+            self._sampler_reader = SamplerReader(sampler)
             self._answer = None
             self._drop_ready()
             self._brief = EpochBrief(self._epochs, seed_base, shared_seed)
@@ -175,7 +183,7 @@ class Driver:
             except BaseException:
                 self.close()
                 raise
-            return self._meter.take_sampled()
+            return self._step_timer.take_sampled()
 
     def next(self) -> Any:
         """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
@@ -193,9 +201,9 @@ class Driver:
                     opens_at = self._ask(came_at)
                 self._whole = False  # an interrupted opening would lose this batch without a word
                 batch = (
-                    self._giver.open(*self._ready.popleft())
+                    self._delivery.open(*self._ready.popleft())
                     if self._ready
-                    else self._giver.give(self._answer, self._drawer.errors)
+                    else self._delivery.give(self._answer, self._sampler_reader.errors)
                 )
                 self._whole = True
             except Exception as error:
@@ -209,14 +217,14 @@ class Driver:
                 left_at = self._now()
                 self.absence.leave(left_at, raised=raised)
                 if asks:
-                    self._meter.left(came_at, opens_at, left_at)
+                    self._step_timer.left(came_at, opens_at, left_at)
                 self.turnstile.count(came_at, left_at)
             return batch
 
     def _ask(self, now: float) -> float:
         """Ask the core, and pump until there is an answer. Gives when it was decided."""
         self._answer = None
-        self._meter.came(now)
+        self._step_timer.came(now)
         for event in self._backend.returns():
             self._step(event, now)
         self._step(_LOOP_ASKED, now)
@@ -224,7 +232,7 @@ class Driver:
             if self.closed:
                 raise LoaderClosed("the loader was closed while its loop was waiting")
             self._turn()
-        return self._meter.told_at
+        return self._step_timer.told_at
 
     def look_after(self) -> None:
         """See to what cannot wait for the loop: deaths, and messages half sent (see `_watchdog`).
@@ -249,8 +257,8 @@ class Driver:
                 if self._supervisor.plan.limits.look_s is not None:
                     self._step(self._look_around(), self._now())
                 self._whole = True
-                self._meter.see_usage(self._now(), self._backend.usage)
-                self._herald.tell_trends()
+                self._step_timer.see_usage(self._now(), self._backend.usage)
+                self._reporter.tell_trends()
         except Exception as error:  # `next` raises it: nobody looks at what a thread writes
             self._broke_while_away = error
         finally:
@@ -306,7 +314,7 @@ class Driver:
         self._drop_ready()
         self.turnstile.fold(self._now())
         self._backend.close()
-        self._drawer = Drawer(iter(()))
+        self._sampler_reader = SamplerReader(iter(()))
         self._phase = Phase.CLOSED
 
     def snapshot(self) -> DriverSnapshot:
@@ -353,7 +361,7 @@ class Driver:
         self._backend.wait(None if wakeup is None else max(0.0, wakeup - self._now()))
         self._whole = False  # what is collected is told, or the iterator is over
         notices, now = self._backend.collect(), self._now()
-        self._meter.told_at = now
+        self._step_timer.told_at = now
         self._tell(notices, now)
         if wakeup is not None and now >= wakeup:
             self._step(_CLOCK_RANG, now)
@@ -368,16 +376,16 @@ class Driver:
                 self._notice(*notice.seen)
             if notice.event is not None:
                 # What the one before led to may have taken its time, in the sampler.
-                now = max(now, self._meter.told_at)
+                now = max(now, self._step_timer.told_at)
                 self._perform_all(self._supervisor.handle(notice.event, now))
         for event in self._backend.returns():
             self._perform_all(self._supervisor.handle(event, now))
         self._whole = True
-        self._herald.tell_faults(quiet=self.closed)
+        self._reporter.tell_faults(quiet=self.closed)
 
     def _notice(self, seat: int, seen: Observation) -> None:
         if not isinstance(seen, StreamState | StreamCarry | StreamPrint):
-            self._herald.noticed(seat, seen)
+            self._reporter.noticed(seat, seen)
         elif self._streams.note(seat, seen) and isinstance(seen, StreamState):
             event = ev.StreamMarked(seat, can_resume=not seen.useless)
             self._perform_all(self._supervisor.handle(event, self._now()))
@@ -423,22 +431,22 @@ class Driver:
             case do.ExpectTurn():
                 self._backend.expect_turn()
             case do.ReportLate():
-                self._herald.tell_late(command)
+                self._reporter.tell_late(command)
             case do.LookAround():
                 self._hear(self._look_around())
-                self._meter.see_usage(self._now(), self._backend.usage)
-                self._herald.tell_trends()
+                self._step_timer.see_usage(self._now(), self._backend.usage)
+                self._reporter.tell_trends()
             case do.ExamineLife(seat=seat, life=life):
                 self._hear(ev.LifeExamined(seat, life, self._backend.examine(seat, life)))
             case do.ResumeLife():
                 self._backend.resume(command.seat, command.life)
             case do.ReportStall():
-                self._herald.tell_stall(command)
+                self._reporter.tell_stall(command)
             case do.ReportGrowth(growth=growth):
-                self._herald.expect_suspects(growth)
+                self._reporter.expect_suspects(growth)
                 self._backend.explain(growth.seat, growth.life)
             case do.ReleaseLock():
-                self._herald.tell_lock(command, self._backend.release(command.lock))
+                self._reporter.tell_lock(command, self._backend.release(command.lock))
             case do.AbandonLife():
                 self._backend.abandon(command.seat, command.life)
             case _:
@@ -448,7 +456,7 @@ class Driver:
         """Tell the core the answer to a command; what follows from it is done in its turn."""
         now = self._now()
         if not self._ready and self._answer is None:
-            self._meter.told_at = now
+            self._step_timer.told_at = now
         self._todo.extend(self._supervisor.handle(answer, now))
 
     def _look_around(self) -> ev.LivesSeen:
@@ -459,25 +467,25 @@ class Driver:
     def settle(self) -> OpenWait | None:
         """Have all that was counted in the accounts; give the wait that is not over."""
         self.turnstile.fold(now := self._now())
-        open_wait = self._meter.open_wait(now, partial(so_far, self._supervisor, self._waits))
+        open_wait = self._step_timer.open_wait(now, partial(so_far, self._supervisor, self._waits))
         if not self.closed and self._lock.acquire(blocking=False):
             try:
-                self._meter.see_usage(now, self._backend.usage)
+                self._step_timer.see_usage(now, self._backend.usage)
             finally:
                 self._lock.release()
         return open_wait
 
     def _start(self, command: do.StartLife) -> None:
         """Bring up a life. `iter` raises what a first one raised; later ones are events."""
-        self._herald.nothing_said(command.seat)
+        self._reporter.nothing_said(command.seat)
         try:
             brief = self._brief
             if command.heir:
                 brief = replace(brief, heir=command.heir)
-                self._herald.tell_heir(command.seat)
+                self._reporter.tell_heir(command.seat)
             if self._supervisor.plan.source is Source.STREAMS:
                 brief = self._streams.brief(brief, command)
-                self._herald.tell_lost(command.seat, self._streams.lost.pop(command.seat, ()))
+                self._reporter.tell_lost(command.seat, self._streams.lost.pop(command.seat, ()))
             self._backend.start(command.seat, command.life, brief)
         except BaseException as error:
             if command.life == 1 or not isinstance(error, Exception):
@@ -487,10 +495,10 @@ class Driver:
             self._hear(ev.LifeEnded(command.seat, command.life, ending))
 
     def _draw(self, count: int) -> None:
-        event, took_s = self._drawer.draw(count, self._now)
+        event, took_s = self._sampler_reader.draw(count, self._now)
         if took_s is not None:
             answered = bool(self._ready) or self._answer is not None
-            self._meter.sampled(took_s, answered=answered)
+            self._step_timer.sampled(took_s, answered=answered)
         self._hear(event)
 
     def _drop_ready(self) -> None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.bundling import LONGEST
-from .._core.fork_or_clean import Descent
+from .._core.fork_or_clean import WorkerOrigin
 from .._core.inspection.event_log import KEPT
 from .._core.inspection.state_snapshots import TRIES
 from .._core.limits import Limits, Plan, Source, Tenure
@@ -39,7 +39,7 @@ from .._processes.backend import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
 from .._reporting.ranks import who
-from .._reporting.torch_pitfalls import Suspect, Traps
+from .._reporting.torch_pitfalls import Suspect, TorchPitfalls
 from .._reporting.user_warnings import remark
 from .._torch_internals import (
     BaseIterator,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from .._core.inspection.event_log import Entry
     from ..loader import DataLoader
     from .pin_memory import Pinner
-    from .single_process import InlineDriver
+    from .single_process import SingleProcessDriver
     from .step_timer import OpenWait
 
 
@@ -100,7 +100,7 @@ class _Owner:
 
 
 _iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()  # with workers, that are still held
-_drivers: weakref.WeakSet[Driver | InlineDriver] = (
+_drivers: weakref.WeakSet[Driver | SingleProcessDriver] = (
     weakref.WeakSet()
 )  # open ones, for the end of the program
 
@@ -124,14 +124,16 @@ class LoaderIterator(BaseIterator):
             share_dist_seed(loader.generator, self._pg)
         self._as_torch = loader.randomness == TORCH
         self._batch_samples = _samples_a_batch(loader)
-        self._traps = Traps(max(1, self._num_workers), loader.__dict__.setdefault("_told", set()))
+        self._traps = TorchPitfalls(
+            max(1, self._num_workers), loader.__dict__.setdefault("_told", set())
+        )
         self._book = loader._book
         entry = self.entry = loader._entry
         entry.profile = loader._profile()
         enter(entry)
         self._book.begin_epoch()
         backend = self._with_pinning(loader._backend(self._job(loader)))
-        self._driver: Driver | InlineDriver = Driver(
+        self._driver: Driver | SingleProcessDriver = Driver(
             _plan(loader),
             backend,
             clock,
@@ -139,7 +141,7 @@ class LoaderIterator(BaseIterator):
             book=self._book,
             sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
             accounts=entry.accounts,
-            story_limit=STORY_LIMIT,
+            event_log_limit=STORY_LIMIT,
         )
         self._were: list[tuple[Any, Attributes]] = []  # what persistent workers have a copy of
         if self._persistent_workers:
@@ -286,10 +288,10 @@ class LoaderIterator(BaseIterator):
 
     def latest(self, most: int) -> list[Entry]:
         """Give the last entries of its story, as far as it has one; from any thread."""
-        story = getattr(self._driver, "story", ())
+        event_log = getattr(self._driver, "story", ())
         for _ in range(TRIES):
             try:
-                return list(story)[-most:]
+                return list(event_log)[-most:]
             except RuntimeError:  # it goes on meanwhile
                 continue
         return []
@@ -392,7 +394,7 @@ def _held() -> list[LoaderIterator]:
     return []
 
 
-def _kept() -> list[InlineDriver]:
+def _kept() -> list[SingleProcessDriver]:
     """Return the drivers that loaders without workers keep for their next loop."""
     for _ in range(TRIES):
         try:
@@ -436,7 +438,7 @@ def _plan(loader: DataLoader[Any]) -> Plan:
     source = Source.STREAMS if streams else Source.INDICES
     choice = loader._lineage().choice
     start_s = CLEAN_S if choice.asked_for else CLEAN_OR_FORKED_S
-    if choice.descent is Descent.MAIN:
+    if choice.descent is WorkerOrigin.MAIN:
         start_s = FORKED_S + FORK_S * loader.num_workers
     return Plan(
         seats=loader.num_workers,
@@ -497,7 +499,7 @@ def _may_bundle(loader: DataLoader[Any]) -> bool:
     return loader.prefetch_factor == 2 and loader.in_order and not single
 
 
-def _close_in(owner: int, driver: Driver | InlineDriver) -> None:
+def _close_in(owner: int, driver: Driver | SingleProcessDriver) -> None:
     if os.getpid() != owner:
         return
     try:

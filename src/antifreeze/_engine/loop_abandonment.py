@@ -20,7 +20,7 @@ AWAY_S = 30.0
 LONGEST_S = 600.0  # between two questions
 
 
-class Absence:
+class LoopAbandonment:
     """Time of one loop. All by whoever holds the driver's lock."""
 
     def __init__(self, away_s: float = AWAY_S) -> None:

@@ -27,14 +27,14 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from .._core.health.main_process_stalls import OwnCall, OwnCalls
+from .._core.health.main_process_stalls import MainProcessCall, MainProcessCalls
 from .._core.health.stall_detection import Activity, StackLine
 from .._core.health.worker_phases import OURS, SAMPLER
 from .._core.tickets import Ticket
 from .._linux import platform_support
 from .._linux.clock import monotonic
 from .._loading import sampling_profiler
-from .._loading.sampling_profiler import Looks
+from .._loading.sampling_profiler import SamplingProfiler
 from .._processes import process_activity
 from .._reporting import process_summaries, stall_messages
 from .._reporting.log import logger
@@ -119,7 +119,7 @@ class LoadingPost(Post):
     ) -> None:
         """`file_of` returns the file of the sample at a step of a batch, without running code of
         the user's: it is called in another thread."""
-        self._accounts, self.looks, self.file_of = accounts, Looks(), file_of
+        self._accounts, self.looks, self.file_of = accounts, SamplingProfiler(), file_of
         self._away, self._away_since = -1, 0.0  # before which batch, and since when
         super().__init__(step)
         self.rouse()
@@ -214,7 +214,7 @@ class _Thread:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a collection in the middle may come here again
         self._wake = threading.Event()
-        self._calls = OwnCalls()  # for the whole program: what was said is not said again soon
+        self._calls = MainProcessCalls()  # for the whole program: nothing is said twice soon
         self._runs: threading.Thread | None = None
         self._rests = False  # until its next look at everything, if nobody wakes it
         self.server: AttachServer | None = None
@@ -309,10 +309,12 @@ def look_closely(now: float, *, lines: bool = False) -> bool:
     return bool(worth)
 
 
-def look(calls: OwnCalls, now: float) -> None:
+def look(calls: MainProcessCalls, now: float) -> None:
     """Look at all loops, and tell what is to be told."""
     posts = {number: post for number, ref in list(_posts.items()) if (post := ref()) is not None}
-    told = [OwnCall(n, post.thread, post.position, post.steps[0]) for n, post in posts.items()]
+    told = [
+        MainProcessCall(n, post.thread, post.position, post.steps[0]) for n, post in posts.items()
+    ]
     for number in calls.seen(told, now):
         post = posts[number]
         stack = _stack(sys._current_frames().get(post.thread))

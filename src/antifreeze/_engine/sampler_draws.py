@@ -12,7 +12,7 @@ from .._transport.sampled_indices import own_copy
 Drawn = ev.TicketsDrawn | ev.SamplerEnded | ev.SamplerFailed
 
 
-class Drawer:
+class SamplerReader:
     """Draw from the sampler of one epoch."""
 
     def __init__(self, sampler: Iterator[Any]) -> None:

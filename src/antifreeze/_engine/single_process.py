@@ -32,11 +32,11 @@ from .._loading.sample_rng import Randomness
 from .._loading.sampling_profiler import SLOW_S
 from .._loading.stream_fetch import StreamOver
 from .._processes import process_activity
-from .._reporting.fault_log import FaultBook
+from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import in_step, usual_share
 from .._reporting.reporter import tell_trends
-from .._reporting.torch_pitfalls import Traps
+from .._reporting.torch_pitfalls import TorchPitfalls
 from .._reporting.wait_accounting import FOLD_S, Accounts, Turnstile
 from .._torch_internals import is_pipe
 from .._transport.exceptions import add_note
@@ -61,7 +61,7 @@ os.register_at_fork(after_in_child=lambda: PROCESS.__setitem__(0, os.getpid()))
 MOST = 256 * ROW
 
 
-class InlineDriver:
+class SingleProcessDriver:
     """Load batches on demand. Looks like a `Driver` to the iterator.
 
     It serves one iterator at a time, and then perhaps another one of the same loader (`renew`): to
@@ -76,18 +76,18 @@ class InlineDriver:
         job: Job,
         clock: Clock,
         finish: Callable[[Any], Any] | None = None,
-        traps: Traps | None = None,
-        book: FaultBook | None = None,
+        traps: TorchPitfalls | None = None,
+        book: LoaderFaults | None = None,
         accounts: Accounts | None = None,
     ) -> None:
-        self.book = FaultBook(raising()) if book is None else book
-        self.traps = Traps(1) if traps is None else traps
+        self.book = LoaderFaults(raising()) if book is None else book
+        self.traps = TorchPitfalls(1) if traps is None else traps
         self.job = job
         self.process = PROCESS[0]
         self.is_pipe = is_pipe(job.dataset)
         self._owner: weakref.ref[Any] | None = None
         self.on_error: Any = None  # what the policy of the job was made of
-        self.home: list[InlineDriver] | None = None  # where it is kept for other iterators
+        self.home: list[SingleProcessDriver] | None = None  # where it is kept for other iterators
         self.last_will: weakref.finalize[..., Any] | None = None  # when its loader is gone
         self._randomness: Randomness | None = None
         if not (job.streams or job.torch_draws):
@@ -399,4 +399,4 @@ class InlineDriver:
         return DriverSnapshot.of(supervisor, self.accounts)
 
     def __repr__(self) -> str:
-        return f"<InlineDriver {self._run.value}, {self._drawn} batches>"
+        return f"<SingleProcessDriver {self._run.value}, {self._drawn} batches>"

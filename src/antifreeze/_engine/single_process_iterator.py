@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from .._linux import platform_support
 from .._reporting.log import logger
-from .._reporting.torch_pitfalls import Traps
+from .._reporting.torch_pitfalls import TorchPitfalls
 from .._torch_internals import BaseIterator, apply_sharding, is_pipe
 from ..errors import LoaderClosed
 from ..stats import enter
 from .arguments import TORCH
 from .iterator import UNGUARDED, LoaderIterator, _close_all_at_exit, _drivers, _samples_a_batch
 from .main_process_monitor import makes_generator, making_iterator
-from .single_process import PROCESS, InlineDriver
+from .single_process import PROCESS, SingleProcessDriver
 
 if TYPE_CHECKING:
     from ..loader import DataLoader
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 KEPT = "_inline_drivers"  # the attribute of a loader
 
 
-class InlineIterator(LoaderIterator):
+class SingleProcessIterator(LoaderIterator):
     """One loop over a loader that has no workers."""
 
-    _driver: InlineDriver
+    _driver: SingleProcessDriver
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         if platform_support.runs_script_again:
@@ -65,9 +65,9 @@ class InlineIterator(LoaderIterator):
         driver.serve(self)
         driver.begin_epoch(self._sampler_iter, int(self._base_seed), began_at, sampler_s)
 
-    def _kept_driver(self, loader: DataLoader[Any]) -> InlineDriver | None:
+    def _kept_driver(self, loader: DataLoader[Any]) -> SingleProcessDriver | None:
         """Return a driver that an earlier loop has left and that fits this one, made ready."""
-        kept: list[InlineDriver] = loader.__dict__.get(KEPT, [])
+        kept: list[SingleProcessDriver] = loader.__dict__.get(KEPT, [])
         while kept:  # bounded by MOST_KEPT
             try:
                 driver = kept.pop()  # at once: another thread may begin a loop, too
@@ -85,7 +85,7 @@ class InlineIterator(LoaderIterator):
             driver.retire()
         return None
 
-    def _fits(self, driver: InlineDriver, loader: DataLoader[Any]) -> bool:
+    def _fits(self, driver: SingleProcessDriver, loader: DataLoader[Any]) -> bool:
         job = driver.job
         return (
             job.dataset is self._dataset
@@ -101,18 +101,18 @@ class InlineIterator(LoaderIterator):
             and not self._pin_memory
         )
 
-    def _new_driver(self, loader: DataLoader[Any]) -> InlineDriver:
+    def _new_driver(self, loader: DataLoader[Any]) -> SingleProcessDriver:
         entry = self.entry
         entry.profile = loader._profile()
         enter(entry)
         if is_pipe(self._dataset):
             self._shard()
         pinner = self._pinner()
-        driver = InlineDriver(
+        driver = SingleProcessDriver(
             self._job(loader),
             loader._clock(),
             None if pinner is None else pinner.pin,
-            Traps(1, loader.__dict__.setdefault("_told", set())),
+            TorchPitfalls(1, loader.__dict__.setdefault("_told", set())),
             self._book,
             entry.accounts,
         )
@@ -169,7 +169,7 @@ class InlineIterator(LoaderIterator):
         self._driver.close()
 
 
-def _settle_in(owner: int, driver: InlineDriver) -> None:
+def _settle_in(owner: int, driver: SingleProcessDriver) -> None:
     if os.getpid() == owner:
         driver.settle()
     driver.home = None  # it is in that list itself: no collector is needed to let go of the dataset

@@ -16,7 +16,7 @@ OpenWait = tuple[float, Split]  # how long it is; what of it is for what, if not
 USAGE_S = 10.0  # between two looks at what workers use of the machine
 
 
-class Meter:
+class StepTimer:
     """Watch the calls of `next` that have to ask. By whoever holds the driver's lock, but for
     `open_wait`."""
 

@@ -46,7 +46,7 @@ class _Epoch:
         return Resume(past, over=over, known=known)
 
 
-class StreamPlaces:
+class StreamPositions:
     """The streams of all seats."""
 
     def __init__(self) -> None:

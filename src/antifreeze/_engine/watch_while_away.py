@@ -4,7 +4,7 @@
    iterator is closed. In a healthy run it does next to nothing, and nobody notifies it. (With
    pinning it wakes for parcels, too, so that they are pinned while the loop is away.)
 2. What the dead worker held goes to the others at once. No worker is started in its place before
-   the loop comes back: if its template is gone, too, a fork from here would copy whatever locks the
+   the loop comes back: if its zygote is gone, too, a fork from here would copy whatever locks the
    loop's thread holds. Nor is the user's sampler called here.
 3. Deadlines wait for the loop as well: a life that seems late may have written long ago.
 """

@@ -18,7 +18,7 @@ WAITS_S = 10.0
 MOST = 256  # ends that wait; more workers than that are not ended together
 
 
-class Shortage:
+class OomKills:
     """Know how many processes had been ended for that when the first worker was wanted. Each of
     those that follow explains one death."""
 

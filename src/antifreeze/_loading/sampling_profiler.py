@@ -57,7 +57,7 @@ def at_any_moment() -> None:
             sys.setswitchinterval(usual_s)
 
 
-class Looks:
+class SamplingProfiler:
     """What looks have shown. One thread looks; another one, which loads, asks and takes."""
 
     __slots__ = ("_places", "_seen")

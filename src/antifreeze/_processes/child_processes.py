@@ -41,7 +41,7 @@ def tasks(pid: int) -> list[str]:
         return []
 
 
-class Offspring:
+class ChildProcesses:
     """What a process has started, as it was a moment ago. To be used at once, and closed."""
 
     def __init__(self, pid: int) -> None:

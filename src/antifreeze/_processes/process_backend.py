@@ -42,14 +42,14 @@ from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import CLEAN, OURS
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
-from .._linux.oom_kills import Shortage
+from .._linux.oom_kills import OomKills
 from .._reporting.stall_messages import where
 from .._reporting.wait_accounting import Usage
 from .._transport.descriptors import Descriptor, keep_from_children
 from .._transport.framing import Frame, Kind
-from .._transport.mapped_slabs import Returns, Shelf
+from .._transport.mapped_slabs import MappedSlabs, Returns
 from .._transport.memory import MemoryShort
-from .._transport.stack_file import Trace
+from .._transport.stack_file import StackFile
 from .._transport.status_board import StatusBoard
 from .._transport.ticket_codec import encode_tickets
 from .._worker.worker_spec import EpochBrief, Job
@@ -58,7 +58,7 @@ from . import orphaned_locks
 from .backend import LocalParcel, Notice
 from .batch_arrivals import parcels_in
 from .starting.fd_passing import OriginGone
-from .starting.start_method import Lineage, is_ours, torch_context, wish_of
+from .starting.start_method import StartMethod, is_ours, torch_context, wish_of
 from .starting.worker_source import (
     REAP_S,
     Born,
@@ -72,8 +72,8 @@ from .starting.worker_source import (
     in_words,
     worker_name,
 )
-from .starting.zygote_source import Templates
-from .worker_inspector import Onlooker
+from .starting.zygote_source import Zygotes
+from .worker_inspector import WorkerInspector
 from .worker_process_view import LONGEST_WAIT_S, WorkerHandle
 from .worker_socket import AwayWatch, Line
 
@@ -87,9 +87,9 @@ BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the pro
 
 
 class ProcessBackend:
-    """Lives are processes: of a template, or of the multiprocessing context the user gave."""
+    """Lives are processes: of a zygote, or of the multiprocessing context the user gave."""
 
-    def __init__(self, job: Job, context: Any, lineage: Lineage | None = None) -> None:
+    def __init__(self, job: Job, context: Any, lineage: StartMethod | None = None) -> None:
         """`lineage`: where the loader's workers come from, if it has had some."""
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
@@ -104,7 +104,7 @@ class ProcessBackend:
         self._closed = False
         self._one_got_going = False  # of the present parent of all lives
         self._one_delivered = False  # likewise
-        self._shortage = Shortage()
+        self._shortage = OomKills()
         self._poller.register(self._waker.number, select.POLLIN)
         self._watch = AwayWatch()
         self._returns = Returns()
@@ -117,12 +117,12 @@ class ProcessBackend:
         if job.torch_draws and as_torch.get_start_method() != "fork":
             self._origin = Children(job, self._status, as_torch)
         elif is_ours(context):
-            lineage = lineage or Lineage(wish_of(context))
-            self._origin = Templates(job, self._status, lineage)
+            lineage = lineage or StartMethod(wish_of(context))
+            self._origin = Zygotes(job, self._status, lineage)
         else:
             self._origin = Children(job, self._status, context)
         self._job = job
-        self._onlooker = Onlooker(self._lines, self._origin, job.look_s)
+        self._onlooker = WorkerInspector(self._lines, self._origin, job.look_s)
         self._news_fd = self._origin.descriptor
         if self._news_fd is not None:
             self._poller.register(self._news_fd, select.POLLIN)
@@ -144,7 +144,7 @@ class ProcessBackend:
                 WorkerHandle(worker_name(seat)),
                 ours,
                 self._status.line(place),
-                Shelf(seat, life, self._returns),
+                MappedSlabs(seat, life, self._returns),
             )
         except BaseException:
             ours.close()
@@ -351,7 +351,7 @@ class ProcessBackend:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
         return f"<ProcessBackend {self._origin!r}, {lives or 'no lives'}>"
 
-    def _ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+    def _ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
         self._hear()  # if the origin is gone, its lives are, and not the one that is asked for now
         try:
             self._origin.ask(wanted, channel, trace)

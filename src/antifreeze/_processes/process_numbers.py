@@ -1,7 +1,7 @@
 """The numbers that multiprocessing gives to the children of a process, in the order of their birth.
 
 Programs seed by them (`multiprocessing.current_process()._identity`). So workers have the numbers
-that torch's would have, also those that a template forks, and a template has none.
+that torch's would have, also those that a zygote forks, and a zygote has none.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from .worker_socket import Line
 _OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
 
-class Onlooker:
+class WorkerInspector:
     """Look at the lives of one backend; never wait for them, and leave them alone."""
 
     def __init__(

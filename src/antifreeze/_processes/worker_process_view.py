@@ -8,7 +8,7 @@ import signal
 
 from .._core.commands import Force
 from .._transport.descriptors import Descriptor
-from .child_processes import Offspring
+from .child_processes import ChildProcesses
 
 _SIGNALS = {Force.TERMINATE: signal.SIGTERM, Force.KILL: signal.SIGKILL}
 LONGEST_WAIT_S = 3600.0  # what poll takes has a limit; waiting again costs nothing
@@ -68,7 +68,7 @@ class WorkerHandle:
     def end(self, force: Force) -> None:
         self._force = force
         if self._pidfd is not None and self.pid is not None and not self._over:
-            started = Offspring(self.pid)  # while they can be told from others
+            started = ChildProcesses(self.pid)  # while they can be told from others
             if self._has_ended(0):  # and its number may have been another's by then
                 started.spare()
             with contextlib.suppress(OSError):  # it was quicker

@@ -17,8 +17,8 @@ from .._core.tickets import Errand
 from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children, received
 from .._transport.framing import CHUNK, Frame, FrameReader, Kind, prefix
-from .._transport.mapped_slabs import Shelf
-from .._transport.stack_file import ASKED_BY, Trace
+from .._transport.mapped_slabs import MappedSlabs
+from .._transport.stack_file import ASKED_BY, StackFile
 from .._transport.status_board import StatusLine
 from .worker_process_view import WorkerHandle
 
@@ -30,11 +30,11 @@ class Line:
     """One life as the main process sees it: its process, its channel, its outbox."""
 
     def __init__(
-        self, worker: WorkerHandle, sock: socket.socket, status: StatusLine, shelf: Shelf
+        self, worker: WorkerHandle, sock: socket.socket, status: StatusLine, shelf: MappedSlabs
     ) -> None:
         self.seat, self.life = shelf.seat, shelf.life
         self.worker, self.sock, self.status, self.shelf = worker, sock, status, shelf
-        self.trace = Trace()
+        self.trace = StackFile()
         self.reader = FrameReader()
         self.outbox: deque[memoryview] = deque()
         self._torn = False  # a read was not finished

@@ -65,7 +65,7 @@ class FaultTally:
         return f"<FaultTally {self.seen} faults, {self.lost} workers lost>"
 
 
-class FaultBook:
+class LoaderFaults:
     """What went wrong with one loader. Used by one thread at a time."""
 
     def __init__(

@@ -15,7 +15,7 @@ from .redaction import shareable
 
 class RedactingFilter(logging.Filter):
     """Let every record pass, with a message that may be shown, and a traceback. Only a message that
-    changes is replaced, so that handlers see template and arguments of all others."""
+    changes is replaced, so that handlers see zygote and arguments of all others."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and not record.exc_text:  # handlers take this text if it is there

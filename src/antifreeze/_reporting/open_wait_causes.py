@@ -119,7 +119,7 @@ def _of_life(
     begun_at = min(max(start, life.working_since), end)
     before = gap if again or life.last is None else "transport"
     split = Split(**{before: begun_at - start})
-    seen = next((c for c in sup._lookout.stalls.snapshot() if _is_of(c, seat, life)), None)
+    seen = next((c for c in sup._health.stalls.snapshot() if _is_of(c, seat, life)), None)
     if seen is None:  # nobody has looked: it will be at a sample
         split.add(in_step(-1, end - begun_at, usual_share(work)))
         return split

@@ -13,10 +13,10 @@ from .._core.tickets import Errand, Ticket
 from .._processes.backend import Backend
 from .._transport.exceptions import add_note
 from . import memory_messages, stall_messages
-from .fault_log import FaultBook
+from .fault_log import LoaderFaults
 from .log import logger
 from .ranks import who as speaks
-from .torch_pitfalls import Observation, Places, SampleFailed, Suspect, Suspects, Traps
+from .torch_pitfalls import Observation, Places, SampleFailed, Suspect, Suspects, TorchPitfalls
 from .wait_accounting import Accounts
 
 Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
@@ -36,15 +36,15 @@ def tell_trends(accounts: Accounts) -> None:
         )
 
 
-class Herald:
+class Reporter:
     """Tell what one driver's supervisor and workers have to say. By whoever holds its lock."""
 
     def __init__(
         self,
         supervisor: Supervisor,
         backend: Backend,
-        traps: Traps,
-        book: FaultBook,
+        traps: TorchPitfalls,
+        book: LoaderFaults,
         accounts: Accounts,
         sift: Sift,
     ) -> None:

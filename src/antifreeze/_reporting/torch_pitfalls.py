@@ -156,7 +156,7 @@ AT_THE_END = 4  # different samples, if they are all that two workers gave
 WORTH_A_WORD = 0.01  # of the samples given: as many were dropped
 
 
-class Traps:
+class TorchPitfalls:
     """All that was noticed of one loader's run, and what is to be said of it."""
 
     def __init__(self, seats: int, told: set[str] | None = None) -> None:

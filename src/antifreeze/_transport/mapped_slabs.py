@@ -70,7 +70,7 @@ class Returns:
         return events
 
 
-class Shelf:
+class MappedSlabs:
     """The slabs of one life."""
 
     def __init__(self, seat: int, life: int, returns: Returns) -> None:

@@ -33,7 +33,7 @@ def header(call: tuple[int, int]) -> str:
     return f"Worker in step {call[1]} of ticket {call[0]} (most recent call first):"
 
 
-class Trace:
+class StackFile:
     """One such file, for the main process."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ Errand = Callable[[], object]
 Noted = tuple[float, list[Errand]]
 
 
-class _Errands:
+class _DeferredWork:
     def __init__(self) -> None:
         # Its `put` is a single step to Python: a signal handler cannot come in the middle.
         self._new: queue.SimpleQueue[Noted | None] = queue.SimpleQueue()
@@ -101,8 +101,8 @@ def rest() -> None:
 
 def _forget_parent() -> None:
     global _errands
-    _errands = _Errands()
+    _errands = _DeferredWork()
 
 
-_errands = _Errands()
+_errands = _DeferredWork()
 os.register_at_fork(after_in_child=_forget_parent)

@@ -41,7 +41,7 @@ from .channel import Channel, NothingSent
 from .error_notes import name_taken, needed_no_fork, needs_no_fork, reasons
 from .outbox import Outbox
 from .resumable_streams import Bookmark, carry_on
-from .stack_sampler import Witness
+from .stack_sampler import StackSampler
 from .worker_spec import EpochBrief, WorkerSpec
 
 NOT_KNOWN = (
@@ -52,7 +52,9 @@ NOT_KNOWN = (
 )
 
 
-def serve(spec: WorkerSpec, channel: Channel, arena: Arena, witness: Witness | None = None) -> None:
+def serve(
+    spec: WorkerSpec, channel: Channel, arena: Arena, witness: StackSampler | None = None
+) -> None:
     """Serve until told to stop. What the user's code raises goes to the main process."""
     if spec.job.streams or spec.job.torch_draws:
         channel.keep_order()
@@ -106,7 +108,7 @@ class Desk:
     """Where tickets are worked on."""
 
     def __init__(
-        self, spec: WorkerSpec, outbox: Outbox, arena: Arena, witness: Witness | None = None
+        self, spec: WorkerSpec, outbox: Outbox, arena: Arena, witness: StackSampler | None = None
     ) -> None:
         self._spec, self._witness = spec, witness
         self._outbox = outbox

@@ -25,7 +25,7 @@ from .loop import serve
 from .private_file_offsets import own_offsets, positions, take_away
 from .private_lmdb_environments import reopen
 from .seeding import seed_worker
-from .stack_sampler import Witness
+from .stack_sampler import StackSampler
 from .thread_pool_limits import cap_pools
 from .worker_spec import Job, Sealed, WorkerSpec
 
@@ -52,7 +52,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         channel.say(Kind.READY, sealed is not None)
         witness = None
         if spec.trace is not None:
-            witness = Witness(spec.status, spec.trace, (sealed or spec.job).look_s)
+            witness = StackSampler(spec.status, spec.trace, (sealed or spec.job).look_s)
         if sealed is not None:
             spec = _opened(spec, sealed, channel)
         reopen(spec.held.environments, spec.job.dataset)

@@ -19,7 +19,7 @@ from .private_lmdb_environments import Reopening
 _ACCESS = os.O_ACCMODE | os.O_PATH
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DIRECT | os.O_SYNC | os.O_NOATIME
 _LOCKABLE = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFBLK, stat.S_IFCHR)  # of what people lock
-# Descriptors. To look at more takes longer than to wait for the end of a template, 5 ms.
+# Descriptors. To look at more takes longer than to wait for the end of a zygote, 5 ms.
 _MOST_LOOKED_AT = 500
 _TOLD = 4096  # bytes of what the kernel tells of a descriptor; a lock takes 60
 

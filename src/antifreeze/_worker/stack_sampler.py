@@ -22,7 +22,13 @@ import traceback
 from types import FrameType
 
 from .._linux.clock import monotonic
-from .._loading.sampling_profiler import DEEPEST, LINE_EVERY, LOOK_S, Looks, at_any_moment
+from .._loading.sampling_profiler import (
+    DEEPEST,
+    LINE_EVERY,
+    LOOK_S,
+    SamplingProfiler,
+    at_any_moment,
+)
 from .._reporting.torch_pitfalls import Places
 from .._transport.stack_file import ASKED_BY, EXIT, header
 from .._transport.status_board import StatusLine
@@ -32,7 +38,7 @@ LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
 TELL_S = 2.0  # between two messages about where samples are
 
 
-class Witness:
+class StackSampler:
     """Watch the thread that makes it."""
 
     def __init__(self, status: StatusLine, trace: int, look_s: float) -> None:
@@ -42,7 +48,7 @@ class Witness:
         self._rests = False  # until it is woken: the worker has nothing to do
         self._roused_at = 0.0
         self._written = b""  # the last stack
-        self.looks = Looks()
+        self.looks = SamplingProfiler()
         self._told_at = monotonic()
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # then there is no such stack
             faulthandler.register(ASKED_BY, trace, all_threads=False)

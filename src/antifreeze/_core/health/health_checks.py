@@ -9,34 +9,34 @@ from .. import events as ev
 from ..deadlines import DeadlineKind, Key
 from ..limits import Plan, Source
 from ..ticket_tracking import Ledger
-from ..worker_lifecycle import Crew, Out
+from ..worker_lifecycle import Out, WorkerLifecycle
 from .memory_growth import Growth, Growths
-from .stall_detection import Stall, Stalls
+from .stall_detection import Stall, StallDetector
 
 LOOK_KEY: Key = (DeadlineKind.LOOK, -1, -1)
 
 
-class Lookout:
+class HealthChecks:
     """Ask for looks while the loop waits; report what they show. Decides nothing about tickets."""
 
-    __slots__ = ("_crew", "_ledger", "_look_s", "_may_go", "_released", "growths", "stalls")
+    __slots__ = ("_ledger", "_lifecycle", "_look_s", "_may_go", "_released", "growths", "stalls")
 
-    def __init__(self, plan: Plan, crew: Crew, ledger: Ledger) -> None:
+    def __init__(self, plan: Plan, crew: WorkerLifecycle, ledger: Ledger) -> None:
         limits = plan.limits
-        self._look_s, self._crew, self._ledger = limits.look_s, crew, ledger
+        self._look_s, self._lifecycle, self._ledger = limits.look_s, crew, ledger
         self._may_go = plan.source is Source.INDICES
-        self.stalls = Stalls(limits)
+        self.stalls = StallDetector(limits)
         self.growths = Growths(limits)
         self._released: dict[int, int] = {}  # locks, and how many lives had been lost by then
 
     def arm(self, now: float) -> None:
         """Have a look asked for in time; called when the loop begins to wait."""
-        if self._look_s is not None and not self._crew.deadlines.has(LOOK_KEY):
-            self._crew.deadlines.set(LOOK_KEY, now + self._look_s)
+        if self._look_s is not None and not self._lifecycle.deadlines.has(LOOK_KEY):
+            self._lifecycle.deadlines.set(LOOK_KEY, now + self._look_s)
 
     def rest(self) -> None:
         """Ask for no further look: nobody will wait any more."""
-        self._crew.deadlines.clear(LOOK_KEY)
+        self._lifecycle.deadlines.clear(LOOK_KEY)
         self.stalls.forget_all()
 
     def look(self, now: float, out: Out) -> None:
@@ -48,8 +48,8 @@ class Lookout:
         """Take what lives say they do. `since`: when the loop began to wait; None: it is away."""
         self.stalls.begin(now, {(sight.seat, sight.life) for sight in event.sights})
         for sight in event.sights:
-            _, life = self._crew.seats.present(sight.seat, sight.life)
-            if life is None or not self._crew.awaits(life):
+            _, life = self._lifecycle.seats.present(sight.seat, sight.life)
+            if life is None or not self._lifecycle.awaits(life):
                 self.stalls.forget(sight.seat, sight.life)
             elif self.stalls.see(sight, now, since):
                 out.append(do.ExamineLife(sight.seat, sight.life))
@@ -57,7 +57,8 @@ class Lookout:
     def grown(self, event: ev.LivesSeen) -> list[Growth]:
         """Give the lives that have grown too much since they began."""
         present = [
-            (sight, self._crew.seats.present(sight.seat, sight.life)[1]) for sight in event.sights
+            (sight, self._lifecycle.seats.present(sight.seat, sight.life)[1])
+            for sight in event.sights
         ]
         seen = [(sight, life) for sight, life in present if life is not None]
         grown = self.growths.see(seen, event.room)
@@ -66,13 +67,13 @@ class Lookout:
     def free_lock(self, now: float, out: Out) -> None:
         """Have a lock released that everybody who works waits for, if there was one who may have
         kept it: died, or left a sample in the middle by raising. Once for each of these."""
-        lost, losses = self._crew.lost, self._crew.losses
+        lost, losses = self._lifecycle.lost, self._lifecycle.losses
         if lost is None:
             return
         at_work = [
             (seat.number, life.number)
-            for seat, life in self._crew.seats.living()
-            if self._crew.awaits(life)
+            for seat, life in self._lifecycle.seats.living()
+            if self._lifecycle.awaits(life)
         ]
         locks = {self.stalls.stuck_on(*who, now) for who in at_work}
         if len(locks) != 1 or 0 in locks:
@@ -84,7 +85,7 @@ class Lookout:
 
     def examined(self, event: ev.LifeExamined, now: float, since: float, out: Out) -> Stall | None:
         """Report what was seen of a life, if it is time. Gives what it must be replaced for."""
-        _, life = self._crew.seats.present(event.seat, event.life)
+        _, life = self._lifecycle.seats.present(event.seat, event.life)
         if life is None or event.activity is None:
             return None
         who = event.seat, event.life

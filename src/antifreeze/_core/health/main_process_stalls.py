@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..limits import Limits
 from ..messages import frozen
-from .stall_detection import QUIET_S, REPORTED_S, Activity, Sight, Stall, Stalls
+from .stall_detection import QUIET_S, REPORTED_S, Activity, Sight, Stall, StallDetector
 from .worker_phases import OURS
 
 _LIMITS = Limits(still_s=None, spin_s=None)
@@ -19,7 +19,7 @@ _LIFE = 0  # this process has no other
 
 
 @frozen
-class OwnCall:
+class MainProcessCall:
     """What a loop says it does."""
 
     loop: int  # a number that no other has; later ones are higher
@@ -28,21 +28,21 @@ class OwnCall:
     step: int  # `OURS`: the loop is away
 
 
-class OwnCalls:
+class MainProcessCalls:
     """Keep the calls that loops are in, in this process."""
 
     def __init__(self) -> None:
-        self._stalls = Stalls(_LIMITS)
+        self._stalls = StallDetector(_LIMITS)
         self._quiet: dict[int, tuple[float, float]] = {}  # by loop: until when, and then how long
 
     def __repr__(self) -> str:
-        return f"<OwnCalls {self._stalls!r}>"
+        return f"<MainProcessCalls {self._stalls!r}>"
 
-    def seen(self, calls: Sequence[OwnCall], now: float) -> list[int]:
+    def seen(self, calls: Sequence[MainProcessCall], now: float) -> list[int]:
         """Take what all loops say. Gives those that should be examined."""
         for loop in self._quiet.keys() - {call.loop for call in calls}:
             del self._quiet[loop]
-        innermost: dict[int, OwnCall] = {}
+        innermost: dict[int, MainProcessCall] = {}
         for call in sorted(calls, key=lambda call: call.loop):
             if call.step != OURS:
                 innermost[call.thread] = call

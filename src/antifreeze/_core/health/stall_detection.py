@@ -202,7 +202,7 @@ class _Call:
         return self.ran / self.looks if self.looks else None
 
 
-class Stalls:
+class StallDetector:
     """Keep the calls that lives are in."""
 
     def __init__(self, limits: Limits) -> None:

@@ -23,7 +23,7 @@ class Entry:
         return f"{self.at:.3f}  {self.event!r} -> {done}"
 
 
-class Story:
+class EventLog:
     """Keep the last entries; with `limit=None`, all of them (for replay in tests)."""
 
     __slots__ = ("_entries", "record")

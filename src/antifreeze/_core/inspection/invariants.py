@@ -155,7 +155,7 @@ def _looks(sup: Supervisor) -> Iterator[str]:
     if looks and not armed and sup._loop is Loop.WAITING and sup._run is Run.RUNNING:
         yield "the loop waits, and nobody will look at whom it waits for"
     living = {(seat.number, life.number) for seat, life in sup._seats.living()}
-    yield from sup._lookout.stalls.unsound(living)
+    yield from sup._health.stalls.unsound(living)
 
 
 def _progress(sup: Supervisor) -> Iterator[str]:
@@ -183,8 +183,9 @@ def _bounds(sup: Supervisor) -> Iterator[str]:
     most = sup.plan.window * sup.plan.longest_bundle + extra
     if window.count > most:
         yield f"{window.count} tickets in a window of {most}"
-    if sup._pace.tickets > sup.plan.longest_bundle:
-        yield f"{sup._pace.tickets} tickets a bundle, at most {sup.plan.longest_bundle} make sense"
+    if sup._bundles.tickets > sup.plan.longest_bundle:
+        most_tickets = sup.plan.longest_bundle
+        yield f"{sup._bundles.tickets} tickets a bundle, at most {most_tickets} make sense"
     if sum(life.state in EMPLOYED for _, life in sup._seats.living()) > sup.plan.seats:
         yield "more lives are employed than there are seats"
 

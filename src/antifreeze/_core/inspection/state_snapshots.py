@@ -67,9 +67,9 @@ def snapshot_supervisor(sup: Supervisor) -> SupervisorSnapshot:
         in_window=sup._ledger.window.count,
         window=sup.plan.window,
         pending=len(sup._ledger.pending),
-        restarts=sup._crew.restarts,
+        restarts=sup._lifecycle.restarts,
         seats=tuple(snapshot_seat(seat) for seat in sup._seats.all),
-        calls=sup._lookout.stalls.snapshot(),
+        calls=sup._health.stalls.snapshot(),
         faults=tuple(sup.faults.latest),
         faults_seen=sup.faults.seen,
     )

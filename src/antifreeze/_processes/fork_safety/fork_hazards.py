@@ -82,7 +82,7 @@ def program(reached: Reached = NOTHING_REACHED) -> Program:
 
 
 def has_hazards() -> bool:
-    """Say, roughly and fast, whether the nursery will be asked for."""
+    """Say, roughly and fast, whether the clean process will be asked for."""
     return any(each.running for each in _python_threads(Positions()))
 
 

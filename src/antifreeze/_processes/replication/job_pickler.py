@@ -35,7 +35,7 @@ from . import module_state, user_code
 from .lru_caches import CachedFunction, reduce_cached
 from .reducers import Unsendable, check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
-from .user_code import OwnCode
+from .user_code import UserCode
 
 SCRIPT_S = 0.05  # for what the script names and the dataset does not
 IMPORTED_S = 1.0  # for trying what functions import while they run
@@ -63,11 +63,11 @@ class SentJob:
         return pickle.loads, (buffer.getvalue(),)
 
 
-# ---- to the nursery -----------------------------------------------------------------------------
+# ---- to the clean process -------------------------------------------------------------------
 
 
 def pack_terms(terms: Any) -> Payload:
-    """Pickle what a template is told besides a job."""
+    """Pickle what a zygote is told besides a job."""
     began = thread_time()
     stream, carrier = Stream(UNBOUNDED), Carrier()
     with _carrying(carrier):
@@ -210,7 +210,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
         )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
-        self._code = OwnCode(self.globals_ref)
+        self._code = UserCode(self.globals_ref)
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
 

@@ -1,7 +1,7 @@
 """What a process has been told about itself: read in the main one, made so in a clean one.
 
-A forked worker inherits all of it. One that descends from the nursery gets it from here, so that it
-sees what a forked one would: environment, directory, limits, filters, defaults.
+A forked worker inherits all of it. One that descends from the clean process gets it from here, so
+that it sees what a forked one would: environment, directory, limits, filters, defaults.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _have_tracker(sent: Any) -> Tracker:
 
 
 @frozen
-class Circumstances:
+class ProcessSettings:
     environment: dict[bytes, bytes]
     directory: str | None  # None: it is gone, or closed to us
     umask: int
@@ -135,7 +135,7 @@ class Circumstances:
     program: dict[str, dict[str, Any]]  # likewise, of the program's own
 
     @classmethod
-    def collect(cls, known: Known, *, whole: bool = True) -> Circumstances:
+    def collect(cls, known: Known, *, whole: bool = True) -> ProcessSettings:
         """Read those of this process, but for what is `known` of its modules.
 
         Raises Unsendable, unless not the `whole` is wanted: then handlers of logging and what the

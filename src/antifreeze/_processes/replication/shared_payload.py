@@ -39,7 +39,7 @@ class Payload:
     riders: Sequence[Descriptor]
     bytes: int
     seconds: float  # of processor time, to pack it
-    each_opens: bool  # each life, not its template
+    each_opens: bool  # each life, not its zygote
     is_faithful: bool = True  # else it is what torch's loader would send
 
     def send(self, channel: socket.socket) -> None:

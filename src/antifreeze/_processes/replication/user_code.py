@@ -81,7 +81,7 @@ def _places_of_libraries() -> tuple[str, ...]:
     return (*(place + os.sep for place in places), "<frozen")
 
 
-class OwnCode:
+class UserCode:
     """What one pickler has sent of it."""
 
     def __init__(self, globals_ref: dict[int, Any]) -> None:

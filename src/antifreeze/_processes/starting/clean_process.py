@@ -1,7 +1,7 @@
-"""The nursery, seen from the main process: a clean process that templates are forked from.
+"""The clean process, seen from the main process: a clean process that zygotes are forked from.
 
 One a program, started when a loader first needs it, or will: once, it takes a second to import
-torch. It is never waited for. What it does: `nursery_process`.
+torch. It is never waited for. What it does: `clean_process_process`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from multiprocessing import spawn, util
 
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor, keep_from_children
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._worker.thread_pool_limits import VARIABLES
 from ..replication import module_state
 from .clean_process_main import Ended, Warm
@@ -31,16 +31,16 @@ from .fd_passing import LARGEST, OriginGone
 from .worker_source import REAP_S, without_interrupts
 from .zygote_forks import ask_for
 
-# Of all nurseries of this program: sets of strings must have the same order in all of them.
-KEPT = 64  # ends of templates
-_BEGINNING = "ANTIFREEZE_NURSERY"  # in the environment of one, until it is there
+# Of all clean processes of this program: sets of strings must have the same order in all of them.
+KEPT = 64  # ends of zygotes
+_BEGINNING = "ANTIFREEZE_CLEAN_PROCESS"  # in the environment of one, until it is there
 _HASH_SEED = str(secrets.randbelow(2**32))
 
 
-class Nursery:
-    """One nursery process."""
+class CleanProcess:
+    """One clean process process."""
 
-    sealed = False  # it holds nothing that its templates would have to open
+    sealed = False  # it holds nothing that its zygotes would have to open
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -67,26 +67,26 @@ class Nursery:
         self._rights = rights()
         self._asked_for: set[str] = set()  # libraries
         self._known: module_state.Known = {}
-        self._ended: dict[int, Ended] = {}  # templates that nobody has asked about
+        self._ended: dict[int, Ended] = {}  # zygotes that nobody has asked about
         self._wishes = 0  # to have libraries imported: so many are sent
         self._wishes_known = 0  # so many were granted when it told what it has
         self._given_up = False
         self._sending = threading.Lock()  # for as long as the messages of one wish take
 
-    def bring(self, channel: socket.socket, trace: Trace) -> None:
-        """Have a template begin at this end of a channel; what it is to hold it is sent there.
+    def bring(self, channel: socket.socket, trace: StackFile) -> None:
+        """Have a zygote begin at this end of a channel; what it is to hold it is sent there.
         Where it is meanwhile it writes into the trace. Raises OriginGone."""
         with self._sending:
             ask_for(self._sock, channel, trace)
 
     def known(self) -> module_state.Known:
-        """Give what need not be sent to a template that is asked for now."""
+        """Give what need not be sent to a zygote that is asked for now."""
         with self._sending:
             self._hear()
         return self._known if self._wishes_known == self._wishes else {}
 
     def how_ended(self, pid: int, within_s: float) -> Ended | None:
-        """Say how one of its templates ended, if it tells in time."""
+        """Say how one of its zygotes ended, if it tells in time."""
         give_up = monotonic() + within_s
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
@@ -112,7 +112,7 @@ class Nursery:
         return True
 
     def warm(self, modules: Sequence[str]) -> None:
-        """Have libraries imported that templates need, for those to come, if it can be asked."""
+        """Have libraries imported that zygotes need, for those to come, if it can be asked."""
         new = [name for name in modules if name not in self._asked_for]
         wish = Warm(tuple(new), dict(os.environb), _directory(), _path())
         if new and self._sending.acquire(blocking=False):
@@ -120,7 +120,7 @@ class Nursery:
                 socket.send_fds(self._sock, [pickle.dumps(wish)], [])
                 self._asked_for.update(new)
                 self._wishes += 1
-            except OSError:  # gone, or busy: the next template imports them again
+            except OSError:  # gone, or busy: the next zygote imports them again
                 pass
             finally:
                 self._sending.release()
@@ -131,7 +131,7 @@ class Nursery:
         return not (self._given_up or self._is_gone()) and self._rights == rights()
 
     def kill(self) -> None:
-        """End it; its templates stay. Takes no lock: it may be called from anywhere."""
+        """End it; its zygotes stay. Takes no lock: it may be called from anywhere."""
         self._given_up = True
         with contextlib.suppress(OSError):  # it was quicker
             signal.pidfd_send_signal(self._pidfd.number, signal.SIGKILL)
@@ -151,7 +151,7 @@ class Nursery:
         self._pidfd.close()
 
     def __repr__(self) -> str:
-        return f"<Nursery pid {self.pid}{', gone' if self._is_gone() else ''}>"
+        return f"<Clean process pid {self.pid}{', gone' if self._is_gone() else ''}>"
 
     def _is_gone(self, within_s: float = 0.0) -> bool:
         poller = select.poll()
@@ -159,14 +159,14 @@ class Nursery:
         return bool(poller.poll(1000 * within_s))
 
 
-_present: tuple[int, Nursery] | None = None  # and whose it is
+_present: tuple[int, CleanProcess] | None = None  # and whose it is
 # Held for as long as it takes to start one, and to bury the one before. It may be taken again: a
 # garbage collection meanwhile may close a loader.
 _lock = threading.RLock()
 
 
-def present() -> Nursery:
-    """Give the nursery of this process; start it if there is none, or none that is fit. Raises
+def present() -> CleanProcess:
+    """Return the clean process of this process; start it if there is none that is fit. Raises
     OriginGone if there is no way to start one."""
     global _present
     with _lock:
@@ -175,9 +175,9 @@ def present() -> Nursery:
                 return _present[1]
             _present[1].end()
         _end_at_exit()
-        nursery = Nursery()
-        _present = os.getpid(), nursery
-        return nursery
+        clean_process = CleanProcess()
+        _present = os.getpid(), clean_process
+        return clean_process
 
 
 def is_there() -> bool:
@@ -185,7 +185,7 @@ def is_there() -> bool:
 
 
 def end() -> None:
-    """End the nursery of this process, if there is one; the next who needs one starts another."""
+    """End the clean process of this process, if any; who needs one later starts another."""
     global _present
     with _lock:
         if is_there():
@@ -224,7 +224,7 @@ def _command(channel: int) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Give what must be set before anything is loaded; templates get the program's own later."""
+    """Give what must be set before anything is loaded; zygotes get the program's own later."""
     caps = dict.fromkeys(VARIABLES, "1")  # pools are made when a library is loaded
     return {"PYTHONHASHSEED": _HASH_SEED, **caps, **os.environ, _BEGINNING: "1"}
 

@@ -1,8 +1,8 @@
-"""What the nursery does: it has imported what takes long, waits, and forks a template when asked.
+"""What the clean process does: it has imported what takes long, and forks zygotes when asked.
 
-1. It has one thread, and never touches what it is sent: a template opens it, when it is forked.
-2. It imports libraries only, never the program's own modules: those that a template had to import.
-3. It ends with the main process, whose end it watches. Its templates do the same, and do not need
+1. It has one thread, and never touches what it is sent: a zygote opens it, when it is forked.
+2. It imports libraries only, never the program's own modules: those that a zygote had to import.
+3. It ends with the main process, whose end it watches. Its zygotes do the same, and do not need
    it any more once they are there.
 """
 
@@ -34,7 +34,7 @@ from ..._worker.worker_spec import Job
 from ..child_processes import tasks
 from ..process_activity import is_ours
 from ..replication import module_state
-from ..replication.process_settings import Circumstances, apply_environment
+from ..replication.process_settings import ProcessSettings, apply_environment
 from ..replication.shared_payload import Unpacking
 from ..replication.user_code import is_of_library
 from .fd_passing import receive, receive_many
@@ -43,12 +43,12 @@ from .zygote_forks import Bring, bring, say
 from .zygote_main import Mother, Terms, Unfit, Warmed, live
 
 LOW = 64  # descriptors; few programs have as many open before their loaders begin
-LISTED = 400  # modules that a template tells to have imported: as many as a message takes
+LISTED = 400  # modules that a zygote tells to have imported: as many as a message takes
 
 
 @frozen
 class Ended:
-    """A template has ended: an exit code, or the negative number of a signal."""
+    """A zygote has ended: an exit code, or the negative number of a signal."""
 
     pid: int
     code: int
@@ -57,7 +57,7 @@ class Ended:
 
 @frozen
 class Warm:
-    """Wanted: these libraries, imported for the templates to come, as the program would now."""
+    """Wanted: these libraries, imported for the zygotes to come, as the program would now."""
 
     modules: tuple[str, ...]
     environment: dict[bytes, bytes]
@@ -77,10 +77,10 @@ class Warm:
 
 
 def main(control: int, main_pid: int) -> None:
-    """Be the nursery of a program until it ends. Called as the first thing of a new process."""
+    """Be the clean process of a program until it ends. Called first in a new process."""
     try:
-        parent_watch.name_process("af_nursery")
-        os.environ.pop("ANTIFREEZE_NURSERY", None)
+        parent_watch.name_process("af_clean")
+        os.environ.pop("ANTIFREEZE_CLEAN_PROCESS", None)
         control = _leave_low_numbers(control)
         parent_watch.leave_signals_to_main()
         parent_watch.unblock_interrupts()
@@ -97,7 +97,7 @@ def main(control: int, main_pid: int) -> None:
 
 
 def _leave_low_numbers(control: int) -> int:
-    """Have no descriptor of ours, nor of templates and workers, below a number; give the new one.
+    """Have no descriptor of ours, nor of zygotes and workers, below a number; give the new one.
 
     A dataset may hold the number of a descriptor that it opened in the main process. It means
     nothing here: whoever reads it must be told so, and not get what is there by chance.
@@ -156,7 +156,7 @@ def _serve(control: socket.socket, main: Descriptor) -> None:
                 _tell(control, granted)
                 continue
             assert isinstance(wish, Bring)
-            bring(wish, descriptors, control, main, _become_template)
+            bring(wish, descriptors, control, main, _become_zygote)
 
 
 def _tell(control: socket.socket, granted: int) -> None:
@@ -187,7 +187,7 @@ def _bury(children: int, control: socket.socket) -> None:
                 control.send(pickle.dumps(ended), socket.MSG_DONTWAIT)
 
 
-def _become_template(wish: Bring, control: socket.socket, main: Descriptor) -> NoReturn:
+def _become_zygote(wish: Bring, control: socket.socket, main: Descriptor) -> NoReturn:
     terms: Terms = Unpacking(*receive_many(control)).next()
     unpacking = Unpacking(*receive_many(control))
     before, began = set(sys.modules), process_time()
@@ -201,13 +201,13 @@ def _become_template(wish: Bring, control: socket.socket, main: Descriptor) -> N
     live(mother, control)
 
 
-is_opening = False  # a template, or a life, imports what it needs of the program
+is_opening = False  # a zygote, or a life, imports what it needs of the program
 
 
 class _SealedJob:
     """A job that was sent. Opened once a process."""
 
-    def __init__(self, unpacking: Unpacking, circumstances: Circumstances, terms: Terms) -> None:
+    def __init__(self, unpacking: Unpacking, circumstances: ProcessSettings, terms: Terms) -> None:
         self._unpacking, self._circumstances, self.terms = unpacking, circumstances, terms
         self.took: tuple[tuple[str, ...], float] = (), 0.0
 
@@ -235,7 +235,7 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor, terms: Terms) -> 
     global is_opening
     is_opening = True
     circumstances = unpacking.next()
-    assert isinstance(circumstances, Circumstances)
+    assert isinstance(circumstances, ProcessSettings)
     circumstances.apply()
     if not _has_room():
         _use_low_numbers()
@@ -257,7 +257,7 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor, terms: Terms) -> 
 
 
 def _new_libraries(before: set[str]) -> tuple[str, ...]:
-    """Give what the nursery may import as well: it must keep its one thread."""
+    """Give what the clean process may import as well: it must keep its one thread."""
     if sum(not is_ours(os.getpid(), task) for task in tasks(os.getpid())) > 1:
         return ()
     new = [name for name in sys.modules if name not in before]

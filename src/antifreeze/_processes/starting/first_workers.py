@@ -1,14 +1,14 @@
 """The first workers of an iterator, forked straight from the main process, as torch forks them.
 
-A template that is forked first and then forks them costs the first batch one fork more, and an
-epoch of a few batches a third of its time. So the first lives come before the template, from the
+A zygote that is forked first and then forks them costs the first batch one fork more, and an
+epoch of a few batches a third of its time. So the first lives come before the zygote, from the
 same process at the same moment: they are what it would have borne.
 
 1. Forking takes the main process 3 ms, or 30 where it holds gigabytes, while the loop waits. So
-   there are only as many as can be forked in a moment; the template bears the others.
+   there are only as many as can be forked in a moment; the zygote bears the others.
 2. Their exit status is known to the main process alone. Where the program takes that of all its
    children, or has the kernel forget it, there are none.
-3. They end with the main process, not with the template.
+3. They end with the main process, not with the zygote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from multiprocessing.process import BaseProcess
 
 from ..._linux.clock import monotonic, process_time
 from ..._transport.descriptors import Descriptor, keep_from_children
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker.main import is_as_torch, prepare
 from ..._worker.private_file_offsets import take_away
@@ -49,7 +49,7 @@ FORKING_S = 0.012
 _OF_TORCH = "torch."  # whose handler of SIGCHLD takes nobody's exit status
 
 
-class FirstCrew:
+class FirstWorkers:
     """Lives that are children of the main process itself."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class FirstCrew:
         keep_from_children(self)
 
     def takes_another(self) -> bool:
-        """Whether the next life is better forked here than by a template."""
+        """Whether the next life is better forked here than by a zygote."""
         return (
             self._spent_s < FORKING_S
             and _knows_endings()
@@ -80,7 +80,7 @@ class FirstCrew:
         self,
         wanted: Wanted,
         channel: socket.socket,
-        trace: Trace,
+        trace: StackFile,
         mother: Mother,
         status: StatusBoard,
         reached: Reached | None = None,
@@ -164,7 +164,7 @@ class FirstCrew:
         disown(*(process for _, process, _ in left))
 
     def __repr__(self) -> str:
-        return f"<FirstCrew of {len(self._lives)}>"
+        return f"<FirstWorkers of {len(self._lives)}>"
 
 
 _late: list[int] = []  # pids of children whose end nobody has waited for; zombies keep their number

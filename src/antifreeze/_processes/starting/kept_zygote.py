@@ -1,7 +1,7 @@
-"""A template that was kept when its epoch was over, seen from the main process (see `keeping`).
+"""A zygote that was kept when its epoch was over, seen from the main process (see `keeping`).
 
 1. Each new iterator compares what it would send with what this one was sent, to the byte. If that
-   is the same, its template is forked from this one, and nothing is sent.
+   is the same, its zygote is forked from this one, and nothing is sent.
 2. It belongs to a loader, and ends with it: its memory is that of one copy of the dataset.
 3. What is kept by all loaders of a program takes a part of the memory that is left, at most, and is
    given back when somebody needs it.
@@ -25,12 +25,12 @@ from ..._core.fork_or_clean import Bounds
 from ..._linux.available_memory import available
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.memory import MemoryShort
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from ..replication.job_pickler import is_still
 from ..replication.module_state import Known
-from ..replication.process_settings import Circumstances
+from ..replication.process_settings import ProcessSettings
 from ..replication.reducers import Unsendable
 from ..replication.shared_payload import CostsTooMuch, Payload
 from . import clean_process
@@ -69,7 +69,7 @@ class Kept:
         pidfd: Descriptor,
         payload: Payload,
         known: Known,
-        home: clean_process.Nursery,
+        home: clean_process.CleanProcess,
     ) -> None:
         self.pid, self.sealed, self.bytes = pid, payload.each_opens, payload.bytes
         self._sock, self._pidfd, self._payload = sock, pidfd, payload
@@ -93,13 +93,13 @@ class Kept:
         """Whether what would be sent is what it was sent."""
         try:
             with self._in_use:
-                still = Circumstances.collect(self._known)
+                still = ProcessSettings.collect(self._known)
                 return is_still(self._payload, still, job, bounds)
         except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError):
             return False  # whoever sends it says why it cannot be
 
-    def bring(self, channel: socket.socket, trace: Trace) -> None:
-        """Have a template begin at this end of a channel. Raises OriginGone."""
+    def bring(self, channel: socket.socket, trace: StackFile) -> None:
+        """Have a zygote begin at this end of a channel. Raises OriginGone."""
         with self._in_use:
             ask_for(self._sock, channel, trace)
 

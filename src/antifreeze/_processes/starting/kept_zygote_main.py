@@ -1,4 +1,4 @@
-"""A template that is kept when its epoch is over: it forks the templates of later ones.
+"""A zygote that is kept when its epoch is over: it forks the zygotes of later ones.
 
 What it was sent is what would be sent again, byte for byte: the main process has compared it. It
 runs no code of the user's, so it is still what it was when it was opened.
@@ -21,7 +21,7 @@ NAME = "af_kept"  # as the kernel shows it
 
 
 def serve(control: socket.socket, main: Descriptor, act: Act) -> None:
-    """Wait, and fork a template when asked, until the main process is gone or needs none."""
+    """Wait, and fork a zygote when asked, until the main process is gone or needs none."""
     parent_watch.name_process(NAME)
     poller = select.poll()
     poller.register(main.number, select.POLLIN)
@@ -32,7 +32,7 @@ def serve(control: socket.socket, main: Descriptor, act: Act) -> None:
         data, descriptors = receive(control)
         if not data:
             return
-        with contextlib.suppress(ChildProcessError):  # templates of earlier epochs
+        with contextlib.suppress(ChildProcessError):  # zygotes of earlier epochs
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         bring(pickle.loads(data), descriptors, control, main, act)

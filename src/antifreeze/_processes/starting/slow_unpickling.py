@@ -1,4 +1,4 @@
-"""A template that opens what it was sent: where it is, if that takes long.
+"""A zygote that opens what it was sent: where it is, if that takes long.
 
 It runs the user's code meanwhile: imports, `__setstate__`. It has no witness, since it must keep
 its one thread: it is asked for its stack by a signal, now and then, and only when it takes long.
@@ -13,7 +13,7 @@ import signal
 from ..._core.health.stall_detection import StackLine
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor
-from ..._transport.stack_file import ASKED_BY, Trace
+from ..._transport.stack_file import ASKED_BY, StackFile
 
 ASKED_LOOKS = 1.5  # between two questions, and from the first close look to the first of them
 
@@ -22,7 +22,7 @@ class Opening:
     """One opening, for the main process."""
 
     def __init__(self) -> None:
-        self.trace = Trace()
+        self.trace = StackFile()
         self.pidfd: Descriptor | None = None  # when it is there
         self._next: float | None = None  # question
 
@@ -46,7 +46,7 @@ class Opening:
 
 
 def answer(trace: int) -> None:
-    """Have this process, a template, write its stack when it is asked. It does so for as long as it
+    """Have this process, a zygote, write its stack when it is asked. It does so for as long as it
     lives: a question may come a moment late."""
     signal.signal(ASKED_BY, signal.SIG_IGN)  # a question without an answer must not end it
     with contextlib.suppress(OSError, RuntimeError, ValueError):  # then there is no stack

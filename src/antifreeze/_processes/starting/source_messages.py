@@ -5,12 +5,12 @@ from __future__ import annotations
 import multiprocessing
 from typing import Any
 
-from ..._core.fork_or_clean import HUGE_BYTES, Choice, Descent, Program, Wish, choose
+from ..._core.fork_or_clean import HUGE_BYTES, Choice, Program, Wish, WorkerOrigin, choose
 
 
 def in_words(choice: Choice, pid: int | None = None) -> str:
     """Return where the workers of a loader come from. `pid`: of the process that has chosen."""
-    if choice.descent is Descent.NURSERY:
+    if choice.descent is WorkerOrigin.CLEAN_PROCESS:
         return f"from a clean process, because {choice.why}"
     words = "forked from this process" + ("" if pid is None else f" (pid {pid})")
     if choice.asked_for:
@@ -35,7 +35,7 @@ def of_programs(wish: Wish) -> str:
     """Return where workers come from in a program with this wish, on this machine."""
     if wish is Wish.CLEAN:
         return "a clean process"
-    if choose(Program(threads=("another",)), wish).descent is Descent.MAIN:
+    if choose(Program(threads=("another",)), wish).descent is WorkerOrigin.MAIN:
         return "a fork of the program, always"
     size = f"{HUGE_BYTES / 1024**3:.0f} GiB"
     return (

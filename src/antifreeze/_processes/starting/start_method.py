@@ -9,7 +9,7 @@ import weakref
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import TYPE_CHECKING, Any
 
-from ..._core.fork_or_clean import Choice, Descent, Program, Wish, choose
+from ..._core.fork_or_clean import Choice, Program, Wish, WorkerOrigin, choose
 from ..._core.health.stall_detection import Inherited
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
@@ -21,13 +21,13 @@ from . import clean_process, clean_process_main, source_messages
 from .kept_zygote import Kept
 
 if TYPE_CHECKING:
-    from .zygote import Template
+    from .zygote import Zygote
 
 IN_VAIN = 3  # comparisons in a row: a dataset that changes in each epoch is sent in each
 HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
 
-class Lineage:
+class StartMethod:
     """The choice of one loader, and what became of it."""
 
     def __init__(self, wish: Wish, dataset: Any = None, **others: Any) -> None:
@@ -71,12 +71,12 @@ class Lineage:
         self.forget_kept()
         return None
 
-    def keep(self, template: Template) -> bool:
-        """Keep a template for later epochs. Return whether it stays: not if there is one already,
+    def keep(self, zygote: Zygote) -> bool:
+        """Keep a zygote for later epochs. Return whether it stays: not if there is one already,
         nor where the dataset is another one in each epoch."""
         if self._kept or self._in_vain >= IN_VAIN or self._process != os.getpid():
             return False
-        kept = template.keep()
+        kept = zygote.keep()
         if kept is not None:
             self._kept.append(kept)
         return kept is not None
@@ -137,13 +137,13 @@ class Lineage:
 
     @property
     def _has_turned(self) -> bool:
-        return self.choice.descent is Descent.NURSERY
+        return self.choice.descent is WorkerOrigin.CLEAN_PROCESS
 
     def inherited(self, choice: Choice, deadlock: str, lacks: str, at: str) -> Inherited | None:
         """Return what a worker that was forked by this choice has inherited that keeps it waiting
         (see `Origin`)."""
         proven = bool(deadlock or lacks)
-        if choice.descent is not Descent.MAIN:
+        if choice.descent is not WorkerOrigin.MAIN:
             if proven:  # here, too: the fork was not the cause
                 self._take_back()
             return None
@@ -165,7 +165,7 @@ class Lineage:
         return f"{_SEEMS}{at}, for {lock}{beside}"
 
     def expect_turn(self) -> None:
-        """Start the nursery, which may be needed."""
+        """Start the clean process, which may be needed."""
         with contextlib.suppress(OSError):
             clean_process.present()
 
@@ -196,8 +196,8 @@ class Lineage:
             _stuck.remove(self.choice.why)
 
     def refuse(self, why: Any) -> bool:
-        """Take note that the dataset cannot be sent to the nursery. Say whether there is another
-        way."""
+        """Note that the dataset cannot be sent to the clean process. Return whether there is
+        another way."""
         words = str(why).splitlines()[0]
         choice = self.choice.after_refusal(words)
         if choice is None:
@@ -228,7 +228,9 @@ class Lineage:
             return False
         logger.warning(
             "antifreeze: no worker got going; all are made anew, in %s.",
-            "a clean process" if choice.descent is Descent.NURSERY else "a fork of this process",
+            "a clean process"
+            if choice.descent is WorkerOrigin.CLEAN_PROCESS
+            else "a fork of this process",
         )
         self.choice = choice
         return True
@@ -256,7 +258,7 @@ class Lineage:
         return source_messages.in_words(self.choice, self._process)
 
     def __repr__(self) -> str:
-        return f"<Lineage {self.choice!r}>"
+        return f"<StartMethod {self.choice!r}>"
 
 
 _logged: set[str] = set()  # what the log has said of where workers come from
@@ -291,7 +293,7 @@ def _reference(dataset: Any) -> weakref.ref[Any] | None:
 
 
 def is_ours(context: Any) -> bool:
-    """Say whether its processes may come from a template. Others may start them anywhere."""
+    """Say whether its processes may come from a zygote. Others may start them anywhere."""
     return context is None or type(context) in (ForkContext, SpawnContext, ForkServerContext)
 
 
@@ -305,7 +307,7 @@ def torch_context(context: Any) -> Any:
 
 
 def foresee(context: Any, *, as_torch: bool = False) -> None:
-    """Start the nursery if a loader is likely to need it: it has until the first loop."""
+    """Start the clean process if a loader is likely to need it: it has until the first loop."""
     wish = wish_of(context, as_torch=as_torch)
     clean = wish is Wish.CLEAN or (wish is Wish.NONE and fork_hazards.has_hazards())
     if clean and is_ours(context) and not as_torch:
@@ -313,7 +315,7 @@ def foresee(context: Any, *, as_torch: bool = False) -> None:
             clean_process.present()
 
 
-def source_of(context: Any, lineage: Lineage, *, as_torch: bool) -> str:
+def source_of(context: Any, lineage: StartMethod, *, as_torch: bool) -> str:
     """Return where the workers of a loader come from that is given this context, in words."""
     if not is_ours(context):
         return source_messages.of_context(context)

@@ -23,7 +23,7 @@ from ..._core.health.stall_detection import Inherited
 from ..._core.messages import frozen, message
 from ..._linux.clock import pause
 from ..._transport.descriptors import Descriptor
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker.main import run
 from ..._worker.worker_spec import EpochBrief, Job, WorkerSpec
@@ -124,7 +124,7 @@ News = Born | Refused | Exited | Orphaned
 
 
 class Origin(Protocol):
-    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
         """Have a life begin at this end of a channel. Raises OriginGone, or whatever starting
         raised."""
 
@@ -252,7 +252,7 @@ class Children:
         self._processes: dict[tuple[int, int], BaseProcess] = {}
         self._news: list[News] = []
 
-    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
         """Start a process. It leaves no stack: how a descriptor gets to it is its context's way."""
         by_server = self._context.get_start_method() == "forkserver"
         spec = wanted.spec(

@@ -1,9 +1,9 @@
-"""The template of a loader, seen from the main process: it holds the dataset and forks the workers.
+"""The zygote of a loader, seen from the main process: it holds the dataset and forks the workers.
 
 A worker that replaces another is so the same as the first one, and costs a fork of a process with
-one thread, whatever the main process has become since. What a template does: `template_process`.
-It is forked from the main process itself, or from the nursery, a clean process: then the dataset is
-sent to it, once, not for every worker. Which of them: `_core/fork_or_clean.py`.
+one thread, whatever the main process has become since. What a zygote does: `zygote_main`.
+It is forked from the main process itself, or from a clean process: then the dataset is sent
+to it, once, not for every worker. Which of them: `_core/fork_or_clean.py`.
 
 1. It is made when the first lives are asked for, of which some may be forked by the main process
    itself (`first_crew`), and again if it is gone when one is asked for.
@@ -29,11 +29,11 @@ import torch
 
 from ..._core.faults import Ending
 from ..._core.fork_or_clean import Choice
-from ..._linux.oom_kills import Shortage
+from ..._linux.oom_kills import OomKills
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.memory import MemoryShort
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import deferred_work
 from ..._worker.private_file_offsets import may_hold_locks
@@ -43,15 +43,15 @@ from ..fork_safety import threads_at_fork
 from ..fork_safety.reachable_objects import Reached
 from ..replication.job_pickler import pack, pack_terms
 from ..replication.module_state import Known
-from ..replication.process_settings import Circumstances
+from ..replication.process_settings import ProcessSettings
 from ..replication.reducers import Unsendable
 from ..replication.shared_payload import Payload
 from . import clean_process
 from .fd_passing import send
-from .first_workers import FirstCrew
+from .first_workers import FirstWorkers
 from .kept_zygote import Kept, give_back, may_be_kept
 from .slow_unpickling import Opening
-from .start_method import Lineage
+from .start_method import StartMethod
 from .worker_source import (
     REAP_S,
     Born,
@@ -70,8 +70,8 @@ _FORK = multiprocessing.get_context("fork")
 HELD = 16  # descriptors that went with a dataset, at most, where it is held to be compared
 
 
-class Template:
-    """One template process."""
+class Zygote:
+    """One zygote process."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -79,7 +79,7 @@ class Template:
         self.pidfd: Descriptor | None = None
         self.unfit: Unfit | None = None
         self._process: BaseProcess | None = None  # if it is a child of this one
-        self._home: clean_process.Nursery | Kept | None = None  # if it is not
+        self._home: clean_process.CleanProcess | Kept | None = None  # if it is not
         self.opening: Opening | None = None  # it is about to hold what it was sent
         self.given_up = False  # we ended it ourselves, and have said why
         self.forsaken = False  # we ended it, since it did not get on
@@ -87,19 +87,19 @@ class Template:
         self._leaving = [None]  # emptied by whoever sees it off
         self._said_all = False  # nobody holds the other end of its channel
         self._warmed: Callable[[float], None] = lambda opened_s: None
-        self._shortage: Shortage | None = None
+        self._shortage: OomKills | None = None
         self._payload: Payload | None = None  # what it was sent, if others may be forked from it
         self._known: Known = {}  # and what of the program's circumstances need not be sent
         sock.setblocking(False)
         keep_from_children(self)
 
     @classmethod
-    def fork(cls, mother: Mother, reached: Reached | None = None) -> Template:
-        """Make one that inherits everything. Raises OSError, or ForkHazard (see `FirstCrew`)."""
+    def fork(cls, mother: Mother, reached: Reached | None = None) -> Zygote:
+        """Make one that inherits everything. Raises OSError, or ForkHazard (see `FirstWorkers`)."""
         ours, theirs = _channel()
         process = process_numbers.without_number(
             lambda: _FORK.Process(
-                target=live, args=(mother, theirs), name="antifreeze template", daemon=True
+                target=live, args=(mother, theirs), name="antifreeze zygote", daemon=True
             )
         )
         try:
@@ -118,23 +118,23 @@ class Template:
             raise
         finally:
             theirs.close()
-        template = cls(ours)
-        template._process = process
-        template.pid, template.pidfd = process.pid, pidfd
-        return template
+        zygote = cls(ours)
+        zygote._process = process
+        zygote.pid, zygote.pidfd = process.pid, pidfd
+        return zygote
 
     @classmethod
-    def bring(cls, job: Job, status: StatusBoard, lineage: Lineage) -> Template:
+    def bring(cls, job: Job, status: StatusBoard, lineage: StartMethod) -> Zygote:
         """Make one that gets what it must know from us. Does not wait for it.
 
         Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
         """
         choice = lineage.choice
-        shortage = Shortage()
+        shortage = OomKills()
         terms = pack_terms(Terms.of(job, status, choice.why))
         job = Terms.without(job)
         kept = lineage.kept(job)
-        home: clean_process.Nursery | Kept = kept or clean_process.present()
+        home: clean_process.CleanProcess | Kept = kept or clean_process.present()
         known = home.known()
         ours, theirs = _channel()
         ours.setblocking(False)
@@ -154,15 +154,15 @@ class Template:
         finally:
             theirs.close()
             terms.close()
-        template = cls(ours)
-        template._home, template.opening = home, opening
-        template.sealed = payload.each_opens if payload is not None else home.sealed
-        template._shortage = shortage
+        zygote = cls(ours)
+        zygote._home, zygote.opening = home, opening
+        zygote.sealed = payload.each_opens if payload is not None else home.sealed
+        zygote._shortage = shortage
         if payload is not None:
             size, seconds = payload.bytes, payload.seconds
-            template._warmed = lambda opened_s: lineage.sent(size, seconds, opened_s)
-            template._hold(payload, known)
-        return template
+            zygote._warmed = lambda opened_s: lineage.sent(size, seconds, opened_s)
+            zygote._hold(payload, known)
+        return zygote
 
     def _hold(self, payload: Payload, known: Known) -> None:
         """Hold what was sent, to compare, if that can tell and takes few descriptors. (Shared
@@ -175,7 +175,7 @@ class Template:
             payload.close()
 
     def keep(self) -> Kept | None:
-        """Have it stay, for the templates of later epochs to be forked from, if it can."""
+        """Have it stay, for the zygotes of later epochs to be forked from, if it can."""
         payload, home, pidfd = self._payload, self._home, self.pidfd
         if payload is None or self.pid is None or pidfd is None or self.opening is not None:
             return None
@@ -183,7 +183,7 @@ class Template:
             return None
         if self.given_up or self.forsaken or self.unfit is not None or self.is_gone():
             return None
-        if not isinstance(home, clean_process.Nursery):
+        if not isinstance(home, clean_process.CleanProcess):
             return None
         try:
             socket.send_fds(self.sock, [pickle.dumps(KEEP)], [])
@@ -197,7 +197,7 @@ class Template:
         """Return the process that it comes from, if that is not the main one."""
         return None if self._home is None else self._home.pid
 
-    def send(self, message: object, channel: socket.socket, trace: Trace) -> None:
+    def send(self, message: object, channel: socket.socket, trace: StackFile) -> None:
         """Send a message; with it go the end of a channel, and a trace. Raises OriginGone."""
         send(self.sock, pickle.dumps(message), [channel.fileno(), trace.number])
 
@@ -255,7 +255,7 @@ class Template:
             self.opening = None
 
     def is_gone(self, within_s: float = 0.0) -> bool:
-        if self.pidfd is None:  # from the nursery, and on its way: its channel is with nobody else
+        if self.pidfd is None:  # from the clean process, on its way: only it has the channel
             return self._said_all
         poller = select.poll()
         poller.register(self.pidfd.number, select.POLLIN)
@@ -263,12 +263,12 @@ class Template:
 
     def how_it_ended(self) -> str:
         if self.pid is None:
-            return "the nursery, from which its template was to come, has ended"
+            return "the clean process, from which its zygote was to come, has ended"
         # Not `join`, which waits for all who inherited a pipe of the process.
         self.is_gone(REAP_S)
         if self.forsaken:
             stack = () if self.opening is None else self.opening.trace.stack_since(0)
-            return f"its template (pid {self.pid}) did not get on{where(stack)}, and was ended"
+            return f"its zygote (pid {self.pid}) did not get on{where(stack)}, and was ended"
         code = None if self._process is None else self._process.exitcode
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
@@ -280,7 +280,7 @@ class Template:
         else:
             how = "has ended, nobody knows how" if code is None else in_words(code)
         opening = "" if self.opening is None else " while it opened the dataset"
-        return f"its template (pid {self.pid}) {how}{opening if self.unfit is None else ''}"
+        return f"its zygote (pid {self.pid}) {how}{opening if self.unfit is None else ''}"
 
     def kill(self) -> None:
         if self.pidfd is None:
@@ -291,7 +291,7 @@ class Template:
             signal.pidfd_send_signal(self.pidfd.number, signal.SIGKILL)
 
     def go_on(self) -> None:
-        """Resume it, if somebody has stopped it; or the nursery, if it is not there yet."""
+        """Resume it, if somebody has stopped it; or the clean process, if it is not there yet."""
         if self.pidfd is None:
             if self._home is not None:
                 self._home.go_on()
@@ -299,9 +299,9 @@ class Template:
         with contextlib.suppress(OSError):  # it is gone
             signal.pidfd_send_signal(self.pidfd.number, signal.SIGCONT)
 
-    def quit(self, crew: FirstCrew) -> None:
+    def quit(self, crew: FirstWorkers) -> None:
         """Have it leave, and see off its siblings. Nobody waits for that but a thread: it takes
-        5 ms, which the next epoch need not lose. Where this process has locked a file, the template
+        5 ms, which the next epoch need not lose. Where this process has locked a file, the zygote
         holds that lock as well: the program must be able to count on it being free once it has
         closed the file."""
         try:
@@ -322,7 +322,7 @@ class Template:
             if not taken:  # the machine gives no thread, or the program is ending
                 self._see_off(crew)
 
-    def _see_off(self, crew: FirstCrew) -> None:
+    def _see_off(self, crew: FirstWorkers) -> None:
         """Wait, bounded, for its end and that of its siblings, once."""
         try:
             self._leaving.pop()
@@ -348,7 +348,7 @@ class Template:
             disown(self._process)
 
     def __repr__(self) -> str:
-        return f"<Template pid {self.pid}>"
+        return f"<Zygote pid {self.pid}>"
 
 
 def _pack_all(known: Known, job: Job, choice: Choice) -> Payload:
@@ -364,11 +364,11 @@ def _pack_all(known: Known, job: Job, choice: Choice) -> Payload:
 def _pack_most(known: Known, job: Job, choice: Choice) -> Payload:
     """Pack a job and its circumstances; less of these, where there is no other way."""
     try:
-        return pack(Circumstances.collect(known), job, choice.bounds)
+        return pack(ProcessSettings.collect(known), job, choice.bounds)
     except Unsendable:
         if not choice.asked_for:
             raise
-        return pack(Circumstances.collect(known, whole=False), job, choice.bounds)
+        return pack(ProcessSettings.collect(known, whole=False), job, choice.bounds)
 
 
 def _channel() -> tuple[socket.socket, socket.socket]:

@@ -1,8 +1,8 @@
-"""How a process with one thread forks a template for the main process: the nursery, and a template
-that was kept (`keeping`).
+"""How a process with one thread forks a zygote for the main process: the clean process, and a
+zygote that was kept (`kept_zygote_main`).
 
-With a wish come, in this order, the template's channel, its trace, and the outputs that are named
-in it. The template says hello through its channel; all else comes through it, too.
+With a wish come, in this order, the zygote's channel, its trace, and the outputs that are named
+in it. The zygote says hello through its channel; all else comes through it, too.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any, NoReturn
 
 from ..._core.messages import frozen
 from ..._transport.descriptors import Descriptor
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._worker import parent_watch
 from .fd_passing import send
 from .slow_unpickling import answer
 from .worker_source import patiently
 
-TEMPLATE = "af_template"  # as the kernel shows it
+ZYGOTE = "af_zygote"  # as the kernel shows it
 
 
 @frozen
 class Bring:
-    """Wanted: a template."""
+    """Wanted: a zygote."""
 
     main_pid: int
     outputs: tuple[int, ...]  # those of 1 and 2 that are open in the main process
@@ -36,17 +36,17 @@ class Bring:
 
 @frozen
 class Hello:
-    """A template is there that the main process has not forked. With it comes a pidfd."""
+    """A zygote is there that the main process has not forked. With it comes a pidfd."""
 
     pid: int
 
 
-# What a new template does: by its wish, its channel, and what tells the end of the main process.
+# What a new zygote does: by its wish, its channel, and what tells the end of the main process.
 Act = Callable[[Bring, socket.socket, Descriptor], NoReturn]
 
 
-def ask_for(home: socket.socket, channel: socket.socket, trace: Trace) -> None:
-    """Ask for a template at this end of a channel. Where it is until it is open it writes into the
+def ask_for(home: socket.socket, channel: socket.socket, trace: StackFile) -> None:
+    """Ask for a zygote at this end of a channel. Where it is until it is open it writes into the
     trace. Raises OriginGone."""
     outputs = [number for number in (1, 2) if _is_open(number)]
     wish = Bring(os.getpid(), tuple(outputs))
@@ -56,7 +56,7 @@ def ask_for(home: socket.socket, channel: socket.socket, trace: Trace) -> None:
 def bring(
     wish: Bring, descriptors: list[int], control: socket.socket, main: Descriptor, act: Act
 ) -> None:
-    """Fork a template. If the kernel refuses, its closed channel says so."""
+    """Fork a zygote. If the kernel refuses, its closed channel says so."""
     parent = os.getpid()
     descriptors.insert(0, os.dup(main.number))  # its own is not inherited
     try:
@@ -72,7 +72,7 @@ def bring(
 
 def _begin(wish: Bring, descriptors: list[int], parent: int, act: Act) -> NoReturn:
     try:
-        parent_watch.name_process(TEMPLATE)
+        parent_watch.name_process(ZYGOTE)
         parent_watch.end_with_parent(parent)  # which ends with the program
         parent_watch.leave_signals_to_main()
         main, channel, trace, *outputs = descriptors

@@ -1,4 +1,4 @@
-"""What a template does: it waits, forks a life when asked to, and tells how each one ended.
+"""What a zygote does: it waits, forks a life when asked to, and tells how each one ended.
 
 1. It has one thread, and runs no code of the user's. (Where objects are made anew by code of their
    own, each life opens the job for itself: what that code opens is not shared.)
@@ -41,7 +41,7 @@ from ..worker_exit import leave
 from . import kept_zygote_main
 from .fd_passing import receive_many
 from .worker_source import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
-from .zygote_forks import TEMPLATE, Bring, say
+from .zygote_forks import ZYGOTE, Bring, say
 
 QUIT, KEEP = "quit", "keep"
 MESSAGE = 64 * 1024  # bytes, of one message, at most
@@ -51,7 +51,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @frozen
 class Unfit:
-    """It cannot be the template that is wanted, and leaves."""
+    """It cannot be the zygote that is wanted, and leaves."""
 
     words: str
     details: str
@@ -67,7 +67,7 @@ class Warmed:
 
 @frozen
 class Terms:
-    """What of a job is another one in each epoch, and what a template must know besides."""
+    """What of a job is another one in each epoch, and what a zygote must know besides."""
 
     base_seed: int
     quarantine: frozenset[Any]
@@ -92,7 +92,7 @@ class Terms:
 
 @frozen
 class Mother:
-    """What a template must know."""
+    """What a zygote must know."""
 
     job: Job | Sealed
     status: StatusBoard
@@ -107,12 +107,12 @@ class Mother:
 
 
 def live(mother: Mother, control: socket.socket) -> NoReturn:
-    """Be a template until told to leave, or until the main process is gone."""
+    """Be a zygote until told to leave, or until the main process is gone."""
     if threads_at_fork.is_void():
         os._exit(0)
     code = 1
     try:
-        parent_watch.name_process(TEMPLATE)
+        parent_watch.name_process(ZYGOTE)
         as_torch = is_as_torch(mother.job)
         prepare(forked=mother.forked, as_torch=as_torch)
         if mother.forked and not as_torch:
@@ -137,7 +137,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
 
 
 def serve(mother: Mother, control: socket.socket, main: Descriptor) -> None:
-    """Be a template that is ready, until told to leave, or until the main process is gone."""
+    """Be a zygote that is ready, until told to leave, or until the main process is gone."""
     nest = _Nest(mother, control, main)
     kept = nest.serve() == KEEP
     nest.see_off()
@@ -147,7 +147,7 @@ def serve(mother: Mother, control: socket.socket, main: Descriptor) -> None:
 
 
 def _again(mother: Mother, wish: Bring, control: socket.socket, main: Descriptor) -> NoReturn:
-    """Be the template of a later epoch, forked from one that was kept."""
+    """Be the zygote of a later epoch, forked from one that was kept."""
     terms: Terms = Unpacking(*receive_many(control)).next()
     job = mother.job
     if isinstance(job, Job):

@@ -1,11 +1,11 @@
-"""Where the lives of a loader come from: the main process itself, then a template, made anew when
+"""Where the lives of a loader come from: the main process itself, then a zygote, made anew when
 it is gone.
 
 1. The first lives are forked by the main process (`first_crew`), as long as that takes no time, and
-   then the template (`template`): at the same moment, so that it is what they are. (When they have
+   then the zygote (`zygote`): at the same moment, so that it is what they are. (When they have
    got their first tickets, if no code of the user's runs until then.)
-2. All others are borne by the template.
-3. Where the first lives are to come from a clean process, so does the template, which bears all.
+2. All others are borne by the zygote.
+3. Where the first lives are to come from a clean process, so does the zygote, which bears all.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..._core.fork_or_clean import Choice, Descent
+from ..._core.fork_or_clean import Choice, WorkerOrigin
 from ..._core.health.stall_detection import Inherited
 from ..._loading.rng_adapters import global_generators
 from ..._transport.descriptors import keep_from_children
 from ..._transport.memory import MemoryShort
-from ..._transport.stack_file import Trace
+from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import parent_watch
 from ..._worker.private_file_offsets import positions
@@ -36,16 +36,16 @@ from ..fork_safety.threads_at_fork import ForkHazard
 from ..replication.reducers import Unsendable
 from ..replication.shared_payload import CostsTooMuch
 from .fd_passing import OriginGone
-from .first_workers import FirstCrew
+from .first_workers import FirstWorkers
 from .inherited_handles import held_by, warn_of_connections
 from .slow_unpickling import Opening
-from .start_method import Lineage
+from .start_method import StartMethod
 from .worker_source import News, Orphaned, Refused, Wanted
-from .zygote import Template
+from .zygote import Zygote
 from .zygote_main import Mother, Unfit
 
 ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
-STILLBORN = 2  # templates that were gone before they were ready; once can be bad luck
+STILLBORN = 2  # zygotes that were gone before they were ready; once can be bad luck
 
 # What multiprocessing says, and what to do about it.
 DAEMONIC = (
@@ -55,7 +55,7 @@ DAEMONIC = (
 
 
 class _Waiting:
-    """One descriptor to wait for, whichever template is the present one."""
+    """One descriptor to wait for, whichever zygote is the present one."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -66,19 +66,19 @@ class _Waiting:
         """Wait for this one, too, for as long as it is open."""
         self._poll.register(descriptor, select.EPOLLIN)
 
-    def begin(self, template: Template) -> None:
-        self._poll.register(template.sock.fileno(), select.EPOLLIN)
+    def begin(self, zygote: Zygote) -> None:
+        self._poll.register(zygote.sock.fileno(), select.EPOLLIN)
         self._pidfd: int | None = None
-        self.look_at_end(template)
+        self.look_at_end(zygote)
 
-    def look_at_end(self, template: Template) -> None:
+    def look_at_end(self, zygote: Zygote) -> None:
         """Wait for its end, too, as soon as it is there."""
-        if self._pidfd is None and template.pidfd is not None:
-            self._pidfd = template.pidfd.number
+        if self._pidfd is None and zygote.pidfd is not None:
+            self._pidfd = zygote.pidfd.number
             self._poll.register(self._pidfd, select.EPOLLIN)
 
-    def end(self, template: Template) -> None:
-        self._poll.unregister(template.sock.fileno())
+    def end(self, zygote: Zygote) -> None:
+        self._poll.unregister(zygote.sock.fileno())
         if self._pidfd is not None:
             self._poll.unregister(self._pidfd)
 
@@ -86,22 +86,22 @@ class _Waiting:
         self._poll.close()
 
 
-class Templates:
-    """The present template of a loader, made anew when it is gone."""
+class Zygotes:
+    """The present zygote of a loader, made anew when it is gone."""
 
-    def __init__(self, job: Job, status: StatusBoard, lineage: Lineage) -> None:
+    def __init__(self, job: Job, status: StatusBoard, lineage: StartMethod) -> None:
         self._job, self._status, self._lineage = job, status, lineage
         # By which the present lives were born; another loop over the loader may have changed it.
         self._choice: Choice | None = None
-        self._present: Template | None = None
+        self._present: Zygote | None = None
         self._news: list[News] = []
-        self._mother: Mother | None = None  # of the first lives, for the template that follows
+        self._mother: Mother | None = None  # of the first lives, for the zygote that follows
         self._waiting = _Waiting()
         self._stillborn = 0
-        self._crew = FirstCrew()
-        self._waiting.add(self._crew.descriptor)
+        self._lifecycle = FirstWorkers()
+        self._waiting.add(self._lifecycle.descriptor)
         self._no_process = ""  # why the machine gives none, to the first lives
-        self._deferred = False  # the template is not made yet, though it could be
+        self._deferred = False  # the zygote is not made yet, though it could be
         self._first = job.num_workers  # lives that are still to be asked for the first time
         # By seat: multiprocessing's numbers of lives that did nothing, for those in their place.
         self._returned: dict[int, int] = {}
@@ -116,11 +116,11 @@ class Templates:
 
     @property
     def _may_fork(self) -> bool:
-        return self._lineage.choice.descent is Descent.MAIN
+        return self._lineage.choice.descent is WorkerOrigin.MAIN
 
     @property
     def forks(self) -> bool:
-        return self._born_by.descent is Descent.MAIN
+        return self._born_by.descent is WorkerOrigin.MAIN
 
     @property
     def pid(self) -> int | None:
@@ -134,9 +134,11 @@ class Templates:
     def opening(self) -> Opening | None:
         return None if self._present is None else self._present.opening
 
-    def ask(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> None:
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
         first, self._first = self._first > 0, self._first - 1
-        here = first and self._present is None and self._may_fork and self._crew.takes_another()
+        here = (
+            first and self._present is None and self._may_fork and self._lifecycle.takes_another()
+        )
         asked, number = frozenset({(wanted.seat, wanted.life)}), None
         try:
             if here and self._fork_here(wanted, channel, trace):
@@ -146,12 +148,12 @@ class Templates:
             self._beware(hazard, asked)
         if not first:
             self._no_process = ""
-        keep_from_children(channel)  # a template that is forked now is sent its own
+        keep_from_children(channel)  # a zygote that is forked now is sent its own
         try:
             if not self._no_process:
-                template = self._template(asked)
+                zygote = self._zygote(asked)
                 number = number or self._returned.pop(wanted.seat, None) or process_numbers.take()
-                template.send(replace(wanted, number=number), channel, trace)
+                zygote.send(replace(wanted, number=number), channel, trace)
         except OriginGone:
             self._bury()
             raise
@@ -160,13 +162,13 @@ class Templates:
         if self._no_process:
             self._news.append(Refused(wanted.seat, wanted.life, self._no_process))
 
-    def _fork_here(self, wanted: Wanted, channel: socket.socket, trace: Trace) -> bool:
+    def _fork_here(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> bool:
         """Fork one of the first lives. Return False if the machine gives no process."""
         if self._mother is None:
             self._mother = _before_fork(self._job, self._status)
             self._choice = self._lineage.choice
         try:
-            born = self._crew.fork(
+            born = self._lifecycle.fork(
                 wanted, channel, trace, self._mother, self._status, self._lineage.looked_for
             )
         except BlockingIOError:
@@ -184,23 +186,25 @@ class Templates:
 
     def _replace_crew(self, spared: frozenset[tuple[int, int]]) -> None:
         """Have the first lives made anew: all are to be what the others are."""
-        if self._crew.numbers:
-            self._returned.update(self._crew.process_numbers())  # they keep the numbers they have
+        if self._lifecycle.numbers:
+            self._returned.update(
+                self._lifecycle.process_numbers()
+            )  # they keep the numbers they have
             self._news.append(Orphaned("workers come from a clean process", True, spared))
 
     def hear(self) -> Sequence[News]:
-        self._news.extend(self._crew.reap())
+        self._news.extend(self._lifecycle.reap())
         if self._mother is not None and not (self._first or self._deferred):
             # After the last of the first lives, since it must be what they are; and not before
             # their ends of the channels are closed here, which it would hold open.
             with contextlib.suppress(BlockingIOError):  # it is made when it is needed, if it can be
-                self._template()
-        template = self._present
-        if template is not None:
-            gone = template.is_gone()  # first: what it said before is read below
-            self._news.extend(template.read())
-            self._waiting.look_at_end(template)
-            if gone or template.is_gone():
+                self._zygote()
+        zygote = self._present
+        if zygote is not None:
+            gone = zygote.is_gone()  # first: what it said before is read below
+            self._news.extend(zygote.read())
+            self._waiting.look_at_end(zygote)
+            if gone or zygote.is_gone():
                 self._bury()
         news, self._news = self._news, []
         return news
@@ -212,18 +216,18 @@ class Templates:
         self._deferred = False
 
     def forsake(self) -> None:
-        template = self._present
-        if template is not None:
-            template.forsaken = True
-            template.kill()
-            if template.is_gone(ENDS_S):  # else it is buried when it is
+        zygote = self._present
+        if zygote is not None:
+            zygote.forsaken = True
+            zygote.kill()
+            if zygote.is_gone(ENDS_S):  # else it is buried when it is
                 self._bury()
 
     def unfit(self, words: str, details: str) -> None:
-        template = self._present
-        if template is not None and template.sealed and template.unfit is None:
-            template.unfit = Unfit(words, details)
-            template.kill()
+        zygote = self._present
+        if zygote is not None and zygote.sealed and zygote.unfit is None:
+            zygote.unfit = Unfit(words, details)
+            zygote.kill()
 
     def opened(self, modules: Sequence[str], seconds: float) -> None:
         self._stillborn = 0
@@ -273,20 +277,20 @@ class Templates:
         """Nothing to do: its parent sees it as well, and `hear` tells how it ended."""
 
     def close(self) -> None:
-        template, self._present = self._present, None
-        if template is not None and not self._job.stays and self._lineage.keep(template):
-            self._crew.see_off()
-        elif template is not None:
-            template.quit(self._crew)
+        zygote, self._present = self._present, None
+        if zygote is not None and not self._job.stays and self._lineage.keep(zygote):
+            self._lifecycle.see_off()
+        elif zygote is not None:
+            zygote.quit(self._lifecycle)
         else:
-            self._crew.see_off()
+            self._lifecycle.see_off()
         self._waiting.close()
 
     def __repr__(self) -> str:
-        return f"<Templates, present: {self._present!r}>"
+        return f"<Zygotes, present: {self._present!r}>"
 
-    def _template(self, asked: frozenset[tuple[int, int]] = frozenset()) -> Template:
-        """Return the present template; make one if there is none. `asked`: the life it is for."""
+    def _zygote(self, asked: frozenset[tuple[int, int]] = frozenset()) -> Zygote:
+        """Return the present zygote; make one if there is none. `asked`: the life it is for."""
         if self._present is None:
             self._present = self._make(asked)
             self._choice = self._lineage.choice
@@ -295,7 +299,7 @@ class Templates:
             self._waiting.begin(self._present)
         return self._present
 
-    def _make(self, asked: frozenset[tuple[int, int]]) -> Template:
+    def _make(self, asked: frozenset[tuple[int, int]]) -> Zygote:
         mother, self._mother = self._mother, None
         if mother is None and self._choice is not None and self._may_fork:
             self._lineage.look_again(self._job)
@@ -304,20 +308,20 @@ class Templates:
         if self._may_fork:
             try:
                 mother = mother or _before_fork(self._job, self._status)
-                return Template.fork(mother, self._lineage.looked_for)
+                return Zygote.fork(mother, self._lineage.looked_for)
             except ForkHazard as hazard:  # a clean process is better
                 self._beware(hazard, asked)
         if not self._may_fork:
             warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
-        while self._lineage.choice.descent is Descent.NURSERY:  # bounded by STILLBORN
+        while self._lineage.choice.descent is WorkerOrigin.CLEAN_PROCESS:  # bounded by STILLBORN
             try:
-                return Template.bring(self._job, self._status, self._lineage)
+                return Zygote.bring(self._job, self._status, self._lineage)
             except OriginGone:
                 self._lineage.forget_kept()
                 self._count_stillborn()
             except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
                 self._refuse(error)
-        return Template.fork(_before_fork(self._job, self._status))
+        return Zygote.fork(_before_fork(self._job, self._status))
 
     def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
         self._stillborn += 1
@@ -332,26 +336,26 @@ class Templates:
             raise TransportFailed.cannot_start(str(error)) from error
 
     def _bury(self) -> None:
-        """Take note of the end of the present template."""
-        template, self._present = self._present, None
-        assert template is not None
-        self._news.extend(template.read())
-        told = template.unfit is not None and self._lineage.refuse(template.unfit.words)
-        how, opened = template.how_it_ended(), template.opening is None
-        told = told or template.given_up
+        """Take note of the end of the present zygote."""
+        zygote, self._present = self._present, None
+        assert zygote is not None
+        self._news.extend(zygote.read())
+        told = zygote.unfit is not None and self._lineage.refuse(zygote.unfit.words)
+        how, opened = zygote.how_it_ended(), zygote.opening is None
+        told = told or zygote.given_up
         # Where all are to be made in another way, those that were forked here are, too.
-        spared = frozenset() if told else self._crew.numbers
+        spared = frozenset() if told else self._lifecycle.numbers
         self._news.append(Orphaned(how, told, spared))
-        self._waiting.end(template)
-        template.close()
+        self._waiting.end(zygote)
+        zygote.close()
         if not opened:
             self._lineage.forget_kept()  # perhaps it comes from there
-        if not (opened or template.forsaken) and template.unfit is None:
+        if not (opened or zygote.forsaken) and zygote.unfit is None:
             self._count_stillborn(how)
 
 
 def _before_fork(job: Job, status: StatusBoard) -> Mother:
-    """Prepare this process for forking lives, or a template, at once; return what they must
+    """Prepare this process for forking lives, or a zygote, at once; return what they must
     know."""
     assert not multiprocessing.current_process().daemon, DAEMONIC
     held = held_by(job)

@@ -130,12 +130,12 @@ def context(setting: Setting) -> Outcome:
 
 def _origin(loader: Any) -> tuple[str, str]:
     """Return where the workers of a loader come from, and why."""
-    from ..._core.fork_or_clean import Descent
+    from ..._core.fork_or_clean import WorkerOrigin
 
     lineage = vars(loader).get("_descends")
     if lineage is None:
         return "unknown start", "not a loader of antifreeze, or it fell back to torch's"
-    clean = lineage.choice.descent is Descent.NURSERY
+    clean = lineage.choice.descent is WorkerOrigin.CLEAN_PROCESS
     return "clean process" if clean else "fork", lineage.choice.why
 
 

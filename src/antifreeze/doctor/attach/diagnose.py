@@ -259,8 +259,8 @@ def _lines_told(said: dict[str, Any]) -> Iterator[str]:
         if loader.get("faults"):
             kinds = ", ".join(map(str, loader.get("latest_faults", [])))
             yield f"faults so far: {loader['faults']} (latest: {kinds})"
-        story = [str(line) for line in loader.get("story", [])]
-        yield from [line for line in story if not ROUTINE.search(line)][-STORY:]
+        event_log = [str(line) for line in loader.get("story", [])]
+        yield from [line for line in event_log if not ROUTINE.search(line)][-STORY:]
 
 
 def _line(program: Program, process: WatchedProcess) -> str:

@@ -24,7 +24,7 @@ class Role(Enum):
     MAIN = "main"  # the script, or one rank of it
     WORKER = "worker"  # of torch's loader
     OUR_WORKER = "antifreeze's worker"
-    OUR_NURSERY = "antifreeze's nursery"
+    OUR_CLEAN_PROCESS = "antifreeze's clean process"
     LAUNCHER = "launcher"
     HELPER = "helper"  # of multiprocessing: its tracker, its fork server
     CHILD = "child"  # a program that one of them has started
@@ -35,7 +35,7 @@ def role_of(process: Process, now: dict[int, Process]) -> Role:
     if process.name.startswith(own_frames.WORKER_PROCESS.name):
         return Role.OUR_WORKER
     if process.name.startswith(own_frames.PROCESSES):
-        return Role.OUR_NURSERY
+        return Role.OUR_CLEAN_PROCESS
     if process.name == WORKER:
         return Role.WORKER
     joined = " ".join(command)

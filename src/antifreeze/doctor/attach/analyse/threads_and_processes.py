@@ -214,7 +214,7 @@ class Program:
     case: Case
     main: WatchedProcess
     workers: tuple[WatchedProcess, ...]
-    others: tuple[WatchedProcess, ...]  # helpers, children, our nursery
+    others: tuple[WatchedProcess, ...]  # helpers, children, our clean process
     launcher: WatchedProcess | None = None
     ranks: tuple[WatchedProcess, ...] = ()  # the main processes of all ranks, this one included
     missing: tuple[int, ...] = ()  # workers that were there at the first look, and are not any more

@@ -145,7 +145,7 @@ def _may_hold(program: Program, waiting: Waiting) -> list[WatchedProcess]:
     threads = [each for _, each in waiting]
     found = []
     for process in program.all:
-        if process.dead or process.role in (Role.HELPER, Role.OUR_NURSERY, Role.LAUNCHER):
+        if process.dead or process.role in (Role.HELPER, Role.OUR_CLEAN_PROCESS, Role.LAUNCHER):
             continue
         if (process is program.main and _awaits_batch(program)) or _polls_unseen(process):
             continue

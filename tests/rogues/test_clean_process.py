@@ -1,4 +1,4 @@
-"""The nursery: one clean process a program, what becomes of it, and what it costs."""
+"""The clean process: one clean process a program, what becomes of it, and what it costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antifreeze import DataLoader
 from antifreeze._engine import iterator as engine_iterator
 from antifreeze._processes.starting import clean_process
 
-from ..conftest import nursery_pid
+from ..conftest import clean_process_pid
 from .clean import another_thread, ask, is_clean
 from .programs import all_gone, finish, line, program
 
@@ -58,7 +58,7 @@ def numbers(batches: Any) -> list[int]:
 @pytest.mark.usefixtures("beside")
 def test_there_is_one_for_all_loaders_and_a_later_loader_is_quick() -> None:
     numbers(loop(num_workers=2))
-    first, taken = nursery_pid(), []
+    first, taken = clean_process_pid(), []
     for _ in range(5):
         began = time.monotonic()
         iterator = loop(num_workers=2)
@@ -66,25 +66,25 @@ def test_there_is_one_for_all_loaders_and_a_later_loader_is_quick() -> None:
         taken.append(time.monotonic() - began)
         assert is_clean(iterator)
         iterator._shutdown_workers()
-    assert nursery_pid() == first
+    assert clean_process_pid() == first
     assert min(taken) < 5 * LATER_S, taken  # the others: of a machine that is busy
 
 
 @pytest.mark.usefixtures("beside")
 def test_a_loader_starts_it_when_it_is_made() -> None:
     clean_process.end()
-    assert nursery_pid() is None
+    assert clean_process_pid() is None
     loader = DataLoader(Numbers(), num_workers=1)  # type: ignore[arg-type, var-annotated]
-    assert nursery_pid() is not None
+    assert clean_process_pid() is not None
     assert len(loader) == 200
 
 
 @pytest.mark.usefixtures("beside")
-def test_killed_before_during_and_after_its_templates_are_made() -> None:
+def test_killed_before_during_and_after_its_zygotes_are_made() -> None:
     loader = DataLoader(Numbers(nap_s=0.002), 10, num_workers=2)  # type: ignore[arg-type, var-annotated]
     for moment in ("before", "at once", "soon", "later"):
         clean_process.present()
-        pid = nursery_pid()
+        pid = clean_process_pid()
         assert pid is not None
         if moment == "before":
             os.kill(pid, signal.SIGKILL)
@@ -101,17 +101,17 @@ def test_killed_before_during_and_after_its_templates_are_made() -> None:
 
 
 @pytest.mark.usefixtures("beside")
-def test_a_template_of_it_that_is_killed_is_replaced_and_nothing_is_lost() -> None:
+def test_a_zygote_of_it_that_is_killed_is_replaced_and_nothing_is_lost() -> None:
     iterator = loop(num_workers=2)
-    got, templates = [], []
+    got, zygotes = [], []
     for place, batch in enumerate(iterator):
         got += batch.tolist()
         if place in (3, 9):
-            templates.append(psutil.Process(iterator._workers[0].pid).ppid())
-            os.kill(templates[-1], signal.SIGKILL)
+            zygotes.append(psutil.Process(iterator._workers[0].pid).ppid())
+            os.kill(zygotes[-1], signal.SIGKILL)
     assert got == list(range(200))
-    assert len(set(templates)) == 2 and nursery_pid() not in templates
-    assert all_gone(templates)
+    assert len(set(zygotes)) == 2 and clean_process_pid() not in zygotes
+    assert all_gone(zygotes)
 
 
 @pytest.mark.usefixtures("beside")
@@ -120,7 +120,7 @@ def test_one_that_does_not_answer_is_left_for_a_fork(
 ) -> None:
     monkeypatch.setattr(engine_iterator, "CLEAN_OR_FORKED_S", 1.0)
     clean_process.present()
-    pid = nursery_pid()
+    pid = clean_process_pid()
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     assert numbers(loop(num_workers=2)) == list(range(200))
@@ -158,13 +158,13 @@ ALL_DIE = """
     thread.start()
     thread.join()                                      # whoever started them is gone
     pids = [worker.pid for worker in box[0]._workers]
-    template = psutil.Process(pids[0]).ppid()
-    nursery = psutil.Process(template).ppid()
-    assert nursery != os.getpid()
+    zygote = psutil.Process(pids[0]).ppid()
+    clean process = psutil.Process(zygote).ppid()
+    assert clean process != os.getpid()
     if os.fork() == 0:                                 # and somebody holds everything open
         time.sleep(60)
         os._exit(0)
-    say(nursery, template, *pids)
+    say(clean process, zygote, *pids)
     time.sleep(60)
 """
 
@@ -275,7 +275,7 @@ def test_a_sparse_memory_map_of_20_gb_costs_nothing(tmp_path: Path) -> None:
         file.truncate(20 * 1024**3)
     large = np.memmap(path, np.int64, "r+")
     large[1_000_000] = 17
-    ask(1, int)  # the nursery is there
+    ask(1, int)  # the clean process is there
     before = psutil.virtual_memory().available
     began = time.monotonic()
     kind, value, length, rss = ask(
@@ -438,12 +438,12 @@ def test_a_dataset_from_a_cell_of_a_notebook(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give up rights")
-def test_a_program_that_gave_up_rights_gets_a_nursery_without_them(tmp_path: Path) -> None:
+def test_a_program_that_gave_up_rights_gets_a_clean_process_without_them(tmp_path: Path) -> None:
     code = """
         threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(2,)).start()
         os.setgroups([0, 4242])
-        from antifreeze._processes.starting import clean_process as nursery
-        nursery.present()
+        from antifreeze._processes.starting import clean_process as clean process
+        clean process.present()
         os.setgroups([0])
 
         class Rights(Numbers):

@@ -1,4 +1,4 @@
-"""Where workers come from: what a template gives them, and what happens when it is gone itself."""
+"""Where workers come from: what a zygote gives them, and what happens when it is gone itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Numbers:
         return index
 
 
-def template_of(iterator: Any) -> int:
+def zygote_of(iterator: Any) -> int:
     """Give the pid of the process that the workers were forked from."""
     (pid,) = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
     assert psutil.Process(pid).ppid() == os.getpid()
@@ -49,105 +49,105 @@ def template_of(iterator: Any) -> int:
 
 @pytest.fixture
 def borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all workers borne by the template, as those are that come later."""
+    """Have all workers borne by the zygote, as those are that come later."""
     monkeypatch.setattr(first_workers, "FORKING_S", 0.0)
 
 
 @pytest.mark.usefixtures("borne")
 def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
     iterator = iter(DataLoader(Numbers(nap_s=0.01), num_workers=3))  # type: ignore[arg-type]
-    template = psutil.Process(template_of(iterator))
-    assert template.ppid() == os.getpid()
-    assert template.num_threads() == 1
+    zygote = psutil.Process(zygote_of(iterator))
+    assert zygote.ppid() == os.getpid()
+    assert zygote.num_threads() == 1
     own = {child.pid for child in psutil.Process().children()}
-    assert template.pid in own
+    assert zygote.pid in own
     assert not own & {worker.pid for worker in iterator._workers}
 
 
 @pytest.mark.usefixtures("borne")
 @pytest.mark.parametrize("force", [signal.SIGKILL, signal.SIGTERM])
-def test_a_template_that_dies_is_replaced_and_nothing_is_lost(
+def test_a_zygote_that_dies_is_replaced_and_nothing_is_lost(
     force: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
     iterator = iter(DataLoader(Numbers(nap_s=0.002), 10, num_workers=2))  # type: ignore[arg-type]
-    got, templates, workers = [], [], []
+    got, zygotes, workers = [], [], []
     for place, batch in enumerate(iterator):
         got += batch.tolist()
         if place in (5, 15):
-            templates.append(template_of(iterator))
+            zygotes.append(zygote_of(iterator))
             workers += [worker.pid for worker in iterator._workers]
-            os.kill(templates[-1], force)
-            assert all_gone(templates[-1:])  # it may have to wait for a processor to die on
+            os.kill(zygotes[-1], force)
+            assert all_gone(zygotes[-1:])  # it may have to wait for a processor to die on
     assert got == list(range(400))
-    assert len(set(templates)) == 2
-    assert all_gone(templates + workers)
+    assert len(set(zygotes)) == 2
+    assert all_gone(zygotes + workers)
     said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert len(said) == 4  # each of two workers, twice
-    for text, template in zip(said, [templates[0]] * 2 + [templates[1]] * 2, strict=True):
-        assert f"ended: its template (pid {template}) was killed by signal {force.value}." in text
+    for text, zygote in zip(said, [zygotes[0]] * 2 + [zygotes[1]] * 2, strict=True):
+        assert f"ended: its zygote (pid {zygote}) was killed by signal {force.value}." in text
         assert "held no batch" in text  # whatever it worked on is not to blame
 
 
 @pytest.mark.usefixtures("borne")
-def test_a_sample_is_not_blamed_for_the_deaths_of_templates() -> None:
+def test_a_sample_is_not_blamed_for_the_deaths_of_zygotes() -> None:
     # Each sample may end two workers at most; these three deaths are not its own.
     iterator = iter(DataLoader(Numbers(16, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
-    got, templates = [], []
+    got, zygotes = [], []
     for batch in iterator:
         got.append(int(batch))
-        if len(templates) < 3 and is_new(iterator, templates):
-            templates.append(template_of(iterator))
+        if len(zygotes) < 3 and is_new(iterator, zygotes):
+            zygotes.append(zygote_of(iterator))
             kill_with_workers(iterator)
     assert got == list(range(16))
-    assert len(set(templates)) == 3
+    assert len(set(zygotes)) == 3
 
 
 def kill_with_workers(iterator: Any) -> None:
-    """Kill a template, and see its workers go with it: they may still deliver meanwhile."""
-    pids = [template_of(iterator), *(worker.pid for worker in iterator._workers)]
+    """Kill a zygote, and see its workers go with it: they may still deliver meanwhile."""
+    pids = [zygote_of(iterator), *(worker.pid for worker in iterator._workers)]
     os.kill(pids[0], signal.SIGKILL)
     assert all_gone(pids)
 
 
-def is_new(iterator: Any, templates: list[int]) -> bool:
-    """Say whether workers have come up since these templates were killed: the loop may have got
+def is_new(iterator: Any, zygotes: list[int]) -> bool:
+    """Say whether workers have come up since these zygotes were killed: the loop may have got
     what was ready."""
     pids = [worker.pid for worker in iterator._workers]
-    return all(map(is_alive, pids)) and template_of(iterator) not in templates
+    return all(map(is_alive, pids)) and zygote_of(iterator) not in zygotes
 
 
 @pytest.mark.usefixtures("borne")
-def test_a_template_killed_between_two_epochs_of_persistent_workers() -> None:
+def test_a_zygote_killed_between_two_epochs_of_persistent_workers() -> None:
     loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
     for _ in range(3):
         assert torch.cat(list(loader)).tolist() == list(range(400))
         kill_with_workers(loader._iterator)
     assert torch.cat(list(loader)).tolist() == list(range(400))
-    os.kill(template_of(loader._iterator), signal.SIGKILL)  # and goes while the epoch begins
+    os.kill(zygote_of(loader._iterator), signal.SIGKILL)  # and goes while the epoch begins
     assert torch.cat(list(loader)).tolist() == list(range(400))
     loader._iterator = None
 
 
-def test_a_template_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zygote_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_iterator, "FORKED_S", 1.0)
     iterator: Any = iter(DataLoader(Numbers(nap_s=0.02), 10, num_workers=2))  # type: ignore[arg-type]
     got = next(iterator).tolist()
     while iterator._workers[1].pid is None:  # not yet there, on a busy machine
         got += next(iterator).tolist()
-    template = iterator._driver.backend._origin.pid
-    os.kill(template, signal.SIGSTOP)
+    zygote = iterator._driver.backend._origin.pid
+    os.kill(zygote, signal.SIGSTOP)
     os.kill(iterator._workers[1].pid, signal.SIGKILL)
     for batch in iterator:
         got += batch.tolist()
     assert got == list(range(400))
-    assert all_gone([template])
+    assert all_gone([zygote])
 
 
 def test_a_replaced_worker_is_there_at_once_whatever_the_main_process_has_become() -> None:
     loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)  # type: ignore[arg-type]
     iterator = iter(loader)
     next(iterator)
-    ballast = torch.ones(256 * 1024 * 1024)  # 1 GiB, after the template was made
+    ballast = torch.ones(256 * 1024 * 1024)  # 1 GiB, after the zygote was made
     taken = []
     for _ in range(5):
         worker = iterator._workers[0]
@@ -162,7 +162,7 @@ def test_a_replaced_worker_is_there_at_once_whatever_the_main_process_has_become
     iterator._shutdown_workers()
 
 
-def test_templates_and_workers_go_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
+def test_zygotes_and_workers_go_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
     code = """
         import psutil
         loader = DataLoader(Numbers(nap_s=30), num_workers=2)   # busy in a sample
@@ -180,7 +180,7 @@ def test_templates_and_workers_go_with_a_main_process_that_is_killed(tmp_path: P
     """
     with program(tmp_path, code) as process:
         pids = [int(pid) for pid in line(process).split()]
-        assert len(pids) == 3, finish(process)  # template and two workers
+        assert len(pids) == 3, finish(process)  # zygote and two workers
         process.kill()
         assert all_gone(pids)
 
@@ -264,19 +264,19 @@ def test_a_worker_reads_on_where_the_file_was_at_the_fork(tmp_path: Path) -> Non
         dataset.file.close()
 
 
-def test_a_program_that_ignores_its_children_loses_no_template(
+def test_a_program_that_ignores_its_children_loses_no_zygote(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         iterator = iter(DataLoader(Numbers(200, nap_s=0.002), 4, num_workers=2))  # type: ignore[arg-type]
         got = next(iterator).tolist()
-        template = template_of(iterator)
+        zygote = zygote_of(iterator)
         iterator._workers[0].kill()
         for batch in iterator:
             got += batch.tolist()
             if len(got) == 100:
-                assert template_of(iterator) == template
+                assert zygote_of(iterator) == zygote
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert got == list(range(200))
@@ -299,7 +299,7 @@ def test_each_worker_has_its_own_position_in_an_inherited_file(kind: str, tmp_pa
 
 
 def test_a_lock_on_a_file_is_free_as_soon_as_the_loop_is_over(tmp_path: Path) -> None:
-    for _ in range(20):  # its template, which has inherited the lock, must be gone by then
+    for _ in range(20):  # its zygote, which has inherited the lock, must be gone by then
         dataset = Numbers(4)
         with open(tmp_path / "locked", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -330,12 +330,12 @@ class Scored(Numbers):
         return int(Path("/proc/self/oom_score_adj").read_text())
 
 
-def test_the_kernel_takes_a_worker_before_its_template_when_memory_runs_out() -> None:
+def test_the_kernel_takes_a_worker_before_its_zygote_when_memory_runs_out() -> None:
     iterator: Any = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
     mine = int(Path("/proc/self/oom_score_adj").read_text())
     pid = iterator._driver.backend._origin.pid
-    template = int(Path(f"/proc/{pid}/oom_score_adj").read_text())
-    assert template == mine
+    zygote = int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+    assert zygote == mine
     assert [int(score) for score in iterator] == [max(500, mine)] * 4
 
 
