@@ -346,7 +346,9 @@ def test_no_more_processes_write_than_are_read(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_summaries, "MOST_PROCESSES", 1)
-    monkeypatch.setattr(process_summaries.multiprocessing_children, "call_at_end", lambda function: None)
+    monkeypatch.setattr(
+        process_summaries.multiprocessing_children, "call_at_end", lambda function: None
+    )
     parent = Place(place.folder, os.getppid())
     for _ in range(3):
         process_summaries._Writer(parent).begin()

@@ -11,20 +11,22 @@ from ..states import State
 Table = Mapping[tuple[Any, Any], Any]
 
 INTRODUCTIONS = {
-    "life": "One worker, from its start to its end.",
-    "seat": "A numbered place for a worker. It stays for the whole run; lives come and go.",
+    "worker process": "One process in a worker slot, from its start to its end.",
+    "worker slot": "A numbered place for a worker, kept for the whole run; processes come and go.",
     "lease": "The right to use a slab of a worker's memory, for one batch.",
 }
 
 
 def pages() -> dict[str, str]:
-    """Give every page by its file name."""
+    """Return every page by its file name."""
     tables: dict[str, Table] = {
-        "life": worker_slots.LIFE_TRANSITIONS,
-        "seat": worker_slots.SEAT_TRANSITIONS,
+        "worker process": worker_slots.LIFE_TRANSITIONS,
+        "worker slot": worker_slots.SEAT_TRANSITIONS,
         "lease": slab_leases.TRANSITIONS,
     }
-    written = {f"{name}.md": _machine(name, table) for name, table in tables.items()}
+    written = {
+        f"{name.replace(' ', '-')}.md": _machine(name, table) for name, table in tables.items()
+    }
     written["verdicts.md"] = _verdicts()
     return written
 
