@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ._core.messages import record
+from ._linux.cores import granted_cores
 from ._reporting.explain import Explanation, Profile, explain
 from ._reporting.redaction import shareable_line
 from ._reporting.wait_accounting import CAUSES, Accounts
@@ -31,7 +32,9 @@ class Entry:
     faults: FaultTally
 
     def explain(self) -> Explanation:
-        profile = replace(self.profile, cores=cores())  # to count them at each epoch would cost
+        profile = replace(
+            self.profile, cores=granted_cores()
+        )  # to count them at each epoch would cost
         with self.accounts.guard:  # loops go on counting
             told = explain(self.accounts, profile, self.faults.seen)
         return Explanation(
@@ -134,17 +137,3 @@ def _usage(accounts: Accounts) -> dict[str, float]:
         "workers_written_bytes": sum(each.written_bytes for each in usages),
         "workers_threads": sum(each.threads for each in usages),
     }
-
-
-def cores() -> int:
-    """Say how many cores this process may use: by its affinity, and by its container."""
-    all_of = os.cpu_count() or 1
-    granted = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_of)
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            granted = min(granted, int(quota) / int(period))
-    except (OSError, ValueError):
-        pass
-    return max(1, int(granted))

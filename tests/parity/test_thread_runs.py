@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from antifreeze._linux import live_processes
 from antifreeze._processes import process_activity
 
 
@@ -14,7 +15,7 @@ def test_a_thread_that_is_about_to_wake_does_not_run(
     states: str, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = iter(states)
-    monkeypatch.setattr(process_activity, "_state", lambda _: next(seen))
+    monkeypatch.setattr(live_processes, "state", lambda _: next(seen))
     monkeypatch.setattr(process_activity, "pause", lambda _: None)
     assert process_activity.thread_runs(1) is runs
     assert not list(seen)

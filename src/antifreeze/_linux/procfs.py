@@ -166,11 +166,11 @@ def internet_sockets(kind: str, text: str) -> dict[str, str]:
         match = _INTERNET.fullmatch(line)
         if match is None:
             continue
-        here = f"{kind[:3]} {_address(match[1])}"
+        here = f"{kind[:3]} {address(match[1])}"
         if match[3] == _LISTENS:
             found[match[4]] = f"{here} (listening)"
         else:
-            found[match[4]] = f"{here} -> {_address(match[2])}{_STATES.get(match[3], '')}"
+            found[match[4]] = f"{here} -> {address(match[2])}{_STATES.get(match[3], '')}"
     return found
 
 
@@ -226,7 +226,8 @@ def _signed(text: str) -> int:
     return -whole(text[1:]) if text.startswith("-") else whole(text)
 
 
-def _address(text: str) -> str:
+def address(text: str) -> str:
+    """Return host and port of one end of a connection, as the kernel writes it."""
     host, _, port = text.partition(":")
     words = [bytes.fromhex(host[at : at + 8])[::-1] for at in range(0, len(host), 8)]
     address = ipaddress.ip_address(b"".join(words))

@@ -6,6 +6,7 @@ of x86-64, whatever machine it comes from.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from enum import IntEnum
 
@@ -24,6 +25,7 @@ class Syscall(IntEnum):
     READV = 19
     WRITEV = 20
     SELECT = 23
+    SCHED_YIELD = 24
     NANOSLEEP = 35
     CONNECT = 42
     ACCEPT = 43
@@ -34,8 +36,11 @@ class Syscall(IntEnum):
     WAIT4 = 61
     FCNTL = 72
     FLOCK = 73
+    FSYNC = 74
+    SIGTIMEDWAIT = 128
     FUTEX = 202
     RESTARTED = 219  # a wait that py-spy has interrupted goes on as this
+    SEMTIMEDOP = 220
     CLOCK_NANOSLEEP = 230
     EPOLL_WAIT = 232
     WAITID = 247
@@ -95,11 +100,15 @@ _ON_ARM = {
     70: Syscall.PWRITEV,
     72: Syscall.PSELECT,
     73: Syscall.PPOLL,
+    82: Syscall.FSYNC,
     95: Syscall.WAITID,
     98: Syscall.FUTEX,
     101: Syscall.NANOSLEEP,
     115: Syscall.CLOCK_NANOSLEEP,
+    124: Syscall.SCHED_YIELD,
     128: Syscall.RESTARTED,
+    137: Syscall.SIGTIMEDWAIT,
+    192: Syscall.SEMTIMEDOP,
     202: Syscall.ACCEPT,
     203: Syscall.CONNECT,
     206: Syscall.SENDTO,
@@ -136,3 +145,10 @@ def code_address(text: str) -> int:
     way."""
     parts = text.split()
     return procfs.hexadecimal(parts[-1]) if _LINE.fullmatch(" ".join(parts)) else 0
+
+
+def name(number: int) -> str:
+    """Return the name of a call by its number on x86-64, as its manual page has it."""
+    with contextlib.suppress(ValueError):
+        return Syscall(number).name.lower()
+    return f"system call {number}"

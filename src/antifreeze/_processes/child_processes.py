@@ -9,36 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
 
-MOST = 200  # processes that one has started, looked at; a bound, not a wish
-
-
-def family(pid: int) -> list[int]:
-    """Give a process and those it has started, and so on."""
-    found = [pid]
-    for each in found:
-        if len(found) >= MOST:
-            break
-        for task in tasks(each):
-            found += children(each, task)
-    return found[:MOST]
-
-
-def children(pid: int, task: str) -> list[int]:
-    """Give the processes that a thread has started."""
-    with contextlib.suppress(OSError):  # it has ended meanwhile
-        listed = Path(f"/proc/{pid}/task/{task}/children").read_text()
-        return [int(child) for child in listed.split()]
-    return []
-
-
-def tasks(pid: int) -> list[str]:
-    """Give the threads of a process."""
-    try:
-        return os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return []
+from .._linux.live_processes import with_descendants
 
 
 class ChildProcesses:
@@ -48,7 +20,7 @@ class ChildProcesses:
         self._pidfds: list[int] = []
         with contextlib.suppress(OSError):  # it is gone, and nobody knows whose children were its
             session = os.getsid(pid)
-            for child in family(pid)[1:]:
+            for child in with_descendants(pid)[1:]:
                 with contextlib.suppress(OSError):
                     self._open(child, session)
 

@@ -25,13 +25,13 @@ from typing import NoReturn
 
 from ..._core.messages import frozen
 from ..._linux.clock import process_time
+from ..._linux.live_processes import threads
 from ..._transport.descriptors import Descriptor
 from ..._worker import parent_watch
 from ..._worker.main import told_of
 from ..._worker.private_file_offsets import NOTHING, Held
 from ..._worker.thread_pool_limits import cap_pools
 from ..._worker.worker_spec import Job
-from ..child_processes import tasks
 from ..process_activity import is_ours
 from ..replication import module_state
 from ..replication.process_settings import ProcessSettings, apply_environment
@@ -258,7 +258,7 @@ def _open(wish: Bring, unpacking: Unpacking, main: Descriptor, terms: Terms) -> 
 
 def _new_libraries(before: set[str]) -> tuple[str, ...]:
     """Give what the clean process may import as well: it must keep its one thread."""
-    if sum(not is_ours(os.getpid(), task) for task in tasks(os.getpid())) > 1:
+    if sum(not is_ours(os.getpid(), task) for task in threads(os.getpid())) > 1:
         return ()
     new = [name for name in sys.modules if name not in before]
     return tuple([name for name in new if is_of_library(name)][:LISTED])
