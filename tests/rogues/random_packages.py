@@ -3,7 +3,7 @@
 A package has modules that import each other (early, late, in circles through the package), names
 that are exported again or hide a module, attributes that are made when they are asked for, a
 package inside, one without `__init__`, and settings that the program changes once all is imported
-(of packages whose state is plain: docs/decisions/clean process.md says what is not carried). What a
+(of packages whose state is plain: docs/decisions/clean-process.md says what is not carried). What a
 dataset sees of it is text: two loaders that give the same text have seen the same.
 
 python -m tests.rogues.random_packages FOLDER SEED COUNT: loads each with forked workers and with

@@ -4,7 +4,7 @@ From the dataset, collate_fn and worker_init_fn: their attributes, their classes
 modules that these are written in, and the program's own modules that those import. Packages count
 only if code that workers run names them (`used_packages`). Looked at, never asked: no method of the
 program's runs. Bounded: in a large program the search ends early, and what
-it has not found is met by a worker, if at all (see docs/decisions/clean process.md).
+it has not found is met by a worker, if at all (see docs/decisions/clean-process.md).
 """
 
 from __future__ import annotations
