@@ -10,6 +10,7 @@ from statistics import quantiles
 import pytest
 
 from antifreeze._core.timings import Timings
+from antifreeze._loading.observations import FOR_A_LOCK
 from antifreeze._reporting import slowdown_trends
 from antifreeze._reporting.explain import WORDS, Profile, explain
 from antifreeze._reporting.fault_log import FaultTally
@@ -17,7 +18,6 @@ from antifreeze._reporting.histogram import Histogram
 from antifreeze._reporting.slowdown_trends import KEPT, LEAST, Trends, Window
 from antifreeze._reporting.wait_accounting import (
     CAUSES,
-    FOR_A_LOCK,
     PLACES,
     WINDOW_S,
     WORST,

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._reporting.torch_pitfalls import (
-    AT_THE_END,
-    FEW,
-    PLENTY,
-    Change,
-    Changed,
-    Opening,
-    StreamEnded,
-    TorchPitfalls,
-)
+from antifreeze._loading.observations import Change, Changed, Opening, StreamEnded
+from antifreeze._reporting.torch_pitfalls import AT_THE_END, FEW, PLENTY, TorchPitfalls
 
 
 def said(traps: TorchPitfalls) -> list[str]:

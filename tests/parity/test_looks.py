@@ -20,8 +20,8 @@ from antifreeze import DataLoader
 from antifreeze._core.health.worker_phases import COLLATE, SAMPLE, WHOLE
 from antifreeze._core.timings import Timings
 from antifreeze._engine import main_process_monitor
+from antifreeze._loading.observations import FOR_A_LOCK
 from antifreeze._loading.sampling_profiler import SamplingProfiler, at_any_moment, place_of
-from antifreeze._reporting.wait_accounting import FOR_A_LOCK
 
 from ..patience import PATIENCE_S
 

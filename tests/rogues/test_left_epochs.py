@@ -17,7 +17,7 @@ from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
 from antifreeze._engine.stream_positions import MOST_EPOCHS, MOST_PRINTS, StreamPositions
-from antifreeze._reporting.torch_pitfalls import StreamPrint, StreamState
+from antifreeze._loading.observations import StreamPrint, StreamState
 from antifreeze.errors import WorkerFailed
 
 ROWS = 20

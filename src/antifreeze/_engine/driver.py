@@ -28,18 +28,13 @@ from .._core.states import Run, State
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand
 from .._linux.clock import Clock
+from .._loading.observations import Observation, StreamCarry, StreamPrint, StreamState
 from .._processes.backend import Backend, Notice, Parcel
 from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import so_far
 from .._reporting.reporter import Reporter, Sift
-from .._reporting.torch_pitfalls import (
-    Observation,
-    StreamCarry,
-    StreamPrint,
-    StreamState,
-    TorchPitfalls,
-)
+from .._reporting.torch_pitfalls import TorchPitfalls
 from .._reporting.wait_accounting import Accounts
 from .._reporting.wait_causes import Waits
 from .._worker.worker_spec import EpochBrief

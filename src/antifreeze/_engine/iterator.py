@@ -35,11 +35,12 @@ from .._core.limits import Limits, Plan, Source, Tenure
 from .._core.reorder import Order
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
+from .._loading.observations import Suspect
 from .._processes.backend import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
 from .._reporting.ranks import who
-from .._reporting.torch_pitfalls import Suspect, TorchPitfalls
+from .._reporting.torch_pitfalls import TorchPitfalls
 from .._reporting.user_warnings import remark
 from .._torch_internals import (
     BaseIterator,

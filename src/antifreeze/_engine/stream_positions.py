@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from .._core.commands import StartLife
 from .._core.messages import record
-from .._reporting.torch_pitfalls import StreamCarry, StreamPrint, StreamState
+from .._loading.observations import StreamCarry, StreamPrint, StreamState
 from .._worker.worker_spec import EpochBrief, Resume
 
 STATES = 3  # the last one may be the end, and nothing may be known after the one before it

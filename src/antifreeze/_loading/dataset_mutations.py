@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from .._reporting.torch_pitfalls import FEW, PLENTY, Change, Changed, Drew, Opening
+from .._loading.observations import Change, Changed, Drew, Opening
+from .._reporting.torch_pitfalls import FEW, PLENTY
 from .._torch_internals import IterDataPipe, MapDataPipe, WorkerInfo
 from .dataset_walk import has_own, things_in
 from .fingerprints import Contents, is_array

@@ -14,8 +14,8 @@ from torch.utils.data import default_collate, default_convert
 from .._core.health.worker_phases import COLLATE, ITER, OURS, SAMPLE, WHOLE
 from .._core.timings import Timings
 from .._linux.clock import monotonic
+from .._loading.observations import SampleFailed
 from .._reporting.formatting import said, shown
-from .._reporting.torch_pitfalls import SampleFailed
 from .._transport.status_board import Steps
 from .._worker.worker_spec import Job, Resume
 from ..errors import WorkerFailed

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._linux.clock import monotonic
+from .._loading.observations import QUARANTINED, SampleFailed
 from .._reporting.formatting import said, shown
-from .._reporting.torch_pitfalls import QUARANTINED, SampleFailed
 from .._transport.traceback_frames import formatted
 from ..policies import SUBSTITUTES, Policy
 from .sample_file_names import file_of

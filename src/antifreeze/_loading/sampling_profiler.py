@@ -25,7 +25,7 @@ from types import FrameType
 from .._core.health.worker_phases import SAMPLE, WHOLE
 from .._core.timings import Timings
 from .._linux.clock import pause
-from .._reporting.wait_accounting import FOR_A_LOCK
+from .._loading.observations import FOR_A_LOCK
 from .._transport.traceback_frames import is_library, is_ours
 
 SLOW_S = 0.1  # a batch that took so long has a slow sample: one that some look fell into

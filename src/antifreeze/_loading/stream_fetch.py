@@ -8,7 +8,7 @@ from types import GeneratorType
 from typing import Any
 
 from .._core.health.worker_phases import OURS, SAMPLE
-from .._reporting.torch_pitfalls import Opening, SampleFailed, StreamEnded
+from .._loading.observations import Opening, SampleFailed, StreamEnded
 from .._transport.status_board import Steps
 from .._transport.traceback_frames import formatted
 from .._worker.resumable_streams import Bookmark, begin_stream

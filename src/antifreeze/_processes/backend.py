@@ -21,7 +21,7 @@ from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.messages import message, record
 from .._core.tickets import Errand
-from .._reporting.torch_pitfalls import Observation
+from .._loading.observations import Observation
 from .._reporting.wait_accounting import Usage
 from .._worker.worker_spec import EpochBrief
 

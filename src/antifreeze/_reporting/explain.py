@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 
 from .._core.messages import frozen
-from .wait_accounting import CAUSES, FOR_A_LOCK, Accounts, SlowSample
+from .._loading.observations import FOR_A_LOCK
+from .wait_accounting import CAUSES, Accounts, SlowSample
 
 KEEPS_UP = 5  # percent of the time waited, as shown: up to it there is nothing to gain
 BUSY = 0.8  # of the workers' time

@@ -14,6 +14,7 @@ from .._core.health.memory_growth import Growth
 from .._core.health.worker_phases import WHOLE, index_at
 from .._core.tickets import Ticket
 from .._linux.clock import moment
+from .._loading.observations import QUARANTINED, SampleFailed
 from .._transport.traceback_frames import formatted
 from ..errors import BudgetSpent, error_for, report
 from ..policies import Fault, Policy
@@ -22,7 +23,6 @@ from .formatting import said, shown
 from .log import logger
 from .ranks import ranks, who
 from .redaction import redacted, redacts
-from .torch_pitfalls import QUARANTINED, SampleFailed
 
 # What is said of a fault that does not stop the loop.
 GOES_ON = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from .._core.health.memory_growth import Growth
 from .._core.limits import Limits
 from .._linux.available_memory import in_words
+from .._loading.observations import Suspect
 from .ranks import who as speaks
-from .torch_pitfalls import Suspect
 
 NAMED = 3
 

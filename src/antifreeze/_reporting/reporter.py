@@ -10,13 +10,14 @@ from .._core.health.memory_growth import Growth
 from .._core.health.stall_detection import Stall
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand, Ticket
+from .._loading.observations import Observation, Places, SampleFailed, Suspect, Suspects
 from .._processes.backend import Backend
 from .._transport.exceptions import add_note
 from . import memory_messages, stall_messages
 from .fault_log import LoaderFaults
 from .log import logger
 from .ranks import who as speaks
-from .torch_pitfalls import Observation, Places, SampleFailed, Suspect, Suspects, TorchPitfalls
+from .torch_pitfalls import TorchPitfalls
 from .wait_accounting import Accounts
 
 Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]

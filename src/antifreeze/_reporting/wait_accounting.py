@@ -64,9 +64,6 @@ class Split:
         self.fetch_cpu += seconds - io
 
 
-# After a line of code that samples were found in: it waits for a lock there.
-FOR_A_LOCK = ", for a lock"
-
 CAUSES = tuple(each.name for each in fields(Split))
 
 

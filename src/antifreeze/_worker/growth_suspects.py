@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from .._loading.dataset_walk import things_in
-from .._reporting.torch_pitfalls import Suspect
+from .._loading.observations import Suspect
 
 SAMPLED = 32  # items of a container
 DEEPEST = 4  # containers in containers

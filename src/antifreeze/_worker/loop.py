@@ -16,12 +16,12 @@ from .._linux.clock import monotonic
 from .._loading.dataset_mutations import Attributes, States, drawn_since, states_of
 from .._loading.error_advice import is_next_step
 from .._loading.fetch import Fetcher
+from .._loading.observations import StreamState, Suspects
 from .._loading.on_error import NothingLeft
 from .._loading.rng_adapters import own_generators
 from .._loading.sample_rng import Randomness, salts_in
 from .._loading.sampling_profiler import SLOW_S
 from .._loading.stream_fetch import Seen, StreamOver
-from .._reporting.torch_pitfalls import StreamState, Suspects
 from .._torch_internals import IterDataPipe, apply_random_seed
 from .._transport.exceptions import add_note, pack_exception
 from .._transport.framing import Kind

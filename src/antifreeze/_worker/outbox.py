@@ -15,7 +15,7 @@ from .._core.bundling import BUNDLE_BYTES
 from .._core.events import Outcome
 from .._core.timings import Timings
 from .._linux.clock import monotonic
-from .._reporting.torch_pitfalls import Observation
+from .._loading.observations import Observation
 from .._transport.batch_messages import Bundle
 from .._transport.framing import Kind
 from .._transport.packing import Packed

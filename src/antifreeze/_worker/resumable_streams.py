@@ -24,8 +24,8 @@ import torch
 
 from .._linux.clock import monotonic
 from .._loading.dataset_mutations import Attributes, print_of_batch
+from .._loading.observations import StreamCarry, StreamPrint, StreamState
 from .._loading.rng_adapters import Generator, global_generators, own_generators
-from .._reporting.torch_pitfalls import StreamCarry, StreamPrint, StreamState
 from .worker_spec import Job, Resume
 
 SHARE = 0.05  # of a worker's time that its states may take

@@ -22,6 +22,7 @@ import traceback
 from types import FrameType
 
 from .._linux.clock import monotonic
+from .._loading.observations import Places
 from .._loading.sampling_profiler import (
     DEEPEST,
     LINE_EVERY,
@@ -29,7 +30,6 @@ from .._loading.sampling_profiler import (
     SamplingProfiler,
     at_any_moment,
 )
-from .._reporting.torch_pitfalls import Places
 from .._transport.stack_file import ASKED_BY, EXIT, header
 from .._transport.status_board import StatusLine
 from . import parent_watch
