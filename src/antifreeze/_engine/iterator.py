@@ -36,6 +36,7 @@ from .._core.reorder import Order
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
 from .._loading.observations import Suspect
+from .._loading.resumable_streams import is_stateful
 from .._processes.backend import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
@@ -52,7 +53,6 @@ from .._torch_internals import (
     share_dist_seed,
 )
 from .._transport.traceback_frames import leave_out_ours
-from .._worker.resumable_streams import is_stateful
 from .._worker.worker_spec import Job
 from ..errors import LoaderClosed
 from ..policies import policy_of

@@ -18,6 +18,7 @@ from .._loading.error_advice import is_next_step
 from .._loading.fetch import Fetcher
 from .._loading.observations import StreamState, Suspects
 from .._loading.on_error import NothingLeft
+from .._loading.resumable_streams import Bookmark, carry_on
 from .._loading.rng_adapters import own_generators
 from .._loading.sample_rng import Randomness, salts_in
 from .._loading.sampling_profiler import SLOW_S
@@ -40,7 +41,6 @@ from . import parent_watch
 from .channel import Channel, NothingSent
 from .error_notes import name_taken, needed_no_fork, needs_no_fork, reasons
 from .outbox import Outbox
-from .resumable_streams import Bookmark, carry_on
 from .stack_sampler import StackSampler
 from .worker_spec import EpochBrief, WorkerSpec
 

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 
 from .._linux.clock import monotonic
-from .._loading.dataset_mutations import Attributes, print_of_batch
-from .._loading.observations import StreamCarry, StreamPrint, StreamState
-from .._loading.rng_adapters import Generator, global_generators, own_generators
-from .worker_spec import Job, Resume
+from .._worker.worker_spec import Job, Resume
+from .dataset_mutations import Attributes, print_of_batch
+from .observations import StreamCarry, StreamPrint, StreamState
+from .rng_adapters import Generator, global_generators, own_generators
 
 SHARE = 0.05  # of a worker's time that its states may take
 QUICK_S = 0.01  # in a pause of the loop, that are not worth counting
