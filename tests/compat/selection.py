@@ -45,7 +45,7 @@ CHOSEN = (
     ),
     Choice(
         "starting",
-        rogues("first_crew zygotes clean process hazards pools interrupted_starts circumstances")
+        rogues("first_crew zygotes clean_process hazards pools interrupted_starts circumstances")
         + rogues("opened_by_each names_of_processes open_blocks parked_threads raw_attributes")
         + rogues("fork_check turning used_packages stand_ins stand_ins_in_threads"),
         "forks, threads at the time of a fork (their frames and bytecode are read), and clean"
