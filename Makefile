@@ -65,9 +65,11 @@ compat-all:  ## the same for every version of docs/compatibility.md, one after t
 chaos: $(READY)  ## random faults against epochs whose content is known, 10 minutes (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-check: $(READY)  ## format, lint, strict types
+check: $(READY)  ## format, lint, spelling, strict types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/codespell
+	@! grep -rn '# type: ignore' tests --include='*.py' || { echo 'mypy does not read tests: leave out these comments'; exit 1; }
 	@$(BIN)/mypy
 
 $(PEERS): $(READY) pyproject.toml constraints.txt

@@ -277,9 +277,9 @@ def test_the_values_are_sample_and_torch_and_others_are_refused() -> None:
     assert DataLoader([1], randomness="torch").randomness == "torch"
     for value in ("Torch", "none", "", None, 3, ["torch"]):
         with pytest.raises(ValueError, match=r'randomness option should be "sample" or "torch"'):
-            DataLoader([1], randomness=value)  # type: ignore[arg-type]
+            DataLoader([1], randomness=value)
     loader = DataLoader([1])
-    loader.randomness = "numpy"  # type: ignore[assignment]
+    loader.randomness = "numpy"
     with pytest.raises(ValueError, match="randomness option"):
         iter(loader)
 

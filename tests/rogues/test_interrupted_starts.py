@@ -52,7 +52,7 @@ def signal_at_start(monkeypatch: pytest.MonkeyPatch, handled: None) -> Callable[
             if thread.name in due:
                 due.remove(thread.name)
                 thread._started.wait(PATIENCE_S)
-                while thread in threading._limbo:  # type: ignore[attr-defined]
+                while thread in threading._limbo:
                     threading.Event().wait(0.001)
                 signal.raise_signal(signal.SIGUSR1)
             return result
@@ -175,7 +175,7 @@ def test_signals_that_come_again_and_again_end_in_one_of_them(handled: None) -> 
         ended.set()
         if thread.ident is not None:
             thread.join(PATIENCE_S)
-        assert thread not in threading._limbo  # type: ignore[attr-defined]
+        assert thread not in threading._limbo
 
 
 def _pelt(count: int) -> None:

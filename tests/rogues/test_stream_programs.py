@@ -395,7 +395,7 @@ def test_a_state_that_does_not_lead_back_gives_an_error_and_no_sample_twice(move
         dataset.moves = moves
         iterator = iter(DataLoader(dataset, 2, num_workers=1))
         seen = [next(iterator) for _ in range(after)]
-        os.kill(iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(iterator._workers[0].pid, signal.SIGKILL)
         try:
             seen.extend(iterator)
         except RuntimeError as error:
@@ -413,7 +413,7 @@ def test_a_state_that_is_useless_within_an_epoch_is_not_used_for_the_next() -> N
     dataset.size = 4
     loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=True)
     first = [batch.tolist() for batch in loader]
-    os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[union-attr]
+    os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)
     assert [batch.tolist() for batch in loader] == first
     loader._iterator = None
 
