@@ -8,7 +8,7 @@ PEERS := .venv/.peers
 TRAINERS := .venv/.trainers
 VISION := .venv/vision
 
-.PHONY: help demo test test-all compat compat-all chaos check bench gallery what docs exam gpu-check lock clean
+.PHONY: help demo test test-all compat compat-all chaos check coverage bench gallery what docs exam gpu-check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -65,10 +65,20 @@ compat-all:  ## the same for every version of docs/compatibility.md, one after t
 chaos: $(READY)  ## random faults against epochs whose content is known, 10 minutes (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-check: $(READY)  ## format, lint, strict types
+check: $(READY)  ## format, lint, spelling, strict types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/codespell
+	@! grep -rn '# type: ignore' tests --include='*.py' || { echo 'mypy does not read tests: leave out these comments'; exit 1; }
 	@$(BIN)/mypy
+
+# Tests that are about time may fail beside what measures: the lines are counted all the same.
+COVERAGE = COVERAGE_FILE=$(CURDIR)/.venv/.coverage/lines $(BIN)/coverage
+coverage: $(READY)  ## which lines of src the tests run, in all their processes (ARGS="tests/core tests/sim": only these)
+	@rm -rf .venv/.coverage && mkdir .venv/.coverage
+	-@$(COVERAGE) run $(if $(ARGS),-m pytest $(ARGS),tests/run.py)
+	@$(COVERAGE) combine --quiet
+	@$(COVERAGE) report
 
 $(PEERS): $(READY) pyproject.toml constraints.txt
 	@echo "== adding the other loaders to .venv (torchdata, SPDL, Grain, and TensorBoard; once)"

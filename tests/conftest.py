@@ -76,12 +76,12 @@ def _is_service(child: psutil.Process) -> bool:
 
 
 def clean_process_pid() -> int | None:
-    return clean_process._present[1].pid if clean_process.is_there() else None  # type: ignore[index]
+    return clean_process._present[1].pid if clean_process.is_there() else None
 
 
 def _descriptors() -> dict[int, str]:
     found = {}
-    of_clean_process = clean_process._present[1]._pidfd.number if clean_process.is_there() else None  # type: ignore[index]
+    of_clean_process = clean_process._present[1]._pidfd.number if clean_process.is_there() else None
     for name in os.listdir("/proc/self/fd"):
         if int(name) == of_clean_process:
             continue

@@ -2,20 +2,23 @@
 
 python tests/run.py [--lanes N] [--all] [arguments for pytest ...]
 
---all: also the files that need a trainer's package (`pytestmark = needs(...)`), and those that only
-add more of the same (`pytestmark = thorough`).
+--all: also the files that need a trainer's package (`pytestmark = needs(...)`), and files and tests
+that only add more of the same (`pytestmark = thorough`, `@pytest.mark.thorough`).
 
 1. A part is one pytest process with whole files of tests; a lane that is free takes the next part.
    (Not threads, nor a runner that adds one to the process of the tests: the loader looks at the
    threads of its program.)
 2. A test that failed beside others is tried once more, alone, when all lanes are done: these load
-   the machine on purpose, and some tests are about time. What it said is shown all the same, and
-   that it passed only alone: such a test wants mending. More than a few are not tried again.
+   the machine on purpose, and some tests are about time. What it said is shown all the same. More
+   than a few are not tried again.
+3. A test that passed only alone wants mending: it is named at the end of the summary, and added to
+   `.retried-tests.txt` with the date and what failed. One that stands there twice is not luck.
 """
 
 from __future__ import annotations
 
 import compileall
+import datetime
 import json
 import os
 import re
@@ -33,6 +36,8 @@ HERE = Path(__file__).parent
 COMPILED = ("benchmarks", "examples", "src", "tests")
 BOUND_S = 3600.0  # for all
 TOLD_S = 30.0  # between two lines about how it goes
+RETRIED = HERE.parent / ".retried-tests.txt"  # not in git: it is about this machine, too
+KEPT_LINES = 500  # of that file, the newest
 TRIED_AGAIN = 3  # tests that failed beside others; if there are more, it is not the load
 PART = 60  # seconds, about: so that lanes end together, and few processes import torch
 # Seconds, where a file takes much longer than others: so that no lane has all of them.
@@ -118,6 +123,7 @@ WEIGHTS = {
 USUAL = 5
 # What a file says that `make test-all` runs and `make test` does not.
 ONLY_WITH_ALL = ("pytestmark = needs(", "pytestmark = thorough")
+NOT_THOROUGH = ("-m", "not thorough")  # the same for tests that are marked one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,17 @@ class Totals:
     passed: int
     failed: int
     skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A test that failed beside others and passed alone."""
+
+    name: str
+    error: str  # the first line of what failed
+
+    def line(self, today: datetime.date) -> str:
+        return f"{today.isoformat()}  {self.name}  {self.error}".rstrip()
 
 
 @dataclass
@@ -158,6 +175,13 @@ class Part:
             return []
         return list(json.loads(kept.read_text()))
 
+    def error_of(self, name: str) -> str:
+        """Return the first line of the error of a test that failed, as far as there is one."""
+        title = name.partition("::")[2].replace("::", ".")  # as pytest heads its traceback
+        _, _, told = self.text.partition(f" {title} _")
+        found = re.search(r"^E +(\S.*)$", told, re.MULTILINE)
+        return found[1].strip()[:200] if found else ""
+
     @property
     def summary(self) -> dict[str, int]:
         """Return the counts of pytest's last line, by what it calls them.
@@ -183,6 +207,8 @@ def main() -> int:
     everything = "--all" in arguments
     if everything:
         arguments.remove("--all")
+    else:
+        arguments = [*NOT_THOROUGH, *arguments]
     began = time.monotonic()
     for folder in COMPILED:
         compileall.compile_dir(HERE.parent / folder, quiet=2)
@@ -190,7 +216,9 @@ def main() -> int:
         tests = Suite(Path(base), arguments, began)
         tests.run([[*map(str, part)] for part in share_out(everything)], lanes)
         failed = tests.settled()
-        return _tell(tests.parts, failed, time.monotonic() - began)
+        code = _tell(tests.parts, failed, time.monotonic() - began)
+        note_retried(tests.retried, RETRIED)
+        return code
 
 
 def heed_signals() -> None:
@@ -220,6 +248,7 @@ class Suite:
         self._python, self._bound_s = python, bound_s
         self._told = began
         self.parts: list[Part] = []
+        self.retried: list[Retried] = []  # those that passed in the end
 
     def run(self, shares: list[list[str]], lanes: int) -> None:
         """Run all shares, so many at a time."""
@@ -247,10 +276,13 @@ class Suite:
             print(part.text)
         names = [name for part in failed for name in part.failed]
         if all(part.failed for part in failed) and len(names) <= TRIED_AGAIN:
-            return self._again(names)
+            return self._again(
+                {name: part.error_of(name) for part in failed for name in part.failed}
+            )
         return failed
 
-    def _again(self, names: list[str]) -> list[Part]:
+    def _again(self, names: dict[str, str]) -> list[Part]:
+        """Try tests once more, alone; `names` has the error of each."""
         for name in names:
             print(f"failed beside others, tried again alone: {name}", flush=True)
         done = len(self.parts)
@@ -258,7 +290,7 @@ class Suite:
         tried = self.parts[done:]
         for name, part in zip(names, tried, strict=False):
             if part.process.returncode == 0:
-                print(f"passed only alone: {name}", flush=True)
+                self.retried.append(Retried(name, names[name]))
             else:
                 print(part.text)
         return [part for part in tried if part.process.returncode != 0]
@@ -321,6 +353,20 @@ def _tell(parts: list[Part], failed: list[Part], seconds: float) -> int:
     counted = ", ".join(f"{count:,} {what}" for what, count in summed.items())
     print(f"{counted} in {seconds / 60:.1f} min, {len(parts)} parts; {len(failed)} parts failed")
     return 1 if failed or not parts else 0
+
+
+def note_retried(retried: list[Retried], file: Path) -> None:
+    """Name the tests that passed only alone, and keep their names, with those of earlier runs."""
+    if not retried:
+        return
+    today = datetime.date.today()
+    known = file.read_text().splitlines() if file.exists() else []
+    lines = [*known, *(each.line(today) for each in retried)][-KEPT_LINES:]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    for each in retried:
+        times = sum(line.split("  ")[1:2] == [each.name] for line in lines)
+        again = f" ({times} times in {file.name})" if times > 1 else ""
+        print(f"passed only alone: {each.name}{again}", flush=True)
 
 
 def totals(parts: list[Part], failed: list[Part]) -> Totals:

@@ -31,6 +31,7 @@ LOADERS = ("torch", "antifreeze")
 ROUNDS = 3
 # A child needs a few seconds; the rest is for machines that are busy with something else.
 CHILD_BOUND_S = 60.0
+QUICK_STILL_S = 10.0  # for torch's loader, which does nothing about it, with --quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +284,10 @@ def _watch(scenario: Scenario, way: str, loader: str, folder: Path, quick: bool)
         file = Path(name) / "report.json"
         command = [*scenario.within(way), sys.executable, script, "--child", loader, "--way", way]
         command += ["--folder", str(folder), "--report", str(file)] + ["--quick"] * quick
-        run = run_bounded(command, scenario.bound_s, scenario.still_s)
+        still_s = scenario.still_s
+        if quick and loader == "torch" and still_s is not None:
+            still_s = min(still_s, QUICK_STILL_S)
+        run = run_bounded(command, scenario.bound_s, still_s)
         report = Report({}, {})
         if run.ended == "finished":
             raw = json.loads(file.read_text())

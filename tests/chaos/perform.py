@@ -164,7 +164,7 @@ def _loader(recipe: Recipe, folder: Path | None, **changes: Any) -> DataLoader[A
     if recipe.kind == "ragged":
         arguments["collate_fn"] = as_they_are
     generator = torch.Generator().manual_seed(recipe.seed * 1000 + recipe.number)
-    return DataLoader(dataset, generator=generator, **arguments)  # type: ignore[arg-type]
+    return DataLoader(dataset, generator=generator, **arguments)
 
 
 def _references(recipe: Recipe) -> list[list[judge.Print]]:

@@ -88,7 +88,7 @@ def strike(order: dict[str, Any]) -> dict[str, Any]:
 
 def board(folder: str, pid: int) -> tuple[int, float] | None:
     try:
-        return BOARD.unpack((Path(folder) / f"board-{pid}").read_bytes())  # type: ignore[return-value]
+        return BOARD.unpack((Path(folder) / f"board-{pid}").read_bytes())
     except (OSError, struct.error):
         return None
 

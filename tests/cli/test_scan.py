@@ -102,10 +102,10 @@ def test_bad_samples_are_shown_written_down_and_gone_without(tmp_path: Path) -> 
     for workers in (0, 2):
         arguments: dict[str, Any] = {"num_workers": workers, "batch_size": 16}
         arguments["quarantine"] = tmp_path / "quarantine.json"
-        kept = DataLoader(Healthy(), on_error="skip", **arguments)  # type: ignore[arg-type]
+        kept = DataLoader(Healthy(), on_error="skip", **arguments)
         seen = [int(index) for batch in kept for index in batch]
         assert seen == [index for index in range(100) if index not in BAD]
-        replaced = DataLoader(Healthy(), on_error="replace", **arguments)  # type: ignore[arg-type]
+        replaced = DataLoader(Healthy(), on_error="replace", **arguments)
         assert sum(len(batch) for batch in replaced) == 100
         assert {fault.kind for fault in replaced.faults} == {"quarantined"}
 
@@ -210,7 +210,7 @@ def test_a_quarantine_is_checked_where_it_is_given(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is no file of `antifreeze scan`"):
         DataLoader([1, 2], quarantine=tmp_path / "notes.json", on_error="skip")
     with pytest.raises(TypeError, match="quarantine=7"):
-        DataLoader([1, 2], quarantine=7, on_error="skip")  # type: ignore[arg-type]
+        DataLoader([1, 2], quarantine=7, on_error="skip")
 
 
 def test_where_all_are_in_quarantine_nothing_takes_their_place() -> None:

@@ -30,7 +30,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # it needs nothing installed
 from antifreeze.cli.tested_versions import Run  # noqa: E402
 from tests.compat import environments, results, selection  # noqa: E402
 from tests.compat.environments import CannotBeMade, Environment, Wanted  # noqa: E402
-from tests.run import COMPILED, Suite, heed_signals, in_parts, totals, usual_lanes  # noqa: E402
+from tests.run import (  # noqa: E402
+    COMPILED,
+    NOT_THOROUGH,
+    RETRIED,
+    Suite,
+    heed_signals,
+    in_parts,
+    note_retried,
+    totals,
+    usual_lanes,
+)
 
 BOUND_S = 1200.0  # for the tests of one pair: they take five minutes on two cores
 TEST_BOUND_S = 240.0  # for one test: what hangs on a new Python should not cost the others
@@ -119,12 +129,13 @@ def tested(environment: Environment, options: argparse.Namespace) -> Outcome:
     only = re.split(r"\s+(?=tests/)", options.tests) if options.tests else []  # names have spaces
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="antifreeze-compat-") as base:
-        arguments = [f"--timeout={TEST_BOUND_S:g}"]
+        arguments = [*(() if only else NOT_THOROUGH), f"--timeout={TEST_BOUND_S:g}"]
         suite = Suite(Path(base), arguments, began, python=python, bound_s=BOUND_S)
         parts = [only] if only else _shares()
         suite.run(parts, options.lanes)
         failed = suite.settled()
         whole = totals(suite.parts, failed)
+        note_retried(suite.retried, RETRIED)
         names = [name for part in failed for name in part.failed or ["a process of tests"]]
     row = Run(
         torch=environment.wanted.torch,

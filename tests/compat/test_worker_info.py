@@ -94,13 +94,13 @@ def first(samples: list[Any]) -> Any:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_it_looks_and_behaves_as_torchs(method: str) -> None:
     (torchs,) = TorchLoader(
-        SamplingProfiler(),  # type: ignore[arg-type]
+        SamplingProfiler(),
         num_workers=1,
         collate_fn=first,
         multiprocessing_context=method,
     )
     (ours,) = DataLoader(
-        SamplingProfiler(),  # type: ignore[arg-type]
+        SamplingProfiler(),
         num_workers=1,
         collate_fn=first,
         multiprocessing_context=method,

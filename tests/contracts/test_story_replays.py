@@ -61,7 +61,7 @@ class Recorder:
         real = process_backend.ProcessBackend
         recorder = self
 
-        class Watched(real):  # type: ignore[misc, valid-type]
+        class Watched(real):
             def start(self, seat: int, life: int, *rest: Any) -> None:
                 recorder.done.append(("StartLife", seat, life))
                 super().start(seat, life, *rest)
@@ -108,7 +108,7 @@ def assert_done_is_what_was_commanded(recorder: Recorder, commanded: list[do.Com
 
 def test_a_healthy_epoch(recorder: Recorder) -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2)
-    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    iterator = recorder.watch(iter(loader))
     got = torch.cat(list(iterator)).tolist()
     assert got == list(range(60))
     _, commanded = replay(recorder.drivers[0].supervisor)
@@ -118,7 +118,7 @@ def test_a_healthy_epoch(recorder: Recorder) -> None:
 
 def test_an_epoch_in_which_a_worker_is_killed(recorder: Recorder, tmp_path: Any) -> None:
     loader = DataLoader(KillsItsWorkerOnce(str(tmp_path / "mark")), batch_size=4, num_workers=2)
-    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    iterator = recorder.watch(iter(loader))
     got = torch.cat(list(iterator)).tolist()
     assert got == list(range(60))
     _, commanded = replay(recorder.drivers[0].supervisor)
@@ -128,7 +128,7 @@ def test_an_epoch_in_which_a_worker_is_killed(recorder: Recorder, tmp_path: Any)
 
 def test_persistent_workers_with_an_early_break(recorder: Recorder) -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
-    recorder.watch(iter(loader))  # type: ignore[arg-type]
+    recorder.watch(iter(loader))
     for place, _ in enumerate(loader):
         if place == 3:
             break
@@ -141,7 +141,7 @@ def test_persistent_workers_with_an_early_break(recorder: Recorder) -> None:
 
 def test_streams(recorder: Recorder) -> None:
     loader = DataLoader(Stream(), batch_size=2, num_workers=2)
-    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    iterator = recorder.watch(iter(loader))
     assert sorted(torch.cat(list(iterator)).tolist()) == sorted([*range(7), *range(7)])
     _, commanded = replay(recorder.drivers[0].supervisor)
     assert_done_is_what_was_commanded(recorder, commanded)
@@ -149,8 +149,8 @@ def test_streams(recorder: Recorder) -> None:
 
 def test_kept_batches_and_a_fork(recorder: Recorder) -> None:
     rows = torch.arange(60 * 4000).reshape(60, 4000)
-    loader = DataLoader(rows, batch_size=4, num_workers=2, prefetch_factor=1)  # type: ignore[arg-type]
-    iterator = recorder.watch(iter(loader))  # type: ignore[arg-type]
+    loader = DataLoader(rows, batch_size=4, num_workers=2, prefetch_factor=1)
+    iterator = recorder.watch(iter(loader))
     kept = []
     for place, batch in enumerate(iterator):
         kept.append(batch)

@@ -34,7 +34,7 @@ class AnyLease(Lease):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lease)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 ANY_LEASE = AnyLease(-1, -1)
@@ -229,7 +229,7 @@ class DeliverNumbers(do.Deliver):
             return NotImplemented
         return (self._numbers, self.copied) == (other.numbers, other.copied)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return f"Deliver(numbers={self._numbers}, copied={self.copied})"

@@ -49,7 +49,7 @@ def bundled(plan: Plan, batches: int | None = MANY, bundle: int = 4) -> Script:
     return s.ready(*range(plan.seats))
 
 
-def tickets(*numbers: int, epoch: int = 0) -> list:  # type: ignore[type-arg]
+def tickets(*numbers: int, epoch: int = 0) -> list:
     """Give first attempts; ticket 1 is at position 0."""
     return [ticket(number, number - 1, epoch=epoch) for number in numbers]
 
@@ -86,7 +86,7 @@ def test_bundles_grow_while_batches_are_tiny_and_end_at_once_with_a_slow_one() -
 @pytest.mark.parametrize("event", [LARGE, failed(0, 1), loaded(0, 1, work_s=1.0)])
 def test_something_large_wrong_or_slow_ends_all_bundles(event: object) -> None:
     s = bundled(Plan(seats=1, window=2))
-    s.tell(event)  # type: ignore[arg-type]
+    s.tell(event)
     for number in range(1, 7):
         s.tell(ASK, deliver(number))  # one a time, and no more are drawn
         s.tell(loaded(0, number + 1))
@@ -420,7 +420,7 @@ def test_after_a_crash_nothing_travels_in_company_until_the_next_epoch() -> None
     for number in (33, 34, 35):
         s.tell(ASK)
         commands = s.perform(loaded(0, number, life=2, work_s=TINY_S))
-    assert [len(c.errands) for c in commands[1:]] == [3], "it may learn again"  # type: ignore[union-attr]
+    assert [len(c.errands) for c in commands[1:]] == [3], "it may learn again"
 
 
 def test_a_life_that_hangs_in_a_bundle_is_blamed_for_its_oldest_ticket() -> None:

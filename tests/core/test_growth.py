@@ -17,7 +17,7 @@ SHORT = Room(50 * MB, 1_000 * MB)
 
 
 def _plan(source: Source = Source.INDICES, **limits: object) -> Plan:
-    bounds = Limits(look_s=1.0, **limits)  # type: ignore[arg-type]
+    bounds = Limits(look_s=1.0, **limits)
     return Plan(seats=2, window=4, longest_bundle=1, source=source, limits=bounds)
 
 
@@ -126,7 +126,7 @@ def test_one_that_dies_while_it_brings_its_last_batches_loses_none() -> None:
     s = _at_work(_plan(life_bytes=300 * MB))
     _look(s, (100 * MB, 100 * MB))
     _look(s, (400 * MB, 110 * MB))
-    held = [s.sup._seats.all[0].life.held[number].ticket for number in _held(s, 0)]  # type: ignore[union-attr]
+    held = [s.sup._seats.all[0].life.held[number].ticket for number in _held(s, 0)]
     done = s.perform(ev.LifeEnded(0, 1, LEFT, 0))
     dealt = [errand.ticket for c in done if isinstance(c, do.SendTickets) for errand in c.errands]
     assert {ticket.position for ticket in held} <= {ticket.position for ticket in dealt}

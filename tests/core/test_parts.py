@@ -458,7 +458,7 @@ def test_the_supervisor_changes_no_event_it_is_told() -> None:
         told.append((event, pickle.dumps(event)))
         return handle(event, now)
 
-    walk.world.sup.handle = watched  # type: ignore[method-assign]
+    walk.world.sup.handle = watched
     walk.go(100)
     assert len(told) > 40
     for event, before in told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +33,7 @@ class Module:
 
     @cached_property
     def imports(self) -> tuple[str, ...]:
-        """Give what this file imports, its own package's modules as "antifreeze....", once each."""
+        """Return what this file imports, modules of ours as "antifreeze....", once each."""
         return tuple(dict.fromkeys(self._imports()))
 
     def _imports(self) -> Iterator[str]:
@@ -73,13 +74,16 @@ def _in(name: str, *packages: str) -> bool:
 
 
 def _reached(start: Module) -> set[str]:
-    """Give every module of ours that importing this one's imports leads to."""
+    """Return every module of ours that importing this one's imports leads to."""
     seen: set[str] = set()
     todo = [start]
     while todo:
-        for name in todo.pop().imports:
+        module = todo.pop()
+        for name in module.imports:
             ours = name.removeprefix("antifreeze.")
-            if name.startswith("antifreeze.") and ours in MODULES and ours not in seen:
+            if (module.name, ours) in FOR_TYPES or not name.startswith("antifreeze."):
+                continue
+            if ours in MODULES and ours not in seen:
                 seen.add(ours)
                 todo.append(MODULES[ours])
     return seen
@@ -107,40 +111,125 @@ def test_the_core_imports_itself_and_pure_parts_of_the_standard_library(module: 
             assert node.id not in IMPURE_NAMES - allowed, f"{module.name} uses {node.id}"
 
 
-# who -> what its imports may never lead to
-WALLS = {
-    "_core": [
-        "_engine.driver",
-        "_processes",
-        "_worker",
-        "_transport",
-        "_linux.clock",
-        "loader",
-        "errors",
-    ],
-    "_transport": ["_core.supervisor", "_engine.driver", "_processes", "_worker", "loader"],
-    "_worker": [
-        "_core.supervisor",
-        "_engine.driver",
-        "_processes",
-        "loader",
-        "doctor",
-        "view",
-        "testing",
-    ],
-    "_processes": ["_core.supervisor", "_engine.driver", "loader", "doctor", "view", "testing"],
-    "_engine.driver": ["loader", "doctor", "view", "testing"],
-    "loader": ["doctor", "view", "testing", "cli", "cli.gpu_check"],
-    "doctor": ["_core.supervisor", "_engine.driver", "_processes", "loader", "cli.gpu_check"],
-    "view": ["_core.supervisor", "_engine.driver", "_processes", "loader"],
+# A name that stands in annotations only: who -> whose. Nothing is imported where it runs.
+FOR_TYPES = {("_reporting.progress.loop", "loader")}
+
+
+def test_what_is_imported_for_types_alone_is_so() -> None:
+    for name, ours in FOR_TYPES:
+        checking, others = set[ast.AST](), set[ast.AST]()
+        tree = MODULES[name].tree
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                checking |= {*ast.walk(node)}
+        others = {node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)} - checking
+        last = ours.rpartition(".")[2]
+        assert any(isinstance(node, ast.ImportFrom) and node.module == last for node in checking)
+        assert not any(getattr(node, "module", None) == last for node in others)
+
+
+# The rooms, from the innermost: what each is above, and what it may never lead to.
+OUTSIDE = ("__main__", "cli", "doctor", "testing")  # they use the others, and none of those them
+DECIDES = ("_core.supervisor", "_engine", "loader")
+LOADS = ("_loading", "_worker", "data")
+STARTS = ("_processes", "integrations")
+MAIN_PROCESS = (*DECIDES, *STARTS, "stats")
+EVERYTHING_ELSE = (*OUTSIDE, *DECIDES, *LOADS, *STARTS, "_reporting", "_transport", "stats")
+# Room -> what its imports may never lead to. What is in a room that has no row of its own is in
+# the row of the room around it; a folder or a file in none is an error.
+WALLS: dict[str, tuple[str, ...]] = {
+    "_core": (
+        *(*OUTSIDE, "_engine", "loader", *LOADS, *STARTS, "_reporting", "_transport", "stats"),
+        *("_linux", "_torch_internals", "errors", "policies"),
+    ),
+    "_torch_internals": ("_core", "_linux", "errors", "policies", *EVERYTHING_ELSE),
+    "_import_path": ("_core", "_linux", "errors", "policies", *EVERYTHING_ELSE),
+    "_linux": ("_torch_internals", "errors", "policies", *EVERYTHING_ELSE),
+    "policies": ("_linux", "_torch_internals", "errors", *EVERYTHING_ELSE),
+    "data": (
+        *(*OUTSIDE, *DECIDES, "_loading", "_worker", *STARTS, "_reporting", "_transport", "stats"),
+        *("_core", "_linux", "_torch_internals", "errors", "policies"),
+    ),
+    "_transport": (*OUTSIDE, *DECIDES, *LOADS, *STARTS, "stats", "errors", "policies"),
+    "errors": (*OUTSIDE, *DECIDES, *LOADS, *STARTS, "_transport", "stats", "policies"),
+    "stats": (*OUTSIDE, *DECIDES, *LOADS, *STARTS, "_torch_internals"),
+    "_reporting": (*OUTSIDE, "_engine", "loader"),
+    "_loading": (*OUTSIDE, *MAIN_PROCESS),
+    "_worker": (*OUTSIDE, *MAIN_PROCESS),
+    "_processes": (*OUTSIDE, *DECIDES, "stats"),
+    "_processes.fork_safety": (
+        *(*OUTSIDE, *DECIDES, "integrations", "stats", "_reporting", "errors"),
+        *("_processes.process_backend", "_processes.starting"),
+    ),
+    "_processes.replication": (*OUTSIDE, *DECIDES, "stats", "_processes.process_backend"),
+    "_processes.starting": (*OUTSIDE, *DECIDES, "stats", "_processes.process_backend"),
+    "_engine": OUTSIDE,
+    "_engine.driver": ("loader", *OUTSIDE),
+    "loader": OUTSIDE,
+    "integrations": OUTSIDE,
+    "testing": ("__main__", "cli", "doctor"),
+    "doctor": (
+        *("__main__", "cli", "testing", "_core.supervisor", "loader", *LOADS, *STARTS, "stats"),
+        *("_engine.driver", "_engine.iterator", "_torch_internals", "errors", "policies"),
+    ),
+    # What is checked is never run, and what checks it knows nothing of loaders.
+    "doctor.source": ("_core", "_linux", "_engine", "doctor.rules", "doctor.check"),
+    "doctor.rules": ("_core", "_linux", "_engine", "_transport", "doctor.attach", "doctor.check"),
+    "doctor.check": ("_core", "_engine", "_transport", "doctor.attach"),
+    "doctor.attach": ("doctor.check", "doctor.rules"),
+    "cli": ("__main__", "testing"),
+    "cli.gpu_check": ("__main__", "testing", "doctor"),
 }
+IN_NO_ROW = {"__main__", "_version"}  # the command, and a constant
 
 
-@pytest.mark.parametrize("package", WALLS)
-def test_imports_go_one_way(package: str) -> None:
-    for module in _of(package):
-        beyond = sorted(name for name in _reached(module) if _in(name, *WALLS[package]))
+@pytest.mark.parametrize("room", WALLS)
+def test_imports_go_one_way(room: str) -> None:
+    modules = _of(room)
+    assert any(len(module.tree.body) > 1 for module in modules), f"{room} is empty or missing"
+    for module in modules:
+        beyond = sorted(name for name in _reached(module) if _in(name, *WALLS[room]))
         assert not beyond, f"{module.name} leads to {beyond}"
+
+
+def test_no_wall_is_against_a_room_that_is_not_there() -> None:
+    for room, beyond in WALLS.items():
+        assert [name for name in beyond if name not in MODULES] == [], room
+        assert not _in(room, *beyond), f"{room} may not lead to itself"
+
+
+def _folders() -> list[Path]:
+    return [
+        path
+        for path in ROOT.rglob("*")
+        if path.is_dir() and not any(part == "__pycache__" for part in path.parts)
+    ]
+
+
+def test_every_folder_and_every_file_is_in_a_row() -> None:
+    names = [".".join(path.relative_to(ROOT).parts) for path in _folders()]
+    assert len(names) > 25
+    assert [name for name in names if not _in(name, *WALLS)] == []
+    assert {name for name in MODULES if not _in(name, *WALLS)} == IN_NO_ROW
+
+
+# One file for each rule, and for each way to hang, with its page beside it.
+CATALOGUES = ("doctor/rules", "doctor/attach/causes")
+FILES_OF_A_ROOM = 25
+FILES_AT_THE_TOP, FOLDERS_AT_THE_TOP = 12, 13
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file()]
+
+
+def test_no_room_is_too_large_to_look_over() -> None:
+    assert len(_files(ROOT)) <= FILES_AT_THE_TOP
+    assert len([path for path in _folders() if path.parent == ROOT]) <= FOLDERS_AT_THE_TOP
+    sizes = {path.relative_to(ROOT).as_posix(): len(_files(path)) for path in _folders()}
+    assert {*CATALOGUES} <= {*sizes}
+    large = {name: size for name, size in sizes.items() if size > FILES_OF_A_ROOM}
+    assert {*large} <= {*CATALOGUES}, large
 
 
 def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
@@ -151,22 +240,101 @@ def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
 MAKES_PROCESSES = (
     "integrations.multiprocessing_children",  # makes none: it travels with those of the program
     "_processes",
-    "_transport.worker_slabs",
     "doctor.attach.gather.bounded_subprocess",  # py-spy, and who may be left behind
     "doctor.check.process_pool",  # to read many files
     "cli.gpu_check.bounded_processes",  # a check that hangs must not be the end of the command
 )
 
 
+# Modules with which processes are started, and names of others. Threads are no processes.
+STARTERS = (
+    *("multiprocessing", "torch.multiprocessing", "subprocess", "pty", "_posixsubprocess"),
+    *("concurrent.futures.process", "asyncio.subprocess"),
+)
+STARTING_NAMES = re.compile(
+    r"(os|posix)\.(fork|forkpty|system|popen|posix_spawnp?|spawn[lv]p?e?)"
+    r"|concurrent\.futures\.(ProcessPoolExecutor|process)"
+    r"|(asyncio\.)?create_subprocess_(exec|shell)|(.+\.)?subprocess_(exec|shell)"
+)
+
+
+def _dotted(node: ast.AST, bound: dict[str, str]) -> str | None:
+    """Return the path of a name, as far as an expression is one that was imported."""
+    match node:
+        case ast.Name(id=name):
+            return bound.get(name, name)
+        case ast.Attribute(value=value, attr=attribute):
+            home = _dotted(value, bound)
+            return f"{home or '?'}.{attribute}"
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *_]):
+            return f"{_dotted(value, bound)}.{name}"
+    return None
+
+
+def starters_in(tree: ast.AST) -> set[str]:
+    """Return by which names a file may start processes."""
+    bound, found = dict[str, str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+                found.add(alias.name)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for alias in node.names:
+                bound[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                found.add(f"{node.module}.{alias.name}")
+    for node in ast.walk(tree):
+        if path := _dotted(node, bound):
+            found.add(path)
+    return {name for name in found if _in(name, *STARTERS) or STARTING_NAMES.fullmatch(name)}
+
+
 def test_processes_are_made_by_backends_alone() -> None:
+    assert all(name in MODULES for name in MAKES_PROCESSES)
     for module in MODULES.values():
-        if _in(module.name, *MAKES_PROCESSES):
-            continue
-        for name in module.imports:
-            about_processes = _in(name, "multiprocessing", "torch.multiprocessing", "subprocess")
-            assert not about_processes, f"{module.name} imports {name}"
-        for used in _attributes_of(module, "os"):
-            assert used not in {"fork", "forkpty", "posix_spawn"}, f"{module.name}: os.{used}"
+        if not _in(module.name, *MAKES_PROCESSES):
+            assert starters_in(module.tree) == set(), module.name
+    for name in MAKES_PROCESSES:
+        assert any(starters_in(module.tree) for module in _of(name)), f"{name} makes none"
+
+
+def test_the_reader_of_starters_sees_each_way_to_start_a_process() -> None:
+    for source in (
+        "import subprocess",
+        "from subprocess import Popen as P",
+        "import multiprocessing.pool",
+        "from torch import multiprocessing",
+        "import torch\ntorch.multiprocessing.spawn(print)",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "from concurrent import futures\nfutures.ProcessPoolExecutor()",
+        "import concurrent.futures as f\nf.ProcessPoolExecutor",
+        "from concurrent.futures.process import BrokenProcessPool",
+        "import os\nos.fork()",
+        "from os import fork",
+        "import os as system\nsystem.posix_spawn('a', [], {})",
+        "import os\nos.posix_spawnp",
+        "import os\nos.spawnvpe(0)",
+        "import os\nos.system('a')",
+        "import os\nos.popen('a')",
+        "import os\ngetattr(os, 'fork')",
+        "import asyncio\nasyncio.create_subprocess_exec('a')",
+        "import asyncio\nasyncio.create_subprocess_shell('a')",
+        "from asyncio import create_subprocess_exec",
+        "import asyncio\nasyncio.get_running_loop().subprocess_exec(print)",
+        "import pty",
+        "import pty as terminal",
+    ):
+        assert starters_in(ast.parse(source)), source
+    for source in (
+        "from concurrent.futures import ThreadPoolExecutor",
+        "import os\nos.waitpid(1, 0)",
+        "import asyncio\nasyncio.run(print)",
+        "from . import subprocess_names",
+        "TEXT = 'import subprocess'",
+    ):
+        assert not starters_in(ast.parse(source)), source
 
 
 def test_one_file_reads_a_clock() -> None:
@@ -176,13 +344,3 @@ def test_one_file_reads_a_clock() -> None:
         if {"time", "datetime"} & {name.split(".")[0] for name in module.imports}
     }
     assert readers == {"_linux.clock"}
-
-
-def _attributes_of(module: Module, name: str) -> Iterator[str]:
-    for node in ast.walk(module.tree):
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == name
-        ):
-            yield node.attr

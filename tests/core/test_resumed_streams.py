@@ -54,7 +54,7 @@ def test_no_batch_of_a_stream_goes_to_another_seat() -> None:
         _dies(s, 1)
     (fault, *_) = s.sup.faults.latest
     assert fault.verdict == "retry"
-    held = [errand.ticket.position for errand in s.sup._seats.all[0].life.held.values()]  # type: ignore[union-attr]
+    held = [errand.ticket.position for errand in s.sup._seats.all[0].life.held.values()]
     assert all(position % 2 == 0 for position in held)
 
 

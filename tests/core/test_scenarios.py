@@ -67,7 +67,7 @@ SCARCE = Plan(seats=1, window=1, longest_bundle=1, tenure=Tenure.LOADER)
 
 
 def raised(kind: FaultKind, *held: Ticket, **facts: object) -> RaiseFault:
-    return RaiseFault(Fault(kind, **facts), held)  # type: ignore[arg-type]
+    return RaiseFault(Fault(kind, **facts), held)
 
 
 def leases(sup: Supervisor, state: LeaseState, seat: int = 0) -> int:

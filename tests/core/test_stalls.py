@@ -293,7 +293,7 @@ def test_who_is_told_late_to_go_on_has_its_time_to_do_so() -> None:
         return stalls.see(sight, at, waiting_since)
 
     assert not look(0, 0.0) and look(2, 0.0)
-    assert stalls.examined((0, 1), stopped, 2, 0.0).resume is False  # type: ignore[union-attr]
+    assert stalls.examined((0, 1), stopped, 2, 0.0).resume is False
     # The loop is away, and somebody looks meanwhile: nobody may be judged then.
     assert not any(look(at, None) for at in range(3, 401))
     assert look(402, 401.0)
@@ -405,7 +405,7 @@ def test_who_holds_what_is_not_due_is_not_reported() -> None:
 
 
 def test_nothing_is_made_of_a_life_that_cannot_be_seen() -> None:
-    it = Watched(activity=lambda now: None)  # type: ignore[arg-type, return-value]
+    it = Watched(activity=lambda now: None)
     assert it.run(1_000.0).done == []
 
 

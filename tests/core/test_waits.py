@@ -16,7 +16,7 @@ MANY = 1_000
 
 
 def began(seats: int = 2, window: int = 4, **plan: object) -> Script:
-    return Script(Plan(seats=seats, window=window, **plan), MANY).begin()  # type: ignore[arg-type]
+    return Script(Plan(seats=seats, window=window, **plan), MANY).begin()
 
 
 def accounts(s: Script) -> Accounts:
@@ -37,7 +37,7 @@ def comes(
     s: Script, at: float, seat: int, *numbers: int, life: int = 1, **timings: float
 ) -> list[object]:
     """Let parcels arrive."""
-    told = Timings(**{"sealed_at": at, **timings})  # type: ignore[arg-type]
+    told = Timings(**{"sealed_at": at, **timings})
     event = ev.ParcelsArrived(seat, life, numbers, ev.Outcome.LOADED, told.work_s, timings=told)
     return list(s.at(at).perform(event))
 
@@ -45,7 +45,7 @@ def comes(
 def test_a_wait_is_laid_over_what_the_worker_did_meanwhile() -> None:
     s = began().ready(0, 1)
     s.at(0.0).perform(ASK)
-    s.sup._seats.all[0].life.last = Timings(begun_at=-2.0, sealed_at=-1.0)  # type: ignore[union-attr]
+    s.sup._seats.all[0].life.last = Timings(begun_at=-2.0, sealed_at=-1.0)
     comes(s, 10.5, 0, 1, begun_at=1.0, fetch_s=6.0, io_s=4.5, collate_s=2.0, sealed_at=10.0)
     # 1.0 on its way; 1.0 to 7.0 fetched, to 9.0 collated, to 10.0 packed, to 10.5 on its way.
     assert split(s) == {"fetch_io": 4.5, "fetch_cpu": 1.5, "collate": 2.0, "transport": 2.5}

@@ -45,7 +45,7 @@ def test_a_database_that_the_main_process_has_used_before(table: Path, method: s
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loader: DataLoader[Any] = DataLoader(
-            dataset,  # type: ignore[arg-type]
+            dataset,
             4,
             num_workers=2,
             multiprocessing_context=method,
@@ -110,4 +110,4 @@ def test_a_copy_and_a_pickle_open_their_own() -> None:
 
 def test_what_is_no_function_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="not a str: per_worker"):
-        per_worker("rows.db")  # type: ignore[arg-type]
+        per_worker("rows.db")

@@ -187,11 +187,11 @@ def test_values_that_are_named_are_taken(name: str, value: str) -> None:
     others: dict[str, Any] = {}
     if name in ("persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context"):
         others["num_workers"] = 1
-    DataLoader([1, 2, 3], **others, **{name: ast.literal_eval(value)})  # type: ignore[arg-type]
+    DataLoader([1, 2, 3], **others, **{name: ast.literal_eval(value)})
 
 
 def test_what_is_named_of_a_loader_exists() -> None:
-    loader: Any = DataLoader([1, 2, 3])  # type: ignore[arg-type]
+    loader: Any = DataLoader([1, 2, 3])
     named = {(match, file) for file, text in texts() for match in LOADER.findall(text)}
     assert {"faults", "explain"} <= {name for name, _ in named}
     torchs = {"load_state_dict"}  # of StatefulDataLoader, which AF211 is about

@@ -63,6 +63,6 @@ def test_the_readme_names_the_two_commands() -> None:
 
 def test_every_number_of_stats_is_defined() -> None:
     page = (ROOT / "docs" / "waiting.md").read_text()
-    names = antifreeze.DataLoader(range(3)).stats()  # type: ignore[arg-type]
+    names = antifreeze.DataLoader(range(3)).stats()
     missing = [name for name in names if f"`{name}`" not in page]
     assert not missing

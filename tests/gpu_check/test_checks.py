@@ -22,7 +22,7 @@ THROUGHPUT = ThroughputLoad(images=32, pixels=16, batch_size=4, rounds=3)
 class RepeatsABatch(DataLoader[Any]):
     """Wrong: what comes fourth is the third batch once more."""
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         previous = None
         for position, batch in enumerate(super().__iter__()):
             yield previous if position == 3 else batch
@@ -32,7 +32,7 @@ class RepeatsABatch(DataLoader[Any]):
 class LosesABatch(DataLoader[Any]):
     """Wrong: the last batch never comes."""
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         *others, _ = super().__iter__()
         yield from others
 
@@ -40,7 +40,7 @@ class LosesABatch(DataLoader[Any]):
 class OverwritesABatch(DataLoader[Any]):
     """Wrong: the memory of a batch is used again as soon as the next one is asked for."""
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         for batch in super().__iter__():
             yield batch
             if isinstance(batch, torch.Tensor):
@@ -55,13 +55,13 @@ class LateTensor(torch.Tensor):
 
 
 class OverwritesDuringCopies(OverwritesABatch):
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         for batch in super().__iter__():
             yield batch.as_subclass(LateTensor)
 
 
 class Refuses(DataLoader[Any]):
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         raise RuntimeError("a tensor on xpu:0 cannot be sent; call cpu() in the dataset")
 
 
@@ -77,7 +77,7 @@ class SaysPinned(DataLoader[Any]):
         super().__init__(*args, **options)
         self.says_pinned = pin_memory
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         for batch in super().__iter__():
             yield batch.as_subclass(PinnedTensor) if self.says_pinned else batch
 

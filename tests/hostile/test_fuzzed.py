@@ -1,6 +1,7 @@
 """Whatever a case file or a table of /proc says, it is understood or refused: nothing raises.
 
-Recorded cases and real tables are taken, and changed at random: 5,000 times in all.
+Recorded cases and real tables are taken, and changed at random: 5,000 times in all, of which
+`make test` does a fifth.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ from antifreeze.doctor.attach.gather import (
 from antifreeze.doctor.attach.gather.socket_peers import Sockets
 from antifreeze.doctor.attach.redaction import without_names, without_secrets
 
+from ..repetition import some_of
 from .stage import ESCAPES, FORBIDDEN, victim
 
+SHARES = 5  # one test each
 CASES = sorted((Path(__file__).parent.parent / "doctor" / "cases").glob("*.json"))
 often = functools.partial(
     settings,
@@ -110,10 +113,11 @@ def changed(data: Any, known: list[tuple[Any, ...]], change: tuple[int, str, int
             data[last] = NASTY[number % len(NASTY)]
 
 
-@often(max_examples=2500)
-@given(st.sampled_from(CASES), st.lists(CHANGE, min_size=1, max_size=12))
+@pytest.mark.parametrize("share", some_of(range(SHARES), 1))
+@often(max_examples=2500 // SHARES)
+@given(path=st.sampled_from(CASES), changes=st.lists(CHANGE, min_size=1, max_size=12))
 def test_a_case_that_was_changed_is_answered_or_refused(
-    path: Path, changes: list[tuple[int, str, int]]
+    share: int, path: Path, changes: list[tuple[int, str, int]]
 ) -> None:
     text, known = recorded(path)
     data = json.loads(text)
@@ -235,10 +239,11 @@ def edited(text: str, edits: list[tuple[int, int, str]]) -> str:
     return text
 
 
-@often(max_examples=2200)
-@given(st.sampled_from(tables()), EDITS)
+@pytest.mark.parametrize("share", some_of(range(SHARES), 1))
+@often(max_examples=2200 // SHARES)
+@given(text=st.sampled_from(tables()), edits=EDITS)
 def test_a_table_that_was_changed_is_read_as_far_as_it_goes(
-    text: str, edits: list[tuple[int, int, str]]
+    share: int, text: str, edits: list[tuple[int, int, str]]
 ) -> None:
     text = edited(text, edits)
     found = procfs.table(text)
@@ -309,10 +314,11 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return folder, pid
 
 
-@often(max_examples=300)
+@pytest.mark.parametrize("share", some_of(range(SHARES), 1))
+@often(max_examples=300 // SHARES)
 @given(data=st.data())
 def test_a_process_whose_tables_were_changed_is_looked_at(
-    data: st.DataObject, copied: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+    share: int, data: st.DataObject, copied: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, pid = copied
     paths = sorted(each for each in (folder / str(pid)).rglob("*") if each.is_file())

@@ -150,7 +150,7 @@ def test_records_that_are_harmless_stay_as_they_are(caplog: pytest.LogCaptureFix
         log.logger.warning("of %s", "https://me:abc@host", exc_info=True, extra={"rank": 7})
     plain, changed = caplog.records
     assert plain.msg == "worker %s: %r?" and plain.args == (3, "line\n")
-    assert changed.getMessage() == "of https://host" and changed.rank == 7  # type: ignore[attr-defined]
+    assert changed.getMessage() == "of https://host" and changed.rank == 7
     assert plain.exc_info is not None and changed.exc_info is not None
 
 
@@ -191,9 +191,9 @@ def test_what_workers_log_passes_the_filter_too(tmp_path: Path, clean: bool) -> 
         dataset = Asked("https://me:abc@host/x", _logs)
         if clean:
             with another_thread():
-                list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+                list(DataLoader(dataset, num_workers=1))
         else:
-            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+            list(DataLoader(dataset, num_workers=1))
     finally:
         log.logger.removeHandler(handler)
         handler.close()
@@ -269,7 +269,7 @@ def test_a_scan_shows_and_writes_no_secret_and_no_escape(tmp_path: Path) -> None
 
 def test_a_title_means_nothing_to_a_terminal() -> None:
     out = io.StringIO()
-    list(DataLoader([1, 2]).progress(f"{ESCAPE} https://me:abc@host", file=out))  # type: ignore[arg-type]
+    list(DataLoader([1, 2]).progress(f"{ESCAPE} https://me:abc@host", file=out))
     assert "abc" not in out.getvalue() and "\x1b" not in out.getvalue()
 
 

@@ -116,7 +116,7 @@ def test_a_signal_to_a_workers_parent_reaches_the_main_process(
     before = signal.signal(signal.SIGUSR2, lambda number, frame: got.append(number))
     try:
         with between():
-            list(DataLoader(Signals(), num_workers=1))  # type: ignore[arg-type]
+            list(DataLoader(Signals(), num_workers=1))
             deadline = time.monotonic() + PATIENCE_S
             while not got and time.monotonic() < deadline:
                 time.sleep(0.01)

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import datetime
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.run import TRIED_AGAIN, Suite, Totals, share_out, totals
+from tests.run import (
+    HERE,
+    KEPT_LINES,
+    NOT_THOROUGH,
+    PART,
+    TRIED_AGAIN,
+    WEIGHTS,
+    Retried,
+    Suite,
+    Totals,
+    note_retried,
+    share_out,
+    totals,
+)
 
 
 def names(everything: bool) -> set[str]:
@@ -27,6 +44,25 @@ def test_make_test_all_has_those_as_well() -> None:
     assert all(name.startswith("test_") for name in more) and len(more) == 11
 
 
+def test_a_test_that_is_marked_by_itself_is_left_out_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    marked = "import pytest\n@pytest.mark.thorough\ndef test_more(): pass\ndef test_some(): pass"
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = thorough\n")
+    (tmp_path / "all").mkdir()
+    for folder, more, passed in ((tmp_path, NOT_THOROUGH, 1), (tmp_path / "all", (), 2)):
+        tests, failed = run(folder, marked, arguments=more)
+        assert (totals(tests.parts, failed=[]).passed, failed) == (passed, 0)
+
+
+def test_each_file_that_is_said_to_take_long_exists_and_none_is_more_than_a_lane() -> None:
+    assert len(WEIGHTS) > 50
+    assert [name for name in WEIGHTS if not (HERE / name).exists()] == []
+    usual = {path.relative_to(HERE).as_posix() for part in share_out() for path in part}
+    assert [name for name in usual if WEIGHTS.get(name, 0) > 3 * PART] == []
+
+
 # The first of them fails the first time only.
 SICK = """
 from pathlib import Path
@@ -35,11 +71,12 @@ def test_beside_others():
     been = Path(__file__).with_suffix(".been")
     there = been.exists()
     been.touch()
-    assert there
+    assert there, "for the first time"
 
 def test_well():
     pass
 """
+WHY = "AssertionError: for the first time"
 ALWAYS_SICK = """
 import pytest
 
@@ -49,14 +86,15 @@ def test_of_its_own_accord(place):
 """
 
 
-def run(folder: Path, *texts: str) -> tuple[Suite, int]:
-    """Run files of tests; give how many parts failed in the end as well."""
+def run(folder: Path, *texts: str, arguments: tuple[str, ...] = ()) -> tuple[Suite, int]:
+    """Run files of tests. Return the suite, and how many parts failed in the end."""
     files = [folder / f"test_{place}.py" for place in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)
     parts = folder / "parts"
     parts.mkdir()
-    tests = Suite(parts, ["-q", f"--rootdir={folder}", "-p", "no:timeout"], time.monotonic())
+    options = ["-q", f"--rootdir={folder}", "-p", "no:timeout", *arguments]
+    tests = Suite(parts, options, time.monotonic())
     tests.run([[str(file)] for file in files], lanes=2)
     return tests, len(tests.settled())
 
@@ -69,7 +107,49 @@ def test_a_test_that_fails_beside_others_is_tried_again_alone_and_named(
     assert (len(tests.parts), failed) == (3, 0)
     told = capfd.readouterr().out
     assert "assert there" in told  # what it said the first time
-    assert "passed only alone: test_0.py::test_beside_others" in told
+    assert tests.retried == [Retried("test_0.py::test_beside_others", WHY)]
+
+
+def test_what_passed_only_alone_is_shown_last_and_kept_with_the_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "retried.txt"
+    note_retried([], file)
+    assert not file.exists()
+    flaky = Retried("tests/a/test_b.py::test_c[two words]", "AssertionError: 3 != 4")
+    note_retried([flaky, Retried("tests/a/test_d.py::test_e", "")], file)
+    assert capsys.readouterr().out.splitlines() == [
+        "passed only alone: tests/a/test_b.py::test_c[two words]",
+        "passed only alone: tests/a/test_d.py::test_e",
+    ]
+    today = datetime.date.today().isoformat()
+    assert re.match(r"\d{4}-\d\d-\d\d$", today)
+    assert file.read_text().splitlines() == [
+        f"{today}  tests/a/test_b.py::test_c[two words]  AssertionError: 3 != 4",
+        f"{today}  tests/a/test_d.py::test_e",
+    ]
+    note_retried([flaky], file)
+    assert capsys.readouterr().out.endswith("two words] (2 times in retried.txt)\n")
+    note_retried([flaky] * KEPT_LINES, file)
+    assert len(file.read_text().splitlines()) == KEPT_LINES
+
+
+def test_the_whole_command_names_a_test_that_passed_only_alone_in_its_last_line(
+    tmp_path: Path,
+) -> None:
+    """A tree with one file of tests, which has a copy of the command."""
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    (folder / "run.py").write_text((HERE / "run.py").read_text())
+    (folder / "test_sick.py").write_text(SICK)
+    command = [sys.executable, "tests/run.py", "-q", "-p", "no:timeout", f"--rootdir={tmp_path}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = "tests/test_sick.py::test_beside_others"
+    *_, counted, last = done.stdout.splitlines()
+    assert "0 parts failed" in counted and last == f"passed only alone: {name}"
+    (kept,) = (tmp_path / ".retried-tests.txt").read_text().splitlines()
+    assert kept.endswith(f"  {name}  {WHY}")
 
 
 def test_one_that_fails_again_has_failed_and_many_are_not_tried_again(

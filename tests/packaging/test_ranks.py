@@ -22,7 +22,7 @@ def test_rubbish_in_the_environment_is_ignored() -> None:
     assert ranks({"RANK": "", "WORLD_SIZE": "many"}) == Ranks(0, 1, 0, 1)
 
 
-def test_a_process_group_knows_better_than_the_environment(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_process_group_knows_better_than_the_environment(tmp_path) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
     )

@@ -80,7 +80,7 @@ class WithState:
         return self.number
 
     def __setstate__(self, number: int) -> None:
-        self.__init__(number)  # type: ignore[misc]
+        self.__init__(number)
 
     def __repr__(self) -> str:
         return f"WithState({self.number})"

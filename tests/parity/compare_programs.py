@@ -6,7 +6,9 @@ python -m tests.parity.compare_programs FIRST STOP STEP
    that is left early may close a descriptor twice (its queue's thread says "Bad file descriptor"),
    and with it whatever has the number by then: the next program's, or ours.
 2. Every fourth program ends with our loader as programs do (that takes a second), and its exit
-   code counts. One with torch's ends at once; if it hangs, which torch's may do, it is tried again.
+   code counts. One with torch's ends at once.
+3. A program that does not end is ended, with all that it has started, after its stacks were written
+   to stderr. With torch's loader, which may hang for the reason above, it is run again.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,8 +32,9 @@ from antifreeze import DataLoader
 
 from .drawing_programs import Training, arguments_of, perform
 
-BOUND_S = 120.0  # for one program: they take a second, those that spawn workers ten
-TORCHS_TRIES = 3  # more, if it hangs
+BOUND_S = 60.0  # for one program: they take a second, those that spawn workers ten
+LOOK_S = 10.0  # for the stacks of one process
+TORCHS_TRIES = 2  # more, if it hangs
 ENDS = 4  # one of so many programs ends as programs do
 
 
@@ -38,7 +43,7 @@ def main() -> int:
     different = 0
     for number in range(*map(int, sys.argv[1:4])):
         chosen = arguments_of(random.Random(number))
-        words = compared(chosen, at_once=number % ENDS != 0)
+        words = compared(number, chosen, at_once=number % ENDS != 0)
         if words:
             different += 1
             print(f"program {number}, {chosen}: {words}")
@@ -46,17 +51,26 @@ def main() -> int:
     return 0
 
 
-def compared(chosen: dict[str, Any], *, at_once: bool) -> str:
+def compared(number: int, chosen: dict[str, Any], *, at_once: bool) -> str:
     """Run a program with both. Return what differs; nothing if all is the same."""
+
+    def with_ours() -> list[Any]:
+        return perform(DataLoader, chosen, randomness="torch")
+
+    def with_torchs() -> list[Any]:
+        return perform(TorchLoader, chosen)
+
     with (
-        Program(lambda: perform(DataLoader, chosen, randomness="torch"), at_once=at_once) as ours,
-        Program(lambda: perform(TorchLoader, chosen), at_once=True) as theirs,
+        Program(f"program {number} with ours", with_ours, at_once=at_once) as ours,
+        Program(f"program {number} with torch's", with_torchs, at_once=True) as theirs,
     ):
         seen = {"ours": ours.result(), "torch's": theirs.result()}
     for _ in range(TORCHS_TRIES):
         if isinstance(seen["torch's"], list):
             break
-        with Program(lambda: perform(TorchLoader, chosen), at_once=True) as theirs:
+        said = seen["torch's"]
+        print(f"program {number} with torch's: {said}; run again", file=sys.stderr)
+        with Program(f"program {number} with torch's", with_torchs, at_once=True) as theirs:
             seen["torch's"] = theirs.result()
     for whose, what in seen.items():
         if isinstance(what, str):
@@ -73,7 +87,8 @@ def compared(chosen: dict[str, Any], *, at_once: bool) -> str:
 class Program:
     """A program in a process of its own."""
 
-    def __init__(self, program: Callable[[], list[Any]], *, at_once: bool) -> None:
+    def __init__(self, name: str, program: Callable[[], list[Any]], *, at_once: bool) -> None:
+        self._name = name
         self._seen = tempfile.TemporaryFile()  # noqa: SIM115
         self._deadline = time.monotonic() + BOUND_S
         self._process = os.fork()
@@ -109,9 +124,37 @@ class Program:
             if pid:
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.01)
+        print(f"{self._name} did not end in {BOUND_S:g} s:", file=sys.stderr)
+        for process in _of_group(self._process):
+            print(_looks_of(process), file=sys.stderr, flush=True)
         os.killpg(self._process, signal.SIGKILL)
         os.waitpid(self._process, 0)
         return None
+
+
+def _of_group(group: int) -> list[int]:
+    """Return the processes of a group, the first of them first."""
+    found = []
+    for process in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            if os.getpgid(process) == group:
+                found.append(process)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def _looks_of(process: int) -> str:
+    """Return the stacks of a process, as far as they can be had."""
+    spy = shutil.which("py-spy", path=os.path.dirname(sys.executable))
+    if spy is None:
+        return f"process {process}: no py-spy"
+    command = [spy, "dump", "--pid", str(process)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LOOK_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"process {process}: its stacks took too long"
+    return done.stdout if done.returncode == 0 else f"process {process}: {done.stderr.strip()}"
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def concatenated(length: int, kinds: str, bad: int = -1) -> Any:
 
 
 def part(length: int, kinds: str, bad: int = -1) -> Any:
-    return random_split(Rows(length + 5, kinds, bad), [length, 5])[0]  # type: ignore[arg-type]
+    return random_split(Rows(length + 5, kinds, bad), [length, 5])[0]
 
 
 def tensors(length: int, kinds: str, bad: int = -1) -> Any:

@@ -184,7 +184,7 @@ def test_streams_are_accounted_for() -> None:
 
 
 def test_tiny_batches_that_travel_together_are_accounted_for() -> None:
-    took, stats = loop(DataLoader(range(20_000), num_workers=2))  # type: ignore[arg-type]
+    took, stats = loop(DataLoader(range(20_000), num_workers=2))
     adds_up(took, stats)
     assert (stats["batches"], stats["samples"]) == (20_000, 20_000)
 

@@ -382,7 +382,7 @@ def test_no_warning_where_the_length_was_never_asked(loader_class: LoaderClass) 
 def test_a_loader_of_a_subclass_is_named_by_the_line_that_makes_it() -> None:
     class Mine(DataLoader[int]):
         def __init__(self, *arguments: object, **options: object) -> None:
-            super().__init__(*arguments, **options)  # type: ignore[arg-type]
+            super().__init__(*arguments, **options)
 
     line = sys._getframe().f_lineno + 1
     loader = Mine([1, 2])

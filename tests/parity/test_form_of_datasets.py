@@ -71,7 +71,7 @@ class Pretends:
     def __init__(self, inner: Any) -> None:
         self.under = inner
 
-    @property  # type: ignore[misc]
+    @property
     def __class__(self) -> Any:
         return type(self.under)
 
@@ -107,13 +107,13 @@ def places_in(thing: Any, depth: int = 0) -> Iterator[Setter]:
     if isinstance(thing, list):
         for at, inner in enumerate(thing[:40]):
             held.append(inner)
-            yield lambda make, at=at: thing.__setitem__(at, make(thing[at]))  # type: ignore[misc]
+            yield lambda make, at=at: thing.__setitem__(at, make(thing[at]))
         yield lambda make: thing.append(make(None))
         yield lambda make: thing.insert(0, make(None))
     if isinstance(thing, dict):
         for key, inner in thing.items():
             held.append(inner)
-            yield lambda make, key=key: thing.update({key: make(thing[key])})  # type: ignore[misc]
+            yield lambda make, key=key: thing.update({key: make(thing[key])})
         yield lambda make: thing.update(new=make(None))
     if isinstance(thing, tuple | deque):
         held += thing
@@ -121,9 +121,7 @@ def places_in(thing: Any, depth: int = 0) -> Iterator[Setter]:
         held += [thing.func, thing.args, thing.keywords]
     for cell in getattr(thing, "__closure__", None) or ():
         held.append(cell.cell_contents)
-        yield lambda make, cell=cell: setattr(  # type: ignore[misc]
-            cell, "cell_contents", make(cell.cell_contents)
-        )
+        yield lambda make, cell=cell: setattr(cell, "cell_contents", make(cell.cell_contents))
     if isinstance(thing, type(at_home)):
         yield lambda make: setattr(thing, "__defaults__", (make(1),))
         yield lambda make: setattr(thing, "__kwdefaults__", {"held": make(1)})
@@ -131,9 +129,7 @@ def places_in(thing: Any, depth: int = 0) -> Iterator[Setter]:
     for name in names:
         with contextlib.suppress(AttributeError):
             held.append(getattr(thing, name))
-            yield lambda make, name=name: setattr(  # type: ignore[misc]
-                thing, name, make(getattr(thing, name))
-            )
+            yield lambda make, name=name: setattr(thing, name, make(getattr(thing, name)))
     if hasattr(thing, "__dict__"):
         yield lambda make: setattr(thing, "new", make(None))
         yield lambda make: setattr(thing, "__dict__", {"other": make(None)})
@@ -159,7 +155,7 @@ def places_around() -> Iterator[Setter]:
     yield lambda make: setattr(Open, "static", staticmethod(around(make(None))))
     yield lambda make: setattr(Open.static, "__defaults__", (make(None),))
     yield lambda make: setattr(Open, "inner", property(around(make(None))))
-    yield lambda make: setattr(here, "GLOBAL", make(here.GLOBAL))  # type: ignore[attr-defined]
+    yield lambda make: setattr(here, "GLOBAL", make(here.GLOBAL))
     yield lambda make: setattr(here, "NEW_GLOBAL", make(None))
     yield lambda make: setattr(at_home, "__defaults__", (make(1),))
     yield lambda make: setattr(here, "at_home", around(make(1)))

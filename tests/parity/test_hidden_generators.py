@@ -86,7 +86,7 @@ HIDDEN: dict[str, Callable[[], Draws]] = {
 def test_every_sample_draws_its_own_numbers(where: str) -> None:
     def numbers(workers: int) -> list[float]:
         torch.manual_seed(1)
-        loader = DataLoader(HIDDEN[where](), 4, num_workers=workers)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(HIDDEN[where](), 4, num_workers=workers)
         return [value for _ in range(2) for batch in loader for value in batch.tolist()]
 
     drawn = numbers(2)

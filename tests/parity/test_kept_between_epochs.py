@@ -130,7 +130,7 @@ def change(dataset: Draws, loader: DataLoader[Any], what: str, value: Any) -> No
             dataset.held = [0, random.Random(value), "a"] if value else [0, "a"]
         case "class":
             Holder.rng = random.Random(value) if value else None
-            dataset.kept = Holder() if value else None  # type: ignore[attr-defined]
+            dataset.kept = Holder() if value else None
         case "closure":
             dataset.closure = closing_over(random.Random(value)) if value else None
         case "seed random":
@@ -228,8 +228,8 @@ def test_a_driver_is_kept_for_the_next_loop_and_never_shared_by_two() -> None:
     list(loader)
     (driver,) = kept(loader)
     first, second = iter(loader), iter(loader)
-    assert first._driver is driver  # type: ignore[attr-defined]
-    assert second._driver is not driver  # type: ignore[attr-defined]
+    assert first._driver is driver
+    assert second._driver is not driver
     assert [int(next(first)), int(next(second)), int(next(first))] == [0, 0, 1]
     del first
     assert kept(loader) == [driver]
@@ -327,7 +327,7 @@ def test_another_source_of_bits_in_numpys_own_generator_is_seen() -> None:
     dataset = Draws()
     randomness = Randomness(dataset, lent=True)
     assert randomness.renew(dataset)
-    before = np.random.mtrand._rand._bit_generator  # type: ignore[attr-defined]
+    before = np.random.mtrand._rand._bit_generator
     np.random.set_bit_generator(np.random.PCG64(1))
     try:
         assert not randomness.renew(dataset)

@@ -149,7 +149,7 @@ class LoopThenCall(OneSlow):
     """All of the time goes into a loop of Python's; the call into a library that follows it is
     where the interpreter's lock is given away."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:  # type: ignore[override]
+    def __getitem__(self, index: int) -> torch.Tensor:
         total = 0
         for number in range(40_000): total += number  # all of it  # fmt: skip  # noqa: E701
         return torch.zeros(4096) + total
@@ -237,7 +237,7 @@ def test_nothing_of_a_sample_is_kept_alive_by_looks() -> None:
 def test_batches_of_one_cheap_sample_are_not_looked_at_closely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loader = DataLoader(range(30_000))  # type: ignore[arg-type]
+    loader = DataLoader(range(30_000))
     list(loader)
     looked: list[int] = []
     monkeypatch.setattr(SamplingProfiler, "note", lambda *about: looked.append(1))

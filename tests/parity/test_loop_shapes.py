@@ -19,6 +19,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from antifreeze import DataLoader
 
+from ..repetition import some_of
 from .loop_shapes import SHAPES, Seen, plain
 
 BATCHES = 6
@@ -91,7 +92,7 @@ def programs(count: int) -> Iterator[tuple[list[str], dict[str, Any]]]:
         )
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", some_of(range(4), 2))
 def test_random_programs_receive_and_draw_what_they_do_with_torch(part: int) -> None:
     for names, arguments in itertools.islice(programs(64), part, None, 4):
         with warnings.catch_warnings():
@@ -103,13 +104,13 @@ def test_random_programs_receive_and_draw_what_they_do_with_torch(part: int) -> 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_workers_stay_and_only_two_loops_at_once_are_warned_of(name: str) -> None:
-    loader = DataLoader(Numbers(40), 2, num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
+    loader = DataLoader(Numbers(40), 2, num_workers=1, persistent_workers=True)
     pids, kept = set(), dict[str, Any]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
             SHAPES[name](loader, kept)
-            pids |= {worker.pid for worker in loader._iterator._workers}  # type: ignore[union-attr]
+            pids |= {worker.pid for worker in loader._iterator._workers}
     assert len(pids) == 1
     told = [str(each.message) for each in caught]
     assert len(told) == (name in NOT_A_LOOP_AT_A_TIME), told

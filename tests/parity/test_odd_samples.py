@@ -55,7 +55,7 @@ class Mixed:
     ids=lambda value: str(value) if isinstance(value, str) else "",
 )
 def test_the_odd_one_is_named(usual: Any, odd: Any, said: str, workers: int) -> None:
-    loader: DataLoader[Any] = DataLoader(Mixed(usual, odd), batch_size=4, num_workers=workers)  # type: ignore[arg-type]
+    loader: DataLoader[Any] = DataLoader(Mixed(usual, odd), batch_size=4, num_workers=workers)
     with pytest.raises(Exception) as caught:
         list(loader)
     notes: list[str] = caught.value.__notes__
@@ -64,7 +64,7 @@ def test_the_odd_one_is_named(usual: Any, odd: Any, said: str, workers: int) -> 
 
 
 def test_in_a_batch_of_two_one_is_compared_with_the_other() -> None:
-    loader: DataLoader[Any] = DataLoader(Mixed(T(8), T(7)), batch_size=2)  # type: ignore[arg-type]
+    loader: DataLoader[Any] = DataLoader(Mixed(T(8), T(7)), batch_size=2)
     with pytest.raises(RuntimeError) as caught:
         list(loader)
     assert "antifreeze: sample 5 has shape [7], sample 4 has shape [8]" in caught.value.__notes__
@@ -75,13 +75,13 @@ def test_where_all_are_alike_nothing_is_said_about_any() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no") as caught:
-        list(DataLoader(range(4), batch_size=4, collate_fn=refuse))  # type: ignore[arg-type]
+        list(DataLoader(range(4), batch_size=4, collate_fn=refuse))
     assert len(caught.value.__notes__) == 1
 
 
 def test_a_collate_of_the_users_own_that_handles_none_goes_on_working() -> None:
     loader: DataLoader[Any] = DataLoader(
-        Mixed(1, None),  # type: ignore[arg-type]
+        Mixed(1, None),
         batch_size=4,
         num_workers=2,
         collate_fn=lambda samples: [each for each in samples if each is not None],
@@ -102,7 +102,7 @@ class Rows:
 
 def notes_of(rows: list[Any], collate_fn: Any = None) -> list[str]:
     with pytest.raises(Exception) as caught:
-        list(DataLoader(Rows(rows), batch_size=len(rows), collate_fn=collate_fn))  # type: ignore[arg-type]
+        list(DataLoader(Rows(rows), batch_size=len(rows), collate_fn=collate_fn))
     return [note for note in caught.value.__notes__ if "raised while" not in note]
 
 

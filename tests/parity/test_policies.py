@@ -64,7 +64,7 @@ def test_the_run_goes_on_and_every_other_sample_is_there(
     if workers == 0 and way in ("exit", "hang"):
         pytest.skip("without workers it is your own process")
     loader: DataLoader[Any] = DataLoader(
-        Flawed(way),  # type: ignore[arg-type]
+        Flawed(way),
         batch_size=4,
         num_workers=workers,
         on_error=policy,
@@ -87,7 +87,7 @@ def test_substitutes_that_fail_as_well_are_replaced_in_turn() -> None:
 def test_the_user_says_what_comes_instead() -> None:
     policy = policies.replacing(by=lambda index, attempt: 20 + attempt)
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise"),  # type: ignore[arg-type]
+        Flawed("raise"),
         batch_size=4,
         num_workers=2,
         on_error=policy,
@@ -109,7 +109,7 @@ def test_a_sample_is_tried_again_before_it_counts_as_failed(tmp_path: Path) -> N
         for path in tmp_path.iterdir():
             path.unlink()
         loader: DataLoader[Any] = DataLoader(
-            Flaky("raise"),  # type: ignore[arg-type]
+            Flaky("raise"),
             batch_size=4,
             num_workers=workers,
             on_error=policies.raising(retries=2),
@@ -124,7 +124,7 @@ def test_a_sample_is_tried_again_before_it_counts_as_failed(tmp_path: Path) -> N
 
 def test_other_exceptions_than_those_named_are_raised() -> None:
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise"),  # type: ignore[arg-type]
+        Flawed("raise"),
         batch_size=4,
         num_workers=2,
         on_error=policies.replacing(only=(ValueError,)),
@@ -143,7 +143,7 @@ def test_too_many_faults_stop_the_run(workers: int) -> None:
         (policies.Budget(share=0.05, window=100), 5),
     ):
         loader: DataLoader[Any] = DataLoader(
-            Flawed("raise", bad=tuple(range(1, 200, 2)), length=200),  # type: ignore[arg-type]
+            Flawed("raise", bad=tuple(range(1, 200, 2)), length=200),
             batch_size=2,
             num_workers=workers,
             on_error=policies.skipping(budget=budget),
@@ -168,7 +168,7 @@ def test_a_budget_counts_samples_also_where_a_batch_sampler_makes_the_batches(
 ) -> None:
     behind = BatchSampler(range(400), batch_size=10, drop_last=False)
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise", bad=tuple(range(7, 400, 20)), length=400),  # type: ignore[arg-type]
+        Flawed("raise", bad=tuple(range(7, 400, 20)), length=400),
         batch_sampler=Wrapped(behind) if wrapped else behind,
         on_error=policies.skipping(budget=policies.Budget(share=0.1, window=100)),
     )
@@ -178,7 +178,7 @@ def test_a_budget_counts_samples_also_where_a_batch_sampler_makes_the_batches(
 def test_every_fault_is_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "faults.jsonl"
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise"),  # type: ignore[arg-type]
+        Flawed("raise"),
         batch_size=4,
         num_workers=2,
         on_error="skip",
@@ -258,10 +258,10 @@ def test_a_file_that_may_not_be_written_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(ConfigurationError, match="nothing may be written in"):
-        DataLoader([1], fault_log=tmp_path / "new.jsonl")  # type: ignore[arg-type]
+        DataLoader([1], fault_log=tmp_path / "new.jsonl")
     (tmp_path / "old.jsonl").touch()
     with pytest.raises(ConfigurationError, match="this file may not be written"):
-        DataLoader([1], fault_log=tmp_path / "old.jsonl")  # type: ignore[arg-type]
+        DataLoader([1], fault_log=tmp_path / "old.jsonl")
 
 
 def test_what_replaces_a_sample_draws_what_the_sample_would_have_drawn() -> None:
@@ -280,7 +280,7 @@ def test_what_replaces_a_sample_draws_what_the_sample_would_have_drawn() -> None
 
 
 def test_a_healthy_run_has_no_faults_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    loader: DataLoader[Any] = DataLoader(range(8), num_workers=2, on_error="replace")  # type: ignore[arg-type]
+    loader: DataLoader[Any] = DataLoader(range(8), num_workers=2, on_error="replace")
     assert len(list(loader)) == 8
     assert loader.faults == []
     assert caplog.records == []
@@ -288,7 +288,7 @@ def test_a_healthy_run_has_no_faults_and_says_nothing(caplog: pytest.LogCaptureF
 
 def test_a_collate_that_ends_its_worker_is_raised_whatever_the_policy() -> None:
     loader: DataLoader[Any] = DataLoader(
-        range(8),  # type: ignore[arg-type]
+        range(8),
         batch_size=4,
         num_workers=1,
         on_error="skip",
@@ -315,20 +315,20 @@ def test_a_wrong_policy_is_refused_at_once(
     arguments: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        DataLoader(range(3), **arguments)  # type: ignore[arg-type]
+        DataLoader(range(3), **arguments)
 
 
 def test_a_stream_takes_no_policy_that_asks_again() -> None:
     for policy in ("replace", policies.skipping(retries=1), policies.raising(retries=1)):
         with pytest.raises(ValueError, match="map-style"):
-            DataLoader(Stream(), on_error=policy)  # type: ignore[arg-type]
+            DataLoader(Stream(), on_error=policy)
 
 
 def test_skipping_is_refused_where_ranks_would_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(ValueError, match="a run of 4 processes"):
-        DataLoader(range(3), on_error="skip")  # type: ignore[arg-type]
-    DataLoader(range(3), on_error="replace")  # type: ignore[arg-type]
+        DataLoader(range(3), on_error="skip")
+    DataLoader(range(3), on_error="replace")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_skipping_is_refused_where_ranks_would_disagree(monkeypatch: pytest.Monk
         lambda: policies.Budget(share=0),
         lambda: policies.Budget(share=1.5),
         lambda: policies.raising(retries=-1),
-        lambda: policies.replacing(only=(3,)),  # type: ignore[arg-type]
+        lambda: policies.replacing(only=(3,)),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(wrong: Any) -> None:
@@ -368,7 +368,7 @@ def test_what_is_raised_in_spite_of_a_policy_names_its_sample(
     policy: Any, bad: tuple[int, ...], named: str, workers: int
 ) -> None:
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise", bad),  # type: ignore[arg-type]
+        Flawed("raise", bad),
         batch_size=4,
         num_workers=workers,
         on_error=policy,
@@ -383,7 +383,7 @@ def test_what_is_raised_in_spite_of_a_policy_names_its_sample(
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_failed_before_a_batch_was_raised_is_kept_as_well(workers: int) -> None:
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise", (5,)),  # type: ignore[arg-type]
+        Flawed("raise", (5,)),
         batch_size=4,
         num_workers=workers,
         on_error=policies.raising(retries=2),
@@ -399,13 +399,13 @@ def test_what_failed_before_a_batch_was_raised_is_kept_as_well(workers: int) -> 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_batch_of_which_nothing_is_left_is_left_out_itself(workers: int) -> None:
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise", (4, 5, 6, 7)),  # type: ignore[arg-type]
+        Flawed("raise", (4, 5, 6, 7)),
         batch_size=4,
         num_workers=workers,
         on_error="skip",
     )
     seen = [index for batch in loader for index in batch.tolist()]
-    assert seen == [index for index in range(len(loader.dataset)) if index not in (4, 5, 6, 7)]  # type: ignore[arg-type]
+    assert seen == [index for index in range(len(loader.dataset)) if index not in (4, 5, 6, 7)]
     noted = [(fault.verdict, fault.index, fault.position) for fault in loader.faults]
     assert noted == [("skipped", index, 1) for index in (4, 5, 6, 7)]
 
@@ -414,7 +414,7 @@ def test_every_fault_is_named_however_many_batches_are_under_way() -> None:
     """With 16 workers the log of events no longer reaches back to where a ticket was sent."""
     bad = tuple(range(1000, 2600, 100))
     loader: DataLoader[Any] = DataLoader(
-        Flawed("raise", bad=bad, length=3000),  # type: ignore[arg-type]
+        Flawed("raise", bad=bad, length=3000),
         num_workers=16,
     )
     iterator, raised = iter(loader), 0

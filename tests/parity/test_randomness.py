@@ -166,7 +166,7 @@ def test_each_generator_by_itself(name: str) -> None:
 
 def test_without_workers_the_caller_does_not_notice() -> None:
     dataset = Owns()
-    dataset.draw_too = Draws()  # type: ignore[attr-defined]
+    dataset.draw_too = Draws()
     python, numpy, own = random.getstate(), np.random.get_state(), dataset.rng.bit_generator.state
     random.gauss(0, 1)  # keeps half of a pair for the next call
     np.random.normal()
@@ -181,7 +181,7 @@ def test_without_workers_the_caller_does_not_notice() -> None:
     torch.randn(1)
     generator = torch.Generator().manual_seed(6)
     for each in (Draws(40), Draws(200, first=190), Owns(40), dataset):
-        list(DataLoader(each, 5, generator=generator, collate_fn=as_drawn))  # type: ignore[arg-type]
+        list(DataLoader(each, 5, generator=generator, collate_fn=as_drawn))
     assert [GLOBAL[name]() for name in GLOBAL] == expected
     assert dataset.rng.bit_generator.state == own
 
@@ -208,18 +208,18 @@ def test_a_late_draw_is_noticed_even_if_the_caller_left_half_of_a_pair() -> None
     def run(workers: int) -> list[Any]:
         torch.manual_seed(3)
         random.gauss(0, 1)  # the other half waits for the next call
-        return list(DataLoader(Draws(300, 250, ["random.gauss"]), None, num_workers=workers))  # type: ignore[arg-type]
+        return list(DataLoader(Draws(300, 250, ["random.gauss"]), None, num_workers=workers))
 
     assert run(0) == run(1)
 
 
 def test_two_runs_without_a_seed_differ() -> None:
-    first, second = (list(DataLoader(Draws(8), 2, num_workers=1)) for _ in range(2))  # type: ignore[arg-type]
+    first, second = (list(DataLoader(Draws(8), 2, num_workers=1)) for _ in range(2))
     assert str(first) != str(second)
 
 
 def test_numpy_and_torch_do_not_draw_the_same() -> None:
-    (row,) = list(DataLoader(Draws(1, names=["numpy", "torch", "random"]), None))  # type: ignore[arg-type]
+    (row,) = list(DataLoader(Draws(1, names=["numpy", "torch", "random"]), None))
     assert len({round(value, 6) for value in row[1:]}) == 3
 
 
@@ -232,7 +232,7 @@ class Named(Draws):
 
 
 def test_initial_seed_still_names_the_workers_seed() -> None:
-    for batch in DataLoader(Named(40), None, num_workers=2):  # type: ignore[arg-type]
+    for batch in DataLoader(Named(40), None, num_workers=2):
         assert batch[0] == batch[1]
 
 
@@ -247,7 +247,7 @@ class DrawsAndRaises(Draws):
 def test_an_exception_that_depends_on_a_draw_is_the_same_too() -> None:
     def run(workers: int) -> list[str]:
         torch.manual_seed(3)
-        iterator, seen = iter(DataLoader(DrawsAndRaises(60), num_workers=workers)), []  # type: ignore[arg-type]
+        iterator, seen = iter(DataLoader(DrawsAndRaises(60), num_workers=workers)), []
         while True:
             try:
                 seen.append(str(next(iterator)))
@@ -282,12 +282,12 @@ def test_the_words_of_generators_lie_where_we_look_for_them() -> None:
 
 def test_generators_are_found_by_path_to_a_small_depth_and_among_many_things() -> None:
     dataset = Owns()
-    dataset.paths = [(f"{n}.jpg", n) for n in range(100_000)]  # type: ignore[attr-defined]
-    dataset.inner = Draws()  # type: ignore[attr-defined]
-    dataset.inner.aug = Draws()  # type: ignore[attr-defined]
-    dataset.inner.aug.rng = random.Random(5)  # type: ignore[attr-defined]
-    dataset.secret = random.SystemRandom()  # type: ignore[attr-defined]
-    dataset.shared = random._inst  # type: ignore[attr-defined]
+    dataset.paths = [(f"{n}.jpg", n) for n in range(100_000)]
+    dataset.inner = Draws()
+    dataset.inner.aug = Draws()
+    dataset.inner.aug.rng = random.Random(5)
+    dataset.secret = random.SystemRandom()
+    dataset.shared = random._inst
     assert sorted(path for path, _ in own_generators((dataset,))) == [
         "Owns.deep['transforms'][0]",
         "Owns.inner.aug.rng",
@@ -353,14 +353,14 @@ def drawn_from(rng: Any) -> float:
 
 @pytest.mark.parametrize("where", ["compose", "slots", "bound method", "partial", "closure"])
 def test_generators_are_found_where_people_hide_them(where: str) -> None:
-    dataset = Subset(Subset(Composed(where), range(60)), range(60))  # type: ignore[arg-type, var-annotated]
+    dataset = Subset(Subset(Composed(where), range(60)), range(60))
     assert epochs_of_rows(dataset, 0) == epochs_of_rows(dataset, 2)
 
 
 def reseed(worker: int) -> None:
     info = torch.utils.data.get_worker_info()
     assert info is not None
-    info.dataset.rng = np.random.default_rng(info.seed)  # type: ignore[attr-defined]
+    info.dataset.rng = np.random.default_rng(info.seed)
 
 
 def test_what_worker_init_fn_seeds_does_not_decide() -> None:
@@ -369,16 +369,16 @@ def test_what_worker_init_fn_seeds_does_not_decide() -> None:
         init: Any = {"worker_init_fn": reseed} if workers else {}
         dataset = Composed("closure")
         dataset.transform = None
-        dataset.rng = np.random.default_rng(0)  # type: ignore[attr-defined]
+        dataset.rng = np.random.default_rng(0)
         dataset.__class__ = DrawsFromRng
-        return list(DataLoader(dataset, None, num_workers=workers, **init))  # type: ignore[arg-type]
+        return list(DataLoader(dataset, None, num_workers=workers, **init))
 
     assert run(0) == run(1) == run(2)
 
 
 class DrawsFromRng(Composed):
     def __getitem__(self, index: int) -> list[float]:
-        return [index, float(self.rng.random())]  # type: ignore[attr-defined]
+        return [index, float(self.rng.random())]
 
 
 class Lazy(list[Any]):
@@ -401,10 +401,10 @@ class Half(random.Random):
 
 def test_to_look_for_generators_runs_no_code_of_the_dataset() -> None:
     dataset = Draws(4)
-    dataset.lazy = Lazy([1, random.Random(1)])  # type: ignore[attr-defined]
-    dataset.proxy, dataset.half = Proxy(), Half()  # type: ignore[attr-defined]
+    dataset.lazy = Lazy([1, random.Random(1)])
+    dataset.proxy, dataset.half = Proxy(), Half()
     assert [path for path, _ in own_generators((dataset,))] == ["Draws.lazy[1]"]
-    assert len(list(DataLoader(dataset, num_workers=1))) == 4  # type: ignore[arg-type]
+    assert len(list(DataLoader(dataset, num_workers=1))) == 4
 
 
 def test_another_source_of_bits_in_numpys_own_generator() -> None:

@@ -85,7 +85,7 @@ def test_ours_is_a_real_subclass_of_torchs(ours: LoaderClass) -> None:
 
 
 def test_the_class_can_be_subscripted(loader_class: LoaderClass) -> None:
-    class Typed(loader_class[int]):  # type: ignore[valid-type,misc]
+    class Typed(loader_class[int]):
         pass
 
     assert list(Typed(MapRows(3), batch_size=3, collate_fn=as_list)) == [[0, 1, 2]]
@@ -112,7 +112,7 @@ def test_a_subclass_may_swap_its_batch_sampler_for_an_endless_one(
     workers: int, loader_class: LoaderClass, no_new_children: Callable[[], None]
 ) -> None:
     # The pattern of timm's loader for many epochs: unfreeze, swap, freeze, keep one iterator.
-    class ManyEpochs(loader_class):  # type: ignore[valid-type,misc]
+    class ManyEpochs(loader_class):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._DataLoader__initialized = False
@@ -137,7 +137,7 @@ def test_a_subclass_may_swap_its_batch_sampler_for_an_endless_one(
 def forever(loader_class: LoaderClass, workers: int) -> Any:
     """Make an endless loader by the pattern of ultralytics: past the frozen attribute, a reset."""
 
-    class Forever(loader_class):  # type: ignore[valid-type,misc]
+    class Forever(loader_class):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
@@ -186,7 +186,7 @@ def test_a_subclass_may_terminate_its_workers_by_hand(
 
 
 def test_a_subclass_may_count_what_passes_through_its_iterator(loader_class: LoaderClass) -> None:
-    class Counting(loader_class):  # type: ignore[valid-type,misc]
+    class Counting(loader_class):
         passed = 0
 
         def __iter__(self) -> Iterator[Any]:

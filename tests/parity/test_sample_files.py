@@ -182,7 +182,7 @@ def test_nothing_of_the_users_is_called() -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("batch_size", [4, None])
 def test_an_error_and_its_fault_name_the_file(workers: int, batch_size: int | None) -> None:
-    dataset: Any = Subset(Listed(), range(20))  # type: ignore[arg-type]
+    dataset: Any = Subset(Listed(), range(20))
     loader = DataLoader(dataset, batch_size=batch_size, num_workers=workers)
     assert "antifreeze: file: /data/07.jpg" in notes(error_of(loader))
     if batch_size:

@@ -62,7 +62,7 @@ def test_samples_that_become_slower_are_told_of_once(
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_two_threads_that_loop_over_one_loader_add_up(workers: int) -> None:
-    loader = DataLoader(range(3_000), 2, num_workers=workers)  # type: ignore[arg-type]
+    loader = DataLoader(range(3_000), 2, num_workers=workers)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)  # threads take turns all the time
     took: list[float] = []
@@ -101,7 +101,7 @@ class Owned:
     unguarded: ClassVar[set[str]] = set()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not Owned.guard._is_owned():  # type: ignore[attr-defined]
+        if not Owned.guard._is_owned():
             Owned.unguarded.add(name)
         super().__setattr__(name, value)
 
@@ -195,7 +195,7 @@ def test_what_is_counted_does_not_grow_with_a_run(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.01)  # as many as in days
     monkeypatch.setattr(wait_accounting, "FOLD_S", 0.01)
     monkeypatch.setattr("antifreeze._engine.single_process.FOLD_S", 0.01)
-    loader = DataLoader(torch.zeros(200_000, 1))  # type: ignore[arg-type]
+    loader = DataLoader(torch.zeros(200_000, 1))
     counted: Accounts = loader._entry.accounts
     sizes = []
     for number, _ in enumerate(loader):

@@ -76,11 +76,11 @@ def nested(dataset: Any) -> Any:
     [
         *(some(Rows(), kind) for kind in ("list", "range", "array", "tensor")),
         nested(Rows()),
-        random_split(Rows(), [30, 10])[1],  # type: ignore[arg-type]
+        random_split(Rows(), [30, 10])[1],
         some(AtOnce()),
         nested(AtOnce()),
-        OfItsOwn(Rows(), range(20, 28)),  # type: ignore[arg-type]
-        Subset(OfItsOwn(Rows(), range(40)), range(20, 28)),  # type: ignore[arg-type]
+        OfItsOwn(Rows(), range(20, 28)),
+        Subset(OfItsOwn(Rows(), range(40)), range(20, 28)),
         some({index: index for index in range(40)}),
     ],
     ids=lambda dataset: type(dataset).__name__,
@@ -133,7 +133,7 @@ def test_an_index_that_the_subset_does_not_have_is_the_errors_own() -> None:
 def test_a_batch_that_does_not_collate_names_both_indices() -> None:
     rows = [torch.zeros(3), torch.zeros(3), torch.zeros(2), torch.zeros(3)]
     with pytest.raises(RuntimeError) as caught:
-        list(DataLoader(Subset(rows, [3, 2, 1, 0]), batch_size=4))  # type: ignore[arg-type]
+        list(DataLoader(Subset(rows, [3, 2, 1, 0]), batch_size=4))
     said = "sample 1 (2 in the dataset of the Subset) has shape [2], the others have shape [3]"
     assert f"antifreeze: {said}" in caught.value.__notes__
 
@@ -145,7 +145,7 @@ def drawn(dataset: Any, workers: int) -> list[Any]:
 
 
 def test_what_samples_draw_is_the_same_as_without_a_subset() -> None:
-    whole: Any = Subset(Draws(), range(40))  # type: ignore[arg-type]
+    whole: Any = Subset(Draws(), range(40))
     assert drawn(Draws(), 2) == drawn(whole, 0) == drawn(whole, 1) == drawn(whole, 2)
 
 
@@ -173,7 +173,7 @@ def test_a_sample_that_ends_its_worker_is_named_by_both_its_indices(
         list(loader)
     assert f"antifreeze: {SAID}" in caught.value.__notes__
     assert all(SAID in record.getMessage() for record in caplog.records)
-    assert SAID in loader.faults[0].exception  # type: ignore[operator]
+    assert SAID in loader.faults[0].exception
 
 
 @pytest.mark.parametrize("limit", ["timeout", "sample_timeout"])

@@ -148,7 +148,7 @@ class Things(Whole):
 
 
 def part(worker: int) -> None:
-    get_worker_info().dataset.first = 20 * worker  # type: ignore[union-attr]
+    get_worker_info().dataset.first = 20 * worker
 
 
 def test_pictures_and_objects_are_compared(caplog: pytest.LogCaptureFixture) -> None:
@@ -206,7 +206,7 @@ class Settled:
 
     def __init__(self) -> None:
         self.epoch, self.transform, self.file = 0, str, None
-        self.count, self.bad, self.cache, self.is_open = 0, [], {}, False  # type: ignore[var-annotated]
+        self.count, self.bad, self.cache, self.is_open = 0, [], {}, False
         self.shared = torch.zeros(1).share_memory_()
         self.counts = False
 
@@ -214,7 +214,7 @@ class Settled:
         return 8
 
     def __getitem__(self, index: int) -> int:
-        self.is_open, self.file, self.cache[index] = True, object(), index  # type: ignore[assignment]
+        self.is_open, self.file, self.cache[index] = True, object(), index
         self.shared[0] = 1
         if self.counts:
             self.count += 1
@@ -224,13 +224,13 @@ class Settled:
 
 def test_attributes_changed_in_the_main_process_with_persistent_workers() -> None:
     dataset = Settled()
-    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=True)
     quietly(loader, epochs=2)
     dataset.shared[0] = 2  # they see that
-    dataset.file = open(__file__)  # type: ignore[assignment] # noqa: SIM115 - there was none
+    dataset.file = open(__file__)  # noqa: SIM115 - there was none
     quietly(loader)
-    dataset.file.close()  # type: ignore[attr-defined]
-    dataset.epoch, dataset.transform = 1, repr  # type: ignore[assignment]
+    dataset.file.close()
+    dataset.epoch, dataset.transform = 1, repr
     got, text = warned(loader, "persistent workers do not see it")
     assert values(got) == [[0, 1, 2, 3], [4, 5, 6, 7]]  # as torch's
     assert "dataset.epoch (0, now 1), dataset.transform have changed in this process" in text
@@ -262,14 +262,14 @@ CHANGES: dict[str, Callable[[Filled], None]] = {
     "weights": lambda it: it.weights.__setitem__(2, 7),
     "large": lambda it: it.large[1, 12_345:].fill_(1),
     "part": lambda it: it.part.__setitem__(0, 1),
-    "deep['mask']": lambda it: it.deep["mask"].logical_not_(),  # type: ignore[func-returns-value]
+    "deep['mask']": lambda it: it.deep["mask"].logical_not_(),
 }
 
 
 @pytest.mark.parametrize("which", CHANGES)
 def test_arrays_changed_in_place_with_persistent_workers(which: str) -> None:
     dataset = Filled()
-    loader = DataLoader(dataset, num_workers=1, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(dataset, num_workers=1, persistent_workers=True)
     quietly(loader)
     for same in (dataset.mapped, dataset.shared, dataset._scratch, dataset.cache):
         same[1] += 1  # they see that, or it is nobody's business
@@ -292,7 +292,7 @@ class Pads:
 
 def test_an_attribute_of_collate_fn_changed_with_persistent_workers() -> None:
     pads = Pads()
-    loader: Any = DataLoader(range(2), num_workers=1, persistent_workers=True, collate_fn=pads)  # type: ignore[arg-type]
+    loader: Any = DataLoader(range(2), num_workers=1, persistent_workers=True, collate_fn=pads)
     quietly(loader, epochs=2)
     pads.longest = 2
     _, text = warned(loader, "persistent workers do not see it")
@@ -302,7 +302,7 @@ def test_an_attribute_of_collate_fn_changed_with_persistent_workers() -> None:
 
 def test_attributes_changed_where_workers_are_made_anew_are_seen() -> None:
     dataset = Settled()
-    loader = DataLoader(dataset, 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(dataset, 4, num_workers=1)
     quietly(loader)
     dataset.epoch = 1
     assert values(quietly(loader)) == [[100, 101, 102, 103], [104, 105, 106, 107]]
@@ -316,7 +316,7 @@ def test_attributes_changed_in_workers(persistent: bool, wrapped: bool) -> None:
     inner = dataset
     if wrapped:
         dataset = torch_data.Subset(dataset, range(8))
-    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=persistent)  # type: ignore[var-annotated]
+    loader = DataLoader(dataset, 4, num_workers=1, persistent_workers=persistent)
     _, text = warned(loader, "in a worker")
     path = "dataset.dataset" if wrapped else "dataset"
     assert f"{path}.count (0, now 8), {path}.bad (0 items, now 8) have changed in a worker" in text
@@ -328,7 +328,7 @@ def test_attributes_changed_in_workers(persistent: bool, wrapped: bool) -> None:
 
 
 def persistent(length: int = 8) -> DataLoader[Any]:
-    return DataLoader(range(length), 2, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
+    return DataLoader(range(length), 2, num_workers=2, persistent_workers=True)
 
 
 def test_two_loops_at_once_share_the_one_iterator_and_are_told_so() -> None:
@@ -355,10 +355,10 @@ def test_a_reset_from_outside_closes_nobody_who_still_asks() -> None:
     first = iter(loader)
     assert next(first).tolist() == [0, 1]
     loader._iterator = None  # as trainers do
-    workers = {worker.pid for worker in first._workers}  # type: ignore[attr-defined]
+    workers = {worker.pid for worker in first._workers}
     assert [next(first).tolist() for _ in range(2)] == [[2, 3], [4, 5]]
     second = iter(loader)
-    assert workers.isdisjoint(worker.pid for worker in second._workers)  # type: ignore[attr-defined]
+    assert workers.isdisjoint(worker.pid for worker in second._workers)
     del first
     assert next(second).tolist() == [0, 1]
     loader._iterator = None
@@ -392,7 +392,7 @@ def test_a_loop_that_was_left_is_nobody() -> None:
         warnings.simplefilter("error")
         for _ in range(3):
             for _ in loader:
-                pids |= {worker.pid for worker in loader._iterator._workers}  # type: ignore[union-attr]
+                pids |= {worker.pid for worker in loader._iterator._workers}
                 break
     assert len(pids) == 2
     loader._iterator = None
@@ -409,9 +409,9 @@ def test_a_loop_whose_frame_a_traceback_keeps_is_nobody() -> None:
         loop()
     except ValueError:
         kept = sys.exc_info()  # as a notebook does
-    workers = [worker.pid for worker in loader._iterator._workers]  # type: ignore[union-attr]
+    workers = [worker.pid for worker in loader._iterator._workers]
     assert len(quietly(loader)) == 200
-    assert [worker.pid for worker in loader._iterator._workers] == workers  # type: ignore[union-attr]
+    assert [worker.pid for worker in loader._iterator._workers] == workers
     assert kept[1] is not None
     del kept
     loader._iterator = None

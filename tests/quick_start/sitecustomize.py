@@ -34,7 +34,7 @@ class Torch:
                 gc.freeze()  # what there is by now stays to the end
                 gc.enable()
 
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        spec.loader.exec_module = exec_module
         return spec
 
 

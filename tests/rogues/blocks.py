@@ -69,7 +69,7 @@ def either(look: Seen, lock: Any = LOCK) -> None:
 
 
 def both(look: Seen) -> None:
-    with SAFE and LOCK:  # type: ignore[attr-defined]
+    with SAFE and LOCK:
         look()
 
 

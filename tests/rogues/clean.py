@@ -49,7 +49,7 @@ def ask(thing: Any, question: Any, **arguments: Any) -> Any:
     """Have a question about a thing answered by a worker, which must come from a clean process."""
     with another_thread():
         loader: DataLoader[Any] = DataLoader(
-            Asked(thing, question),  # type: ignore[arg-type]
+            Asked(thing, question),
             None,
             num_workers=1,
             collate_fn=lambda row: row,

@@ -105,7 +105,7 @@ def live(cells: list[dict[str, Any]], folder: Path) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
     if any(cell["phase"] in ("import", "unpickle") for cell in cells):
         _say_to(folder / "warming")
-        list(DataLoader(Healthy(), num_workers=1, multiprocessing_context="spawn"))  # type: ignore[arg-type]
+        list(DataLoader(Healthy(), num_workers=1, multiprocessing_context="spawn"))
     for number, cell in enumerate(cells):
         place = folder / str(number)
         place.mkdir()
@@ -131,7 +131,7 @@ def _strangers(place: Path) -> list[str]:
     """Say which processes of this program are there and should not be, after a moment."""
     allowed = {os.getpid(), _grandchild(place)}
     if clean_process.is_there():
-        allowed.add(clean_process._present[1].pid)  # type: ignore[index]
+        allowed.add(clean_process._present[1].pid)
     return _settled(os.getpid(), allowed)
 
 

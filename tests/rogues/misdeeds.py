@@ -177,7 +177,7 @@ class AtSeal:
             deed()
             return sent
 
-        Channel._send_with = half  # type: ignore[method-assign]
+        Channel._send_with = half
 
 
 class AtExit:

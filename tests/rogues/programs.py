@@ -46,7 +46,7 @@ def program(folder: Path, code: str, **options: object) -> Iterator[subprocess.P
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        **options,  # type: ignore[call-overload]
+        **options,
     )
     try:
         yield process

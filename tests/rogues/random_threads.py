@@ -277,9 +277,9 @@ def loader_of(program: Program, take: Callable[[], None]) -> DataLoader[Any]:
         return DataLoader(Streamed(take, program.first), **options)
     if program.kind == "collated":
         options["collate_fn"] = Collate(take, program.first)
-        return DataLoader(range(0, 3 * SAMPLES, 3), **options)  # type: ignore[arg-type]
+        return DataLoader(range(0, 3 * SAMPLES, 3), **options)
     kind = Plain if program.kind == "plain" else Batched
-    return DataLoader(kind(take, program.first), **options)  # type: ignore[arg-type]
+    return DataLoader(kind(take, program.first), **options)
 
 
 def expected() -> list[int]:

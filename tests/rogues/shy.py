@@ -34,9 +34,9 @@ class Shy(metaclass=Meta):
     """Whatever is asked of it, it raises."""
 
     __getattr__ = refuse("getattr")
-    __getattribute__ = refuse("getattribute")  # type: ignore[assignment]
-    __class__ = property(refuse("class"))  # type: ignore[assignment]
-    __dict__ = property(refuse("dict"))  # type: ignore[assignment]
+    __getattribute__ = refuse("getattribute")
+    __class__ = property(refuse("class"))
+    __dict__ = property(refuse("dict"))
     __eq__ = refuse("eq")
     __hash__ = refuse("hash")
     __repr__ = __str__ = refuse("repr")

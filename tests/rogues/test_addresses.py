@@ -41,7 +41,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def carried(library: ModuleType) -> dict[str, Any]:
     """Return what would be sent of a library, as it is there."""
-    return pickle.loads(pickle.dumps(module_state.collect({}).get(library.__name__, {})))  # type: ignore[no-any-return]
+    return pickle.loads(pickle.dumps(module_state.collect({}).get(library.__name__, {})))
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_an_address_is_not_carried_and_another_number_is(held: Any, library: Mod
 def test_a_number_in_memory_that_a_driver_reserves_is_carried(
     held: Any, library: ModuleType
 ) -> None:
-    library.limit = held  # type: ignore[attr-defined]
+    library.limit = held
     assert carried(library) == {"limit": held}
 
 
@@ -101,7 +101,7 @@ def test_a_number_in_memory_at_a_fixed_place_is_carried(libc: Any, library: Modu
     """As that of Java in this process: it can be read, and no library keeps its addresses."""
     place = mapped(libc, RESERVED, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
     try:
-        library.limit = RESERVED + 8  # type: ignore[attr-defined]
+        library.limit = RESERVED + 8
         assert carried(library) == {"limit": RESERVED + 8}
     finally:
         libc.munmap(place, mmap.PAGESIZE)
@@ -110,7 +110,7 @@ def test_a_number_in_memory_at_a_fixed_place_is_carried(libc: Any, library: Modu
 def test_a_number_in_memory_that_cannot_be_read_is_carried(libc: Any, library: ModuleType) -> None:
     place = mapped(libc, 4 * LOWEST_ADDRESS, mmap.PAGESIZE, 0)
     try:
-        library.limit = place + 8  # type: ignore[attr-defined]
+        library.limit = place + 8
         assert carried(library) == {"limit": place + 8}
     finally:
         libc.munmap(place, mmap.PAGESIZE)
@@ -119,7 +119,7 @@ def test_a_number_in_memory_that_cannot_be_read_is_carried(libc: Any, library: M
 def test_what_is_left_out_is_logged_once(
     library: ModuleType, caplog: pytest.LogCaptureFixture
 ) -> None:
-    library.functions = {"sin": ctypes.addressof(TEXT)}  # type: ignore[attr-defined]
+    library.functions = {"sin": ctypes.addressof(TEXT)}
     with caplog.at_level(logging.DEBUG, "antifreeze"):
         carried(library)
         carried(library)
@@ -158,12 +158,12 @@ def test_addresses_are_those_of_the_process_that_gets_the_rest(
 def test_a_dict_with_an_address_takes_what_the_program_has_set_beside_it(
     library: ModuleType,
 ) -> None:
-    library.settings = {"on": True, "function": ctypes.addressof(TEXT)}  # type: ignore[attr-defined]
-    library.handle = ctypes.addressof(TEXT)  # type: ignore[attr-defined]
+    library.settings = {"on": True, "function": ctypes.addressof(TEXT)}
+    library.handle = ctypes.addressof(TEXT)
     sent = carried(library)
     assert sent == {"settings": {"on": True, "function": LEFT_OUT}}
-    library.settings = settings = {"on": False, "function": THERE}  # type: ignore[attr-defined]
-    library.handle = THERE  # type: ignore[attr-defined]
+    library.settings = settings = {"on": False, "function": THERE}
+    library.handle = THERE
     module_state._set(sent, library)
     assert library.settings is settings == {"on": True, "function": THERE}
     assert library.handle == THERE
@@ -172,7 +172,7 @@ def test_a_dict_with_an_address_takes_what_the_program_has_set_beside_it(
 def test_a_library_that_holds_addresses_need_not_be_sent_where_it_is_the_same(
     library: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library.settings = {"on": True, "function": ctypes.addressof(TEXT)}  # type: ignore[attr-defined]
+    library.settings = {"on": True, "function": ctypes.addressof(TEXT)}
     known = module_state.digests()
     assert library.__name__ not in module_state.collect(known)
     monkeypatch.setitem(library.settings, "on", False)

@@ -47,7 +47,7 @@ def watchdogs() -> list[threading.Thread]:
 
 
 def test_a_death_is_noticed_while_the_loop_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    loader = DataLoader(Slow(), num_workers=2)  # type: ignore[arg-type]
+    loader = DataLoader(Slow(), num_workers=2)
     iterator = iter(loader)
     got = [int(next(iterator)[0, 0])]
     with caplog.at_level(logging.WARNING, logger="antifreeze"):
@@ -60,7 +60,7 @@ def test_a_death_is_noticed_while_the_loop_is_away(caplog: pytest.LogCaptureFixt
 
 
 def test_no_worker_is_forked_while_the_loop_is_away() -> None:
-    iterator = iter(DataLoader(Slow(), num_workers=1))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Slow(), num_workers=1))
     got = [int(next(iterator)[0, 0])]
     first = iterator._workers[0].pid
     os.kill(first, signal.SIGKILL)
@@ -73,7 +73,7 @@ def test_no_worker_is_forked_while_the_loop_is_away() -> None:
 
 def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
     assert not watchdogs()
-    iterator = iter(DataLoader(Slow(), num_workers=1))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Slow(), num_workers=1))
     next(iterator)
     assert wait_until(watchdogs)
     (dog,) = watchdogs()
@@ -93,7 +93,7 @@ def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
 
 
 def test_without_workers_there_is_no_watchdog() -> None:
-    iterator = iter(DataLoader(Slow()))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Slow()))
     next(iterator)
     time.sleep(5 * AFTER_S)
     assert not watchdogs()
@@ -114,7 +114,7 @@ def test_a_default_timeout_for_sockets_is_not_meant_for_ours() -> None:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(0.2)
     try:
-        loader = DataLoader(Slow(), num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
+        loader = DataLoader(Slow(), num_workers=1, persistent_workers=True)
         iterator = iter(loader)
         next(iterator)
         first = iterator._workers[0].pid
@@ -142,7 +142,7 @@ class Counted:
 
 def test_tickets_too_long_for_the_channel_are_sent_while_the_loop_is_away() -> None:
     dataset = Counted()
-    iterator = iter(DataLoader(dataset, 200_000, num_workers=1))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(dataset, 200_000, num_workers=1))
     got = [int(next(iterator)[0])]
     # The loop does nothing at all, and yet the window is filled again:
     assert wait_until(lambda: dataset.loaded.value == 3)
@@ -151,11 +151,11 @@ def test_tickets_too_long_for_the_channel_are_sent_while_the_loop_is_away() -> N
 
 
 def test_workers_are_kept_when_an_epoch_begins_while_they_are_looked_after() -> None:
-    loader = DataLoader(range(8), num_workers=2, persistent_workers=True)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(range(8), num_workers=2, persistent_workers=True)
     list(loader)
     iterator = loader._iterator
     assert iterator is not None
-    driver, inside = iterator._driver, threading.Event()  # type: ignore[attr-defined]
+    driver, inside = iterator._driver, threading.Event()
 
     def look_after() -> None:
         with driver._lock:
@@ -196,5 +196,5 @@ def test_a_thread_that_is_about_to_begin_does_not_spoil_the_end() -> None:
 
     quiet = Quiet()
     watchdog = Watchdog(quiet, quiet)
-    watchdog._thread._ident = 1  # type: ignore[attr-defined]
+    watchdog._thread._ident = 1
     watchdog.close()

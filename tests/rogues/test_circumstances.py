@@ -81,7 +81,7 @@ def _limit() -> Undo:
 def _filters() -> Undo:
     before = list(warnings.filters)
     warnings.filterwarnings("ignore", "of this test")
-    return lambda: warnings.filters.__setitem__(slice(None), before)  # type: ignore[attr-defined]
+    return lambda: warnings.filters.__setitem__(slice(None), before)
 
 
 def _is_an_error() -> bool:
@@ -138,9 +138,9 @@ def _dtype() -> Undo:
 
 
 def _strategy() -> Undo:
-    before = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
-    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
-    return lambda: torch.multiprocessing.set_sharing_strategy(before)  # type: ignore[no-untyped-call]
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    return lambda: torch.multiprocessing.set_sharing_strategy(before)
 
 
 def _deterministic() -> Undo:
@@ -185,7 +185,7 @@ class OwnFormat:
 
 def _registered() -> Undo:
     Image.register_mime("OWN", "image/own")
-    Image.register_save("OWN", OwnFormat)  # type: ignore[arg-type]
+    Image.register_save("OWN", OwnFormat)
     Image.init()
     return lambda: (Image.SAVE.pop("OWN"), Image.MIME.pop("OWN"))
 
@@ -331,7 +331,7 @@ def test_a_signal_to_its_parent_reaches_the_program() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
     try:
-        ask(None, lambda nothing: os.kill(os.getppid(), signal.SIGUSR1) or time.sleep(0.05))  # type: ignore[func-returns-value]
+        ask(None, lambda nothing: os.kill(os.getppid(), signal.SIGUSR1) or time.sleep(0.05))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert seen
@@ -346,7 +346,7 @@ def test_what_cannot_be_carried_over_is_a_reason_to_fork_and_is_said_once(
         logging.getLogger("of.this.test").addHandler(handler)
         try:
             with another_thread():
-                loader: DataLoader[Any] = DataLoader([1, 2], None, num_workers=1)  # type: ignore[arg-type]
+                loader: DataLoader[Any] = DataLoader([1, 2], None, num_workers=1)
                 assert list(loader) == [1, 2]
                 assert list(loader) == [1, 2]
         finally:

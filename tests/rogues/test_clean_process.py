@@ -74,14 +74,14 @@ def test_there_is_one_for_all_loaders_and_a_later_loader_is_quick() -> None:
 def test_a_loader_starts_it_when_it_is_made() -> None:
     clean_process.end()
     assert clean_process_pid() is None
-    loader = DataLoader(Numbers(), num_workers=1)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Numbers(), num_workers=1)
     assert clean_process_pid() is not None
     assert len(loader) == 200
 
 
 @pytest.mark.usefixtures("beside")
 def test_killed_before_during_and_after_its_zygotes_are_made() -> None:
-    loader = DataLoader(Numbers(nap_s=0.002), 10, num_workers=2)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Numbers(nap_s=0.002), 10, num_workers=2)
     for moment in ("before", "at once", "soon", "later"):
         clean_process.present()
         pid = clean_process_pid()
@@ -246,7 +246,7 @@ class Holds(Numbers):
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_a_large_array_is_one_copy_for_all_workers(kind: str) -> None:
     array: Any = np.ones(128 * 1024**2) if kind == "numpy" else torch.ones(128 * 1024**2).double()
-    iterator = iter(DataLoader(Holds(array), None, num_workers=4))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Holds(array), None, num_workers=4))
     got = [float(next(iterator)) for _ in range(16)]
     assert got == [128 * 1024**2 / 512] * 16
     assert is_clean(iterator)
@@ -342,7 +342,7 @@ def test_what_cannot_be_sent_faithfully_forces_a_fork_and_one_line_says_so(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     thing: Any = FORCE_A_FORK[what](tmp_path)
-    loader = DataLoader(Carries(thing), 5, num_workers=2)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Carries(thing), 5, num_workers=2)
     for _ in range(2):
         assert numbers(loader) == list(range(20))
     said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
@@ -362,7 +362,7 @@ def test_what_takes_too_long_to_send_is_forked(
     tight = fork_or_clean.Bounds(5.0, 1024**2, 8 * 1024**3)
     monkeypatch.setattr(fork_or_clean, "AGAINST_FREEZES", tight)
     words = [f"word {number} of many" for number in range(100_000)]
-    assert len(list(DataLoader(words, 1000, num_workers=2))) == 100  # type: ignore[arg-type]
+    assert len(list(DataLoader(words, 1000, num_workers=2))) == 100
     (text,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert "more than 1.0 MB have to be pickled" in text
 

@@ -65,7 +65,7 @@ class Numbers:
         write(self.folder, "del")
 
 
-class Stream(IterableDataset):  # type: ignore[type-arg]
+class Stream(IterableDataset):
     def __init__(self, folder: Path) -> None:
         self.part = Part(folder)
 
@@ -163,7 +163,7 @@ def test_a_finalizer_that_hangs_does_not_keep_its_worker(
     assert "did not leave" in caplog.text
     (worker,) = (int(file.name) for file in tmp_path.iterdir())
     assert not Path(f"/proc/{worker}").exists()
-    dataset.here = True  # type: ignore[attr-defined]
+    dataset.here = True
 
 
 def test_a_finalizer_that_raises_ends_nothing(
@@ -173,4 +173,4 @@ def test_a_finalizer_that_raises_ends_nothing(
     assert loop(dataset, "spawn", workers=1) == list(range(6))
     assert written(tmp_path) == [["del", "finalize", "part"]]
     assert "RuntimeError: in a finalizer" in capfd.readouterr().err  # as Python says it
-    dataset.here = True  # type: ignore[attr-defined]
+    dataset.here = True

@@ -43,7 +43,7 @@ def test_it_is_released_and_said(
     began = time.monotonic()
     with caplog.at_level(logging.WARNING, "antifreeze"):
         loader = DataLoader(
-            Locked(lock, tmp_path / "died"),  # type: ignore[arg-type, var-annotated]
+            Locked(lock, tmp_path / "died"),
             batch_size=4,
             num_workers=workers,
             multiprocessing_context=method,
@@ -64,7 +64,7 @@ def test_a_lock_that_this_process_holds_is_left_alone(tmp_path: Path) -> None:
     lock = multiprocessing.Lock()
     dataset = Locked(lock, tmp_path / "died")
     job = Job(dataset, False, True, list, False, 2, 0, None)
-    address = lock._semlock.handle  # type: ignore[attr-defined]
+    address = lock._semlock.handle
     assert orphaned_locks.release(job, address, forked=True) == ""  # it is free
     with lock:
         assert orphaned_locks.release(job, address, forked=True) == ""
@@ -92,7 +92,7 @@ def test_a_sample_that_raises_and_keeps_it_costs_itself(
 ) -> None:
     dataset = Careless(multiprocessing.Lock(), tmp_path / "died")
     loader = DataLoader(
-        dataset,  # type: ignore[arg-type, var-annotated]
+        dataset,
         batch_size=4,
         num_workers=2,
         multiprocessing_context="fork",

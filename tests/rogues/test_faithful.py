@@ -41,7 +41,7 @@ def forked(thing: Any, question: Any) -> Any:
     """Ask a forked worker, which is told in one line; give its answer."""
     with another_thread():
         loader: DataLoader[Any] = DataLoader(
-            Asked(thing, question),  # type: ignore[arg-type]
+            Asked(thing, question),
             None,
             num_workers=1,
             collate_fn=lambda row: row,
@@ -109,7 +109,7 @@ def test_more_descriptors_than_one_message_takes() -> None:
     shared = [torch.full((2,), number).share_memory_() for number in range(450)]
     answer = ask(shared, lambda there: [int(each[0]) for each in there])
     assert answer == list(range(450))
-    loader = DataLoader(shared, None, num_workers=1, multiprocessing_context="spawn")  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(shared, None, num_workers=1, multiprocessing_context="spawn")
     assert sum(int(each[0]) for each in loader) == sum(range(450))
 
 
@@ -336,7 +336,7 @@ def test_a_dataset_that_does_not_open_is_forked_and_its_error_told_in_short(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with another_thread():
-        assert [int(each) for each in DataLoader(Fails(size), num_workers=1)] == [0, 1]  # type: ignore[arg-type]
+        assert [int(each) for each in DataLoader(Fails(size), num_workers=1)] == [0, 1]
     (text,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert "ValueError: xxx" in text
     assert len(text) < 5000
@@ -398,7 +398,7 @@ def test_libraries_are_imported_as_the_program_would_now_in_every_epoch(tmp_path
 
 
 def test_what_is_no_string_in_the_path() -> None:
-    sys.path.append(Path("/nowhere"))  # type: ignore[arg-type]
+    sys.path.append(Path("/nowhere"))
     clean_process.end()
     try:
         assert ask(1, lambda there: there + 1) == 2
@@ -415,7 +415,7 @@ def test_no_interpreter_to_start(
     monkeypatch.setattr(spawn, "get_executable", lambda: None)
     assert forked(1, lambda there: there + 1) == 2
     assert "a clean process ends before it is ready" in caplog.text
-    loader = DataLoader([1], num_workers=1, multiprocessing_context="spawn")  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader([1], num_workers=1, multiprocessing_context="spawn")
     with pytest.raises(TransportFailed, match="no clean process could be had"):
         iter(loader)
 
@@ -440,7 +440,7 @@ def test_a_collection_that_closes_a_loader_while_a_clean_process_is_started(
 
     clean_process.end()
     with another_thread():
-        abandoned: list[Any] = [iter(DataLoader(range(10), num_workers=1))]  # type: ignore[arg-type]
+        abandoned: list[Any] = [iter(DataLoader(range(10), num_workers=1))]
         abandoned.append(abandoned)
         first = clean_process._present
         assert first is not None
@@ -490,7 +490,7 @@ def test_what_functions_remember_goes_along(bound: int | None, typed: bool) -> N
     ]
     for value, (names, options) in enumerate(calls):
         settings(*names, **options).value = value + 1
-    settings.calls = 7  # type: ignore[attr-defined]
+    settings.calls = 7
 
     def told(there: Any) -> list[int]:
         return [there.calls, *(there(*names, **options).value for names, options in calls[::-1])]
@@ -587,7 +587,7 @@ class Tagged(np.ndarray):
 
 def test_attributes_of_arrays_and_tensors_are_not_lost() -> None:
     tensor = torch.ones(3)
-    tensor.label = "mine"  # type: ignore[attr-defined]
+    tensor.label = "mine"
     assert ask(tensor, lambda there: there.label) == "mine"
     array = np.ones(3).view(Tagged)
     array.tag = "yours"
@@ -600,7 +600,7 @@ def test_attributes_of_arrays_and_tensors_are_not_lost() -> None:
 def test_a_file_that_is_read_through_another_is_not_read_without_it(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "packed.gz", "wb") as packed:
         packed.write(b"inside")
-    with gzip.open(tmp_path / "packed.gz") as opened, io.BufferedReader(opened) as reader:  # type: ignore[type-var]
+    with gzip.open(tmp_path / "packed.gz") as opened, io.BufferedReader(opened) as reader:
         assert forked(reader, lambda there: there.read(6)) == b"inside"
 
 
@@ -645,7 +645,7 @@ def test_a_dataset_that_ends_the_process_that_opens_it_is_forked(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with another_thread():
-        loader: DataLoader[Any] = DataLoader(Leaves(how), num_workers=1)  # type: ignore[arg-type]
+        loader: DataLoader[Any] = DataLoader(Leaves(how), num_workers=1)
         assert [int(each) for each in loader] == [0, 1]
         assert [int(each) for each in loader] == [0, 1]
     assert caplog.text.count("are forked from this process although") == 1
@@ -659,7 +659,7 @@ def test_what_was_refused_once_is_not_packed_for_the_next_loader(
     dataset = Asked((number for number in range(3)), lambda thing: 1)
     with another_thread():
         for _ in range(3):
-            loader: DataLoader[Any] = DataLoader(dataset, None, num_workers=1)  # type: ignore[arg-type]
+            loader: DataLoader[Any] = DataLoader(dataset, None, num_workers=1)
             assert list(loader) == [1, 1]
     assert caplog.text.count("are forked from this process although") == 1
 

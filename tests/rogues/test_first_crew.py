@@ -89,7 +89,7 @@ def test_who_replaces_one_is_what_that_was_whatever_the_main_process_has_changed
     assert got == list(range(200))
     told = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert sum(f"pid {victim}" in text for text in told for victim in victims) == 2
-    assert all("killed by signal: " + signal.strsignal(force) in text for text in told), told  # type: ignore[operator]
+    assert all("killed by signal: " + signal.strsignal(force) in text for text in told), told
 
 
 def test_the_end_of_the_zygote_is_nothing_to_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +116,7 @@ def test_all_of_them_and_the_zygote_at_once() -> None:
 
 
 def test_persistent_ones_over_epochs_with_deaths_in_between() -> None:
-    loader = DataLoader(Numbers(), 4, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
+    loader = DataLoader(Numbers(), 4, num_workers=2, persistent_workers=True)
     for _ in range(4):
         iterator: Any = iter(loader)
         assert samples(iterator) == list(range(200))
@@ -162,7 +162,7 @@ def test_where_the_program_takes_the_ends_of_children_there_are_none(
 def test_torchs_own_handler_does_not_count_as_one() -> None:
     before = signal.getsignal(signal.SIGCHLD)
     try:
-        list(torch.utils.data.DataLoader(Numbers(8), num_workers=1))  # type: ignore[arg-type]
+        list(torch.utils.data.DataLoader(Numbers(8), num_workers=1))
         assert callable(signal.getsignal(signal.SIGCHLD))
         iterator = begun()
         assert parents(iterator) == {os.getpid()}

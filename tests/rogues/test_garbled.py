@@ -28,7 +28,7 @@ class Writes:
 
 
 def test_its_worker_is_ended_and_the_error_says_why() -> None:
-    loader = DataLoader(Writes(), batch_size=4, num_workers=1, multiprocessing_context="fork")  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Writes(), batch_size=4, num_workers=1, multiprocessing_context="fork")
     iterator = iter(loader)
     assert next(iterator).tolist() == [0, 1, 2, 3]
     with pytest.raises(WorkerCrashed, match="wrote to its channel") as caught:

@@ -263,11 +263,11 @@ def test_a_limit_holds_for_all_calls_of_the_users_code(where: str, tmp_path: Pat
 
     class AtOnce(Rogue):
         def __getitems__(self, indices: list[int]) -> list[int]:
-            return hang_once(indices)  # type: ignore[no-any-return]
+            return hang_once(indices)
 
     dataset = AtOnce(_sleep) if where == "__getitems__" else range(12)
     loader: DataLoader[Any] = DataLoader(
-        dataset,  # type: ignore[arg-type]
+        dataset,
         batch_size=4,
         num_workers=1,
         sample_timeout=0.5,
@@ -420,7 +420,7 @@ def test_several_samples_that_hang_in_a_row_are_raised_one_by_one() -> None:
 
 def test_an_init_function_that_hangs_is_named() -> None:
     loader = DataLoader(
-        range(4),  # type: ignore[arg-type]
+        range(4),
         num_workers=1,
         sample_timeout=0.3,
         worker_init_fn=lambda worker: time.sleep(LONG_S),
@@ -453,7 +453,7 @@ class Unpicklable:
 
 def test_an_object_that_hangs_while_its_batch_is_packed_is_under_the_limit() -> None:
     loader = DataLoader(
-        list(range(4)),  # type: ignore[arg-type]
+        list(range(4)),
         num_workers=1,
         collate_fn=lambda samples: Unpicklable() if samples == [1] else samples,
         # What has moved at its first look, on a busy machine, counts as moving for so long.

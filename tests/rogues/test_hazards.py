@@ -82,14 +82,14 @@ class Needs:
 LOCKS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "a lock of a module": (lambda: LOCK.acquire(), lambda: LOCK.release()),
     "a lock of logging": (lambda: HANDLER.acquire(), lambda: HANDLER.release()),
-    "logging's own lock": (lambda: logging._lock.acquire(), lambda: logging._lock.release()),  # type: ignore[attr-defined]
+    "logging's own lock": (lambda: logging._lock.acquire(), lambda: logging._lock.release()),
 }
 
 
 @pytest.mark.parametrize("what", LOCKS)
 def test_a_lock_that_another_thread_holds_stops_no_worker(what: str) -> None:
     take, give = LOCKS[what]
-    loader = DataLoader(Needs(take, give), 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Needs(take, give), 2, num_workers=2, timeout=PATIENCE_S)
     with held(take, give):
         iterator = iter(loader)
         assert is_clean_soon(iterator)
@@ -119,7 +119,7 @@ def test_a_lock_inside_a_c_library_that_another_thread_holds_stops_no_worker() -
     thread.start()
     try:
         for _ in range(3):
-            loader = DataLoader(Draws(), 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
+            loader = DataLoader(Draws(), 2, num_workers=2, timeout=PATIENCE_S)
             iterator = iter(loader)
             assert is_clean_soon(iterator)
             assert torch.cat(list(iterator)).tolist() == list(range(8))
@@ -151,7 +151,7 @@ def test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free(
     dataset = Locked()
     lock = getattr(dataset, name)
     with held(lock.acquire, lock.release):
-        loader = DataLoader(dataset, 2, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(dataset, 2, num_workers=2, timeout=PATIENCE_S)
         assert torch.cat(list(loader)).tolist() == list(range(8))
         assert not lock.acquire(blocking=False) or name == "bounded"  # one of two is left
 
@@ -161,7 +161,7 @@ def test_a_thread_pool_that_is_idle_is_forked_beside() -> None:
         assert list(pool.map(str, range(3))) == ["0", "1", "2"]
         for thread in pool._threads:
             wait_until_parked(thread)
-        iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
+        iterator = iter(DataLoader(Locked(), 2, num_workers=2))
         assert not is_clean_soon(iterator)
         assert torch.cat(list(iterator)).tolist() == list(range(8))
 
@@ -172,7 +172,7 @@ def test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside() -> None
     thread.start()
     wait_until_parked(thread)
     try:
-        iterator = iter(DataLoader(Locked(), 2, num_workers=2))  # type: ignore[arg-type]
+        iterator = iter(DataLoader(Locked(), 2, num_workers=2))
         assert not is_clean_soon(iterator)
         assert torch.cat(list(iterator)).tolist() == list(range(8))
     finally:
@@ -184,7 +184,7 @@ def test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside() -> None
 def test_inside_a_running_event_loop() -> None:
     async def main() -> list[int]:
         got: list[int] = []
-        for batch in DataLoader(Locked(), 2, num_workers=2):  # type: ignore[arg-type, var-annotated]
+        for batch in DataLoader(Locked(), 2, num_workers=2):
             got += batch.tolist()
             await asyncio.sleep(0)
         return got
@@ -193,7 +193,7 @@ def test_inside_a_running_event_loop() -> None:
 
 
 def test_a_garbage_iterator_of_another_loader_at_the_time_of_the_fork() -> None:
-    other = DataLoader(Locked(), num_workers=1)  # type: ignore[arg-type, var-annotated]
+    other = DataLoader(Locked(), num_workers=1)
     cycle: list[Any] = [iter(other)]
     cycle.append(cycle)
     next(cycle[0])
@@ -201,14 +201,14 @@ def test_a_garbage_iterator_of_another_loader_at_the_time_of_the_fork() -> None:
     before = gc.get_threshold()
     gc.set_threshold(1, 1, 1)  # whoever runs Python next collects it, in whatever process
     try:
-        loader = DataLoader(Locked(), 2, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(Locked(), 2, num_workers=2)
         assert torch.cat(list(loader)).tolist() == list(range(8))
     finally:
         gc.set_threshold(*before)
 
 
 def test_a_thread_that_comes_up_between_two_epochs_is_noticed() -> None:
-    loader = DataLoader(Locked(), 2, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Locked(), 2, num_workers=1)
     list(loader)
     assert loader._lineage().choice.descent is WorkerOrigin.MAIN
     with another_thread():
@@ -220,7 +220,7 @@ def test_a_thread_that_comes_up_between_two_epochs_is_noticed() -> None:
 
 def test_a_fork_that_was_asked_for_is_a_fork() -> None:
     with another_thread():
-        loader = DataLoader(Locked(), 2, num_workers=1, multiprocessing_context="fork")  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(Locked(), 2, num_workers=1, multiprocessing_context="fork")
         iterator = iter(loader)
         assert not is_clean_soon(iterator)
         list(iterator)
@@ -266,7 +266,7 @@ def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:
     beside = TMonitor(target=done.wait)
     beside.start()
     try:
-        other = iter(DataLoader(Locked(), 2, num_workers=1, pin_memory=False))  # type: ignore[arg-type]
+        other = iter(DataLoader(Locked(), 2, num_workers=1, pin_memory=False))
         next(other)
         assert any(thread.name.startswith(fork_hazards.OURS) for thread in threading.enumerate())
         assert choice_now().is_plain, choice_now()
@@ -353,7 +353,7 @@ def test_a_healthy_run_from_a_clean_process_is_silent_however_dear_the_opening(
     busy: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with another_thread():
-        list(DataLoader(Opened(busy=busy), num_workers=1))  # type: ignore[arg-type]
+        list(DataLoader(Opened(busy=busy), num_workers=1))
     said = [record.getMessage() for record in caplog.records if record.levelname != "INFO"]
     assert said == []
 
@@ -364,7 +364,7 @@ def test_where_workers_come_from_is_logged_once_a_program(
     monkeypatch.setattr(start_method, "_logged", set())
     with another_thread(), caplog.at_level(logging.INFO, "antifreeze"):
         for _ in range(2):
-            list(DataLoader(Locked(), num_workers=1))  # type: ignore[arg-type]
+            list(DataLoader(Locked(), num_workers=1))
     (said,) = [r.getMessage() for r in caplog.records if "clean process" in r.getMessage()]
     assert "another thread runs here (somebody else: it is inside a `with` clean.py:" in said
 

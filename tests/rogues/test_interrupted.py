@@ -155,12 +155,12 @@ def lost_if_interrupted() -> Callable[[FrameType, str, Any], None]:
         seen = frame.f_locals
         ends = frame.f_code is util.Finalize.__call__.__code__ and seen.get("wr") is not None
         dangles = frame.f_code.co_name == "_remove" and "selfref" in seen
-        dangles = dangles and seen["selfref"]() is multiprocessing.process._dangling  # type: ignore[attr-defined]
+        dangles = dangles and seen["selfref"]() is multiprocessing.process._dangling
         if (ends or dangles) and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
             where = traceback.extract_stack(frame)[-3:-1]
             places.append(" < ".join(f"{each.filename}:{each.lineno}" for each in where))
 
-    look.places = places  # type: ignore[attr-defined]
+    look.places = places
     return look
 
 
@@ -205,7 +205,7 @@ def test_process_objects_are_let_go_of_where_an_interrupt_is_not_lost(
         sys.setprofile(None)
         idle.set()
         thread.join()
-    assert look.places == []  # type: ignore[attr-defined]
+    assert look.places == []
 
 
 class Kept:

@@ -80,7 +80,7 @@ def _fail(loop: Callable[[Any], None]) -> list[Exception]:
     kept: list[Exception] = []
     for _ in range(3):
         try:
-            loop(DataLoader(Numbers(bad=9), 2, num_workers=2))  # type: ignore[arg-type]
+            loop(DataLoader(Numbers(bad=9), 2, num_workers=2))
         except ValueError as error:
             kept.append(error)
     assert len(kept) == 3
@@ -114,7 +114,7 @@ def test_workers_of_an_iterator_that_a_traceback_keeps_leave(loop: Callable[[Any
 
 @pytest.mark.usefixtures("soon")
 def test_they_come_back_with_whoever_asks_and_nothing_is_missing() -> None:
-    iterator = iter(DataLoader(Numbers(bad=9), 2, num_workers=2))  # type: ignore[arg-type, var-annotated]
+    iterator = iter(DataLoader(Numbers(bad=9), 2, num_workers=2))
     seen = []
     for _ in range(30):
         try:
@@ -128,7 +128,7 @@ def test_they_come_back_with_whoever_asks_and_nothing_is_missing() -> None:
 
 @pytest.mark.usefixtures("soon")
 def test_workers_of_a_loop_that_is_only_slow_stay() -> None:
-    iterator = iter(DataLoader(Numbers(), 2, num_workers=2))  # type: ignore[arg-type, var-annotated]
+    iterator = iter(DataLoader(Numbers(), 2, num_workers=2))
     next(iterator)
     assert not _comes_to(0, 3.0)
     assert len(list(iterator)) == 19

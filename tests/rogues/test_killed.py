@@ -131,7 +131,7 @@ def _die(worker: int) -> None:
 
 
 def test_workers_that_die_in_the_init_function_are_said_to() -> None:
-    loader = DataLoader(Numbers(), num_workers=2, worker_init_fn=_die)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Numbers(), num_workers=2, worker_init_fn=_die)
     with pytest.raises(WorkerNeverStarted) as caught:
         next(iter(loader))
     (first, *_) = str(caught.value).splitlines()
@@ -147,7 +147,7 @@ class DiesPacked:
 
 def test_a_worker_that_dies_while_it_packs_is_said_to() -> None:
     collate = lambda samples: DiesPacked()  # noqa: E731
-    loader = DataLoader(Numbers(), batch_size=10, num_workers=1, collate_fn=collate)  # type: ignore[arg-type]
+    loader = DataLoader(Numbers(), batch_size=10, num_workers=1, collate_fn=collate)
     with pytest.raises(WorkerCrashed) as caught:
         next(iter(loader))
     assert "was packing batch 0: samples [0, 1, 2" in str(caught.value)

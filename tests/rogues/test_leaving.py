@@ -36,9 +36,9 @@ def is_there(pid: int) -> bool:
 
 
 def test_workers_of_a_finished_loop_are_over_and_soon_gone() -> None:
-    loader: DataLoader[int] = DataLoader(Numbers(), num_workers=2)  # type: ignore[arg-type]
+    loader: DataLoader[int] = DataLoader(Numbers(), num_workers=2)
     iterator = iter(loader)
-    workers: list[Any] = iterator._workers  # type: ignore[attr-defined]
+    workers: list[Any] = iterator._workers
     assert len(list(iterator)) == 8
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert not any(worker.is_alive() for worker in workers)
@@ -68,7 +68,7 @@ class Holds(Numbers):
 def test_what_a_worker_held_is_free_when_the_loop_is_over(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    loader: DataLoader[int] = DataLoader(Holds(port, tmp_path / "file"), num_workers=1)  # type: ignore[arg-type]
+    loader: DataLoader[int] = DataLoader(Holds(port, tmp_path / "file"), num_workers=1)
     for _ in range(10):
         assert len(list(loader)) == 4
         with open(tmp_path / "file", "w") as file:
@@ -102,7 +102,7 @@ def test_exit_handlers_and_threads_of_a_worker_are_done_when_the_loop_is_over(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "written"
-    assert len(list(DataLoader(Writes(path), num_workers=1))) == 2  # type: ignore[arg-type]
+    assert len(list(DataLoader(Writes(path), num_workers=1))) == 2
     assert sorted(path.read_text().split()) == ["finalized", "thread"]
 
 
@@ -114,9 +114,9 @@ class HasThread(Numbers):
 
 
 def test_a_worker_with_a_thread_of_the_users_is_waited_for() -> None:
-    loader: DataLoader[int] = DataLoader(HasThread(), num_workers=1)  # type: ignore[arg-type]
+    loader: DataLoader[int] = DataLoader(HasThread(), num_workers=1)
     iterator = iter(loader)
-    (worker,) = iterator._workers  # type: ignore[attr-defined]
+    (worker,) = iterator._workers
     assert len(list(iterator)) == 8
     status = Path(f"/proc/{worker.pid}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX"

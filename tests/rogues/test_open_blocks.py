@@ -130,7 +130,7 @@ def test_objects_of_the_program_are_not_asked() -> None:
             if FAST:
                 shy.append(1)
                 makes.clear()
-                shy()  # type: ignore[operator]
+                shy()
 
     with nobody_asked():
         for function in (enters, calls, calls_at_last):

@@ -368,7 +368,7 @@ def another_loop() -> Iterator[None]:
                 done.wait()
             return index
 
-    iterator = iter(DataLoader(Slow(), 1, num_workers=1))  # type: ignore[arg-type, var-annotated]
+    iterator = iter(DataLoader(Slow(), 1, num_workers=1))
     thread = threading.Thread(target=list, args=(iterator,))
     thread.start()
     try:
@@ -568,7 +568,7 @@ def test_a_thread_in_the_dataset_is_told_of_and_one_of_the_program_is_not() -> N
     dataset = Holds()
     try:
         assert reached_from({"dataset": dataset}).held() == ""
-        dataset.deep["thread"] = [thread]  # type: ignore[list-item]
+        dataset.deep["thread"] = [thread]
         assert "has a thread" in reached_from({"dataset": dataset}).held()
     finally:
         done.set()

@@ -47,7 +47,7 @@ def test_attributes_are_those_that_getattr_would_find() -> None:
     owner, slotted = Owner(), Slotted()
     assert (attribute(owner, "own"), attribute(owner, "kept")) == (2, 1)
     assert attribute(owner, "alone") is Owner.alone is attribute(Owner, "alone")
-    assert attribute(owner, "of_class") is Owner.of_class.__func__  # type: ignore[attr-defined]
+    assert attribute(owner, "of_class") is Owner.of_class.__func__
     assert attribute(owner, "given") is None  # only its code knows
     assert (attribute(slotted, "here"), attribute(slotted, "missing")) == (1, None)
     assert attribute(sys, "path") is sys.path
@@ -59,8 +59,8 @@ def test_the_module_of_a_thing_is_a_word() -> None:
         pass
 
     assert module_of(function) == module_of(Owner) == __name__
-    assert module_of(Owner().__init__) == __name__  # type: ignore[misc]
-    function.__module__ = Owner()  # type: ignore[assignment]
+    assert module_of(Owner().__init__) == __name__
+    function.__module__ = Owner()
     assert module_of(function) == "" == module_of(MethodType(Makes(), 1)) == module_of(1)
 
 
@@ -73,14 +73,14 @@ def hidden() -> Any:
 
 
 class OddCondition(threading.Condition):
-    __getattribute__ = refuse("an attribute of a lock")  # type: ignore[assignment]
+    __getattribute__ = refuse("an attribute of a lock")
 
 
 class Worker(threading.Thread):
     """A thread that makes its name up when it is asked."""
 
-    name = property(refuse("name"), lambda self, name: None)  # type: ignore[assignment]
-    is_alive = refuse("is_alive")  # type: ignore[assignment]
+    name = property(refuse("name"), lambda self, name: None)
+    is_alive = refuse("is_alive")
     __eq__ = refuse("eq")
     __hash__ = threading.Thread.__hash__
 
@@ -100,14 +100,14 @@ def test_a_search_in_a_dataset_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> N
             self.odd = function
 
         def __getitem__(self, index: int) -> Any:
-            return hidden.shy, shy, Shy, module  # type: ignore[attr-defined]
+            return hidden.shy, shy, Shy, module
 
     def function() -> Any:
         return shy, Shy
 
-    function.__module__ = shy  # type: ignore[assignment]
+    function.__module__ = shy
     odd = FunctionType(function.__code__, {"shy": shy, "Shy": Shy}, closure=function.__closure__)
-    odd.__module__ = shy  # type: ignore[assignment]
+    odd.__module__ = shy
     dataset: Any = Dataset()
     dataset.more = odd
     with nobody_asked():

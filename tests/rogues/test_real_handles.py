@@ -135,7 +135,7 @@ def test_an_lmdb_environment_that_locks_and_is_not_opened_anew_gives_right_rows_
         # Where it cannot be set, it stays (see test_lmdb_environments).
         dataset = Rows(lambda rows, index: of_env(rows.env[0], index), env=(env,))
         loader: DataLoader[Any] = DataLoader(
-            dataset,  # type: ignore[arg-type]
+            dataset,
             4,
             num_workers=2,
             multiprocessing_context="fork",

@@ -46,7 +46,7 @@ class Asked(Numbers):
 
 def ask(thing: Any, question: Any, method: str = "spawn") -> Any:
     """Send a thing to a worker and have a question about it answered there."""
-    loader = DataLoader(Asked(thing, question), None, num_workers=1, multiprocessing_context=method)  # type: ignore[arg-type]
+    loader = DataLoader(Asked(thing, question), None, num_workers=1, multiprocessing_context=method)
     first, _ = list(loader)
     return first
 
@@ -63,8 +63,8 @@ def test_lambdas_closures_and_local_classes_are_sent(method: str) -> None:
         def __getitem__(self, index: int) -> Any:
             return self.transform(index)
 
-    loader = DataLoader(  # type: ignore[var-annotated]
-        Local(),  # type: ignore[arg-type]
+    loader = DataLoader(
+        Local(),
         4,
         num_workers=2,
         multiprocessing_context=method,
@@ -76,7 +76,7 @@ def test_lambdas_closures_and_local_classes_are_sent(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_dataset_is_sent_once_and_a_replaced_worker_needs_no_sending(method: str) -> None:
-    loader = DataLoader(Slow(40), 4, num_workers=2, multiprocessing_context=method)  # type: ignore[arg-type]
+    loader = DataLoader(Slow(40), 4, num_workers=2, multiprocessing_context=method)
     iterator = iter(loader)
     got = next(iterator).tolist()
     (zygote,) = {psutil.Process(worker.pid).ppid() for worker in iterator._workers}
@@ -205,10 +205,10 @@ def test_what_cannot_be_sent_is_named_by_its_path_before_anything_starts(
 ) -> None:
     dataset = Numbers()
     thing = UNSENDABLE[what](tmp_path)
-    dataset.readers = [1, {"inner": thing}]  # type: ignore[attr-defined]
+    dataset.readers = [1, {"inner": thing}]
     began = time.monotonic()
     with pytest.raises(TransportFailed) as caught:
-        iter(DataLoader(dataset, num_workers=2, multiprocessing_context="spawn"))  # type: ignore[arg-type]
+        iter(DataLoader(dataset, num_workers=2, multiprocessing_context="spawn"))
     assert time.monotonic() - began < 10
     text = str(caught.value)
     assert f'dataset.readers[1]["inner"] is a {type(thing).__name__} (' in text

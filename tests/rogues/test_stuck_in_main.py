@@ -213,7 +213,7 @@ def test_without_workers_a_collate_function_is_named(
         return samples
 
     def make() -> Any:
-        return DataLoader(range(LENGTH), batch_size=5, collate_fn=collate)  # type: ignore[arg-type]
+        return DataLoader(range(LENGTH), batch_size=5, collate_fn=collate)
 
     (line,) = said(make, deed, caplog)
     assert "collating samples [5, 6, 7, 8, 9] (batch 1) is stuck" in line
@@ -226,7 +226,7 @@ def test_a_sampler_that_does_not_return_is_named(
 ) -> None:
     def make() -> Any:
         return DataLoader(
-            range(LENGTH),  # type: ignore[arg-type]
+            range(LENGTH),
             batch_sampler=kind(deed.read),
             num_workers=workers,
         )
@@ -280,7 +280,7 @@ def test_who_waits_for_workers_inside_a_loop_without_is_told_of_by_them(
 def test_a_loop_that_is_away_is_nobodys_business(
     soon: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in DataLoader(range(2)):  # type: ignore[arg-type]
+    for _ in DataLoader(range(2)):
         time.sleep(4.0)
     assert _reports(caplog) == []
 
@@ -290,11 +290,11 @@ def bystanders() -> list[threading.Thread]:
 
 
 def test_one_thread_looks_at_all_loops_and_ends_with_the_last_of_them() -> None:
-    loops = [iter(DataLoader(range(3))) for _ in range(5)]  # type: ignore[arg-type]
+    loops = [iter(DataLoader(range(3))) for _ in range(5)]
     (thread,) = bystanders()
     seen = weakref.ref(loops[0])
     list(loops.pop())
-    loops[1]._shutdown_workers()  # type: ignore[attr-defined]
+    loops[1]._shutdown_workers()
     assert bystanders() == [thread]
     loops.clear()  # in the middle of their epochs
     gc.collect()
@@ -305,7 +305,7 @@ def test_one_thread_looks_at_all_loops_and_ends_with_the_last_of_them() -> None:
 
 def test_a_loop_that_comes_while_the_thread_ends_is_looked_at() -> None:
     for _ in range(200):
-        iterator = iter(DataLoader(range(3)))  # type: ignore[arg-type]
+        iterator = iter(DataLoader(range(3)))
         assert bystanders()
         del iterator
         main_process_monitor.rest()
@@ -313,7 +313,7 @@ def test_a_loop_that_comes_while_the_thread_ends_is_looked_at() -> None:
 
 def test_the_thread_is_no_reason_against_a_fork() -> None:
     before = fork_hazards.program().threads
-    iterator = iter(DataLoader(range(3)))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(range(3)))
     assert bystanders()
     assert fork_hazards.program().threads == before
     del iterator

@@ -124,7 +124,7 @@ def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
     first: int, persistent: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     loader: DataLoader[int] = DataLoader(
-        Needs(first),  # type: ignore[arg-type]
+        Needs(first),
         4,
         num_workers=2,
         persistent_workers=persistent,
@@ -187,7 +187,7 @@ def test_also_when_the_first_try_at_that_sample_had_failed(
 ) -> None:
     once = str(tmp_path / "once")
     with writer():
-        loader = DataLoader(Needs(41, once), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(Needs(41, once), 4, num_workers=2)
         assert took(loader)[0] == list(range(SAMPLES))
     assert [fault.kind for fault in loader.faults] == ["crash"]
     assert len(warned(caplog)) == 2
@@ -197,8 +197,8 @@ def test_the_programs_other_loaders_need_not_learn_it_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with writer():
-        took(DataLoader(Needs(0), 4, num_workers=1))  # type: ignore[arg-type]
-        other = DataLoader(Needs(0), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        took(DataLoader(Needs(0), 4, num_workers=1))
+        other = DataLoader(Needs(0), 4, num_workers=1)
         assert took(other)[0] == list(range(SAMPLES))
         assert other._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert len(warned(caplog)) == 1
@@ -207,7 +207,7 @@ def test_the_programs_other_loaders_need_not_learn_it_again(
 def test_two_loops_over_one_loader_are_both_saved_and_it_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    loader = DataLoader(Needs(8), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Needs(8), 4, num_workers=2)
     with writer(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two loops at once
         one, other = iter(loader), iter(loader)
@@ -230,10 +230,10 @@ class Stuck(Needs):
 
 def test_what_hangs_in_a_clean_process_too_says_nothing_of_forks() -> None:
     with writer():
-        loader = DataLoader(Stuck(5), 4, num_workers=1, on_error="skip")  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(Stuck(5), 4, num_workers=1, on_error="skip")
         assert took(loader)[0] == [index for index in range(SAMPLES) if index != 5]
         assert start_method._stuck == []
-        other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        other = DataLoader(Needs(SAMPLES), 4, num_workers=1)
         assert took(other)[0] == list(range(SAMPLES))
         assert other._lineage().choice.descent is WorkerOrigin.MAIN
 
@@ -242,10 +242,10 @@ def test_what_hangs_in_a_clean_process_too_says_nothing_of_forks() -> None:
 def test_a_zygote_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool) -> None:
     """A thread has come up since the epoch began: a parked one that holds a lock, or one that
     runs."""
-    loader = DataLoader(Needs(40), 4, num_workers=2, prefetch_factor=1)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(Needs(40), 4, num_workers=2, prefetch_factor=1)
     iterator = iter(loader)
     got = next(iterator).tolist()
-    origin = iterator._driver._backend._origin  # type: ignore[attr-defined]
+    origin = iterator._driver._backend._origin
     done = threading.Event()
 
     def run() -> None:
@@ -259,7 +259,7 @@ def test_a_zygote_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool)
         try:
             os.kill(origin.pid, signal.SIGKILL)
             for worker in iterator._workers:
-                worker.kill()  # type: ignore[attr-defined]
+                worker.kill()
             for batch in iterator:
                 got += batch.tolist()
         finally:
@@ -283,14 +283,14 @@ def test_a_stream_that_has_given_nothing_begins_anew_and_another_says_what_holds
 
 def test_a_fork_that_was_asked_for_is_never_left() -> None:
     with writer(), pytest.raises(WorkerHung):
-        took(DataLoader(Needs(8), 4, num_workers=1, multiprocessing_context="fork"))  # type: ignore[arg-type]
+        took(DataLoader(Needs(8), 4, num_workers=1, multiprocessing_context="fork"))
 
 
 def test_what_can_be_neither_forked_nor_sent_ends_with_all_that_is_known() -> None:
     dataset = Needs(8)
-    dataset.frame = sys._getframe()  # type: ignore[attr-defined]
+    dataset.frame = sys._getframe()
     with writer(), pytest.raises(WorkerHung) as caught:
-        took(DataLoader(dataset, 4, num_workers=1))  # type: ignore[arg-type]
+        took(DataLoader(dataset, 4, num_workers=1))
     said = str(caught.value)
     assert "at test_turning.py:" in said and "1 parked thread (writer)" in said
     assert "could not be started in a clean process" in said and "dataset.frame" in said
@@ -339,7 +339,7 @@ def begins(worker: int) -> None:
 @pytest.mark.usefixtures("context")
 def test_a_context_alone_is_no_reason_for_a_clean_process() -> None:
     before = clean_process_pid()
-    loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+    loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)
     assert took(loader)[0] == list(range(SAMPLES))
     assert loader._lineage().choice.descent is WorkerOrigin.MAIN
     assert clean_process_pid() == before
@@ -349,12 +349,12 @@ def test_a_context_alone_is_no_reason_for_a_clean_process() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: DataLoader(Moves(), 4, num_workers=2),  # type: ignore[arg-type, var-annotated]
-        lambda: DataLoader(Moves(40), 4, num_workers=2),  # type: ignore[arg-type, var-annotated]
-        lambda: DataLoader(Moves(40), 4, num_workers=2, on_error="skip"),  # type: ignore[arg-type, var-annotated]
-        lambda: DataLoader(Moves(40), 4, num_workers=2, on_error="replace"),  # type: ignore[arg-type, var-annotated]
-        lambda: DataLoader(Moves(SAMPLES), 4, num_workers=2, collate_fn=collates),  # type: ignore[arg-type, var-annotated]
-        lambda: DataLoader(Moves(SAMPLES), 4, num_workers=2, worker_init_fn=begins),  # type: ignore[arg-type, var-annotated]
+        lambda: DataLoader(Moves(), 4, num_workers=2),
+        lambda: DataLoader(Moves(40), 4, num_workers=2),
+        lambda: DataLoader(Moves(40), 4, num_workers=2, on_error="skip"),
+        lambda: DataLoader(Moves(40), 4, num_workers=2, on_error="replace"),
+        lambda: DataLoader(Moves(SAMPLES), 4, num_workers=2, collate_fn=collates),
+        lambda: DataLoader(Moves(SAMPLES), 4, num_workers=2, worker_init_fn=begins),
     ],
 )
 def test_workers_that_use_the_accelerator_are_made_anew_in_a_clean_process(
@@ -373,10 +373,10 @@ def test_another_loader_of_such_datasets_begins_in_a_clean_process_and_one_of_ot
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for _ in range(3):
-        loader = DataLoader(Moves(), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(Moves(), 4, num_workers=1)
         assert took(loader)[0] == list(range(SAMPLES))
     assert len(warned(caplog)) == 1
-    other = DataLoader(Needs(SAMPLES), 4, num_workers=1)  # type: ignore[arg-type, var-annotated]
+    other = DataLoader(Needs(SAMPLES), 4, num_workers=1)
     assert took(other)[0] == list(range(SAMPLES))
     assert other._lineage().choice.descent is WorkerOrigin.MAIN
 
@@ -384,7 +384,7 @@ def test_another_loader_of_such_datasets_begins_in_a_clean_process_and_one_of_ot
 @pytest.mark.usefixtures("context")
 def test_where_that_cannot_be_the_error_is_torchs_with_the_remedy() -> None:
     with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA") as caught:
-        took(DataLoader(Moves(), 4, num_workers=2, multiprocessing_context="fork"))  # type: ignore[arg-type]
+        took(DataLoader(Moves(), 4, num_workers=2, multiprocessing_context="fork"))
     assert any("Load on the CPU" in note for note in caught.value.__notes__)
 
 
@@ -415,7 +415,7 @@ def test_a_thread_that_begins_to_run_just_before_the_fork_is_noticed(
 
     monkeypatch.setattr(threads_at_fork._Check, "look", later)
     try:
-        loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)
         assert took(loader)[0] == list(range(SAMPLES))
         choice = loader._lineage().choice
         assert (
@@ -457,7 +457,7 @@ def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_nu
         first_workers, "FORKING_S", PATIENCE_S
     )  # all are forked here, however slowly
     monkeypatch.setattr(fork_hazards, "unsafe_now", answer)
-    first = multiprocessing.process._process_counter  # type: ignore[attr-defined]
+    first = multiprocessing.process._process_counter
     begin = int(repr(first)[6:-1])
     idle = threading.Event()
     thread = threading.Thread(target=idle.wait)
@@ -494,7 +494,7 @@ def test_a_look_that_fails_is_a_reason_for_a_clean_process(
     thread.start()
     try:
         wait_until_parked(thread)
-        loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)  # type: ignore[arg-type, var-annotated]
+        loader = DataLoader(list(range(SAMPLES)), 4, num_workers=2)
         assert took(loader)[0] == list(range(SAMPLES))
         assert loader._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     finally:
@@ -505,7 +505,7 @@ def test_a_look_that_fails_is_a_reason_for_a_clean_process(
 class Reserved(ThreadPoolExecutor):
     """An executor that has something else where another has its threads."""
 
-    _threads = 4  # type: ignore[assignment]
+    _threads = 4
 
     def __init__(self) -> None:
         pass
@@ -542,7 +542,7 @@ def test_a_program_whose_workers_have_handlers_of_signals_is_saved_as_well() -> 
     """faulthandler's, which Python does not list, are still there in a worker."""
     faulthandler.register(signal.SIGUSR1)
     try:
-        loader: DataLoader[int] = DataLoader(Needs(20), 4, num_workers=2)  # type: ignore[arg-type]
+        loader: DataLoader[int] = DataLoader(Needs(20), 4, num_workers=2)
         with writer():
             got, longest_s = took(loader)
     finally:
@@ -573,12 +573,12 @@ def test_epochs_beside_threads_that_come_and_go_are_whole() -> None:
                 time.sleep(own.choice((0.0, 0.001, 0.02)))
             done.wait(own.choice((0.0, 0.002, 0.05)))
 
-    threads = [threading.Thread(target=work, args=(dice.random(),)) for _ in range(3)]  # type: ignore[arg-type]
+    threads = [threading.Thread(target=work, args=(dice.random(),)) for _ in range(3)]
     for each in threads:
         each.start()
     try:
         for _ in range(6):
-            loader = DataLoader(Locked(), 4, num_workers=2, timeout=PATIENCE_S)  # type: ignore[arg-type, var-annotated]
+            loader = DataLoader(Locked(), 4, num_workers=2, timeout=PATIENCE_S)
             assert took(loader)[0] == list(range(SAMPLES))
     finally:
         done.set()

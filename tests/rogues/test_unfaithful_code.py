@@ -159,7 +159,7 @@ def test_objects_with_slots_come_back_from_a_clean_process(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "antifreeze"):
-        loader = DataLoader(Slotted(), 3, num_workers=1, collate_fn=as_it_is)  # type: ignore[var-annotated, arg-type]
+        loader = DataLoader(Slotted(), 3, num_workers=1, collate_fn=as_it_is)
         batches = list(loader)
     assert caplog.messages == []  # it was sent
     assert batches == [[Slotted()[index] for index in range(first, first + 3)] for first in (0, 3)]

@@ -16,18 +16,18 @@ class Row:
     """Of a dataset: nothing is used but what a method names."""
 
     def __init__(self) -> None:
-        import polars as made_with  # noqa: F401  # type: ignore[import-not-found, unused-ignore]
+        import polars as made_with  # noqa: F401
 
     def __getitem__(self, index: int) -> int:
         return index
 
     def never_called(self) -> None:
-        import grpc  # noqa: F401  # type: ignore[import-not-found, unused-ignore]
+        import grpc  # noqa: F401
 
 
 class Late(Row):
     def __getitem__(self, index: int) -> int:
-        import tokenizers  # noqa: F401  # type: ignore[import-not-found, unused-ignore]
+        import tokenizers  # noqa: F401
 
         return index
 

@@ -48,7 +48,7 @@ def test_workers_that_are_forked_are_logged_once_a_program(
     logged: pytest.LogCaptureFixture,
 ) -> None:
     for _ in range(2):
-        loader = DataLoader(range(4), num_workers=2)  # type: ignore[arg-type]
+        loader = DataLoader(range(4), num_workers=2)
         assert "workers:" not in repr(loader) and loader.snapshot().worker_source == ""
         list(loader)
         assert f"; workers: {HERE};" in repr(loader)
@@ -60,7 +60,7 @@ def test_what_they_are_forked_beside_is_logged_apart(
     logged: pytest.LogCaptureFixture, parked: None
 ) -> None:
     for _ in range(2):
-        loader = DataLoader(range(4), num_workers=1)  # type: ignore[arg-type]
+        loader = DataLoader(range(4), num_workers=1)
         list(loader)
         assert f"workers: {HERE}, beside 1 parked thread (writer)" in repr(loader)
     assert told(logged) == [
@@ -69,7 +69,7 @@ def test_what_they_are_forked_beside_is_logged_apart(
 
 
 def test_a_fork_that_was_asked_for_is_said_to_be(logged: pytest.LogCaptureFixture) -> None:
-    loader = DataLoader([1, 2], num_workers=1, multiprocessing_context="fork")  # type: ignore[arg-type]
+    loader = DataLoader([1, 2], num_workers=1, multiprocessing_context="fork")
     list(loader)
     because = ", because a fork was asked for"
     assert told(logged) == [f"antifreeze: workers are forked from this process{because}."]
@@ -79,7 +79,7 @@ def test_a_fork_that_was_asked_for_is_said_to_be(logged: pytest.LogCaptureFixtur
 def test_workers_of_a_clean_process_are_said_to_be_and_why(
     logged: pytest.LogCaptureFixture,
 ) -> None:
-    loader = DataLoader([1, 2], num_workers=1)  # type: ignore[arg-type]
+    loader = DataLoader([1, 2], num_workers=1)
     with another_thread():
         list(loader)
     assert loader.snapshot().worker_source.startswith(
@@ -91,7 +91,7 @@ def test_workers_of_a_clean_process_are_said_to_be_and_why(
 
 
 def test_workers_that_torch_starts_by_another_method_are_said_to_be_started_so() -> None:
-    loader = DataLoader([1], num_workers=1, multiprocessing_context="spawn", randomness="torch")  # type: ignore[arg-type]
+    loader = DataLoader([1], num_workers=1, multiprocessing_context="spawn", randomness="torch")
     loader._lineage()
     assert loader.snapshot().worker_source == "started one by one by multiprocessing (spawn)"
 

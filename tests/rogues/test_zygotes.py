@@ -55,7 +55,7 @@ def borne(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("borne")
 def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
-    iterator = iter(DataLoader(Numbers(nap_s=0.01), num_workers=3))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Numbers(nap_s=0.01), num_workers=3))
     zygote = psutil.Process(zygote_of(iterator))
     assert zygote.ppid() == os.getpid()
     assert zygote.num_threads() == 1
@@ -69,7 +69,7 @@ def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
 def test_a_zygote_that_dies_is_replaced_and_nothing_is_lost(
     force: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    iterator = iter(DataLoader(Numbers(nap_s=0.002), 10, num_workers=2))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Numbers(nap_s=0.002), 10, num_workers=2))
     got, zygotes, workers = [], [], []
     for place, batch in enumerate(iterator):
         got += batch.tolist()
@@ -91,7 +91,7 @@ def test_a_zygote_that_dies_is_replaced_and_nothing_is_lost(
 @pytest.mark.usefixtures("borne")
 def test_a_sample_is_not_blamed_for_the_deaths_of_zygotes() -> None:
     # Each sample may end two workers at most; these three deaths are not its own.
-    iterator = iter(DataLoader(Numbers(16, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(Numbers(16, nap_s=0.1), num_workers=1))
     got, zygotes = [], []
     for batch in iterator:
         got.append(int(batch))
@@ -118,7 +118,7 @@ def is_new(iterator: Any, zygotes: list[int]) -> bool:
 
 @pytest.mark.usefixtures("borne")
 def test_a_zygote_killed_between_two_epochs_of_persistent_workers() -> None:
-    loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)  # type: ignore[arg-type]
+    loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)
     for _ in range(3):
         assert torch.cat(list(loader)).tolist() == list(range(400))
         kill_with_workers(loader._iterator)
@@ -130,7 +130,7 @@ def test_a_zygote_killed_between_two_epochs_of_persistent_workers() -> None:
 
 def test_a_zygote_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_iterator, "FORKED_S", 1.0)
-    iterator: Any = iter(DataLoader(Numbers(nap_s=0.02), 10, num_workers=2))  # type: ignore[arg-type]
+    iterator: Any = iter(DataLoader(Numbers(nap_s=0.02), 10, num_workers=2))
     got = next(iterator).tolist()
     while iterator._workers[1].pid is None:  # not yet there, on a busy machine
         got += next(iterator).tolist()
@@ -144,7 +144,7 @@ def test_a_zygote_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_replaced_worker_is_there_at_once_whatever_the_main_process_has_become() -> None:
-    loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)  # type: ignore[arg-type]
+    loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)
     iterator = iter(loader)
     next(iterator)
     ballast = torch.ones(256 * 1024 * 1024)  # 1 GiB, after the zygote was made
@@ -207,12 +207,12 @@ class Shared(Numbers):
             self.queue.put(7)
             self.queue.close()
             self.queue.join_thread()
-        return self.transform(index)  # type: ignore[no-any-return]
+        return self.transform(index)
 
 
 def test_locks_queues_values_and_shared_tensors_are_the_same_in_all_workers() -> None:
     dataset = Shared()
-    batches = list(DataLoader(dataset, 4, num_workers=3))  # type: ignore[arg-type]
+    batches = list(DataLoader(dataset, 4, num_workers=3))
     assert torch.cat(batches).tolist() == list(range(1, 41))
     assert dataset.value.value == 40
     assert dataset.tensor.tolist() == list(range(40))
@@ -258,7 +258,7 @@ class ReadsOn(Numbers):
 def test_a_worker_reads_on_where_the_file_was_at_the_fork(tmp_path: Path) -> None:
     for _ in range(10):
         dataset = ReadsOn(tmp_path / "bytes")
-        iterator = iter(DataLoader(dataset, None, num_workers=1))  # type: ignore[arg-type]
+        iterator = iter(DataLoader(dataset, None, num_workers=1))
         dataset.file.read(50)  # at once
         assert [int(byte) for byte in iterator] == list(range(100, 150))
         dataset.file.close()
@@ -269,7 +269,7 @@ def test_a_program_that_ignores_its_children_loses_no_zygote(
 ) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        iterator = iter(DataLoader(Numbers(200, nap_s=0.002), 4, num_workers=2))  # type: ignore[arg-type]
+        iterator = iter(DataLoader(Numbers(200, nap_s=0.002), 4, num_workers=2))
         got = next(iterator).tolist()
         zygote = zygote_of(iterator)
         iterator._workers[0].kill()
@@ -286,7 +286,7 @@ def test_a_program_that_ignores_its_children_loses_no_zygote(
 @pytest.mark.parametrize("kind", ["text", "bytes", "descriptor"])
 def test_each_worker_has_its_own_position_in_an_inherited_file(kind: str, tmp_path: Path) -> None:
     dataset = Lines(tmp_path / "lines", kind)
-    iterator = iter(DataLoader(dataset, 5, num_workers=3))  # type: ignore[arg-type]
+    iterator = iter(DataLoader(dataset, 5, num_workers=3))
     dataset.file.read(100)  # nor does the main process move them, right from the start
     got = []
     for batch in iterator:
@@ -303,21 +303,21 @@ def test_a_lock_on_a_file_is_free_as_soon_as_the_loop_is_over(tmp_path: Path) ->
         dataset = Numbers(4)
         with open(tmp_path / "locked", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            dataset.file = file  # type: ignore[attr-defined]
-            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+            dataset.file = file
+            list(DataLoader(dataset, num_workers=1))
 
 
 def test_connections_that_workers_would_share_are_named_once(tmp_path: Path) -> None:
     dataset = Numbers(4)
     with socket.socket() as sock, contextlib.closing(sqlite3.connect(tmp_path / "rows")) as rows:
-        dataset.readers = [None, {"sock": sock}]  # type: ignore[attr-defined]
-        dataset.rows = rows  # type: ignore[attr-defined]
+        dataset.readers = [None, {"sock": sock}]
+        dataset.rows = rows
         with pytest.warns(UserWarning) as told:
-            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
+            list(DataLoader(dataset, num_workers=1))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            list(DataLoader(dataset, num_workers=1))  # type: ignore[arg-type]
-            list(DataLoader(Numbers(4)))  # type: ignore[arg-type]
+            list(DataLoader(dataset, num_workers=1))
+            list(DataLoader(Numbers(4)))
     texts = sorted(str(warning.message) for warning in told)
     assert len(texts) == 2
     assert "dataset.readers holds an open socket (dataset.readers[1]['sock'])" in texts[0]
@@ -331,7 +331,7 @@ class Scored(Numbers):
 
 
 def test_the_kernel_takes_a_worker_before_its_zygote_when_memory_runs_out() -> None:
-    iterator: Any = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))  # type: ignore[arg-type]
+    iterator: Any = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))
     mine = int(Path("/proc/self/oom_score_adj").read_text())
     pid = iterator._driver.backend._origin.pid
     zygote = int(Path(f"/proc/{pid}/oom_score_adj").read_text())
@@ -347,7 +347,7 @@ class Signalled(Numbers):
 def test_handlers_of_the_main_program_are_not_run_in_workers() -> None:
     before = [signal.signal(n, lambda *_: None) for n in (signal.SIGUSR1, signal.SIGTERM)]
     try:
-        (handlers,) = list(DataLoader(Signalled(1), num_workers=1, collate_fn=lambda rows: rows[0]))  # type: ignore[arg-type]
+        (handlers,) = list(DataLoader(Signalled(1), num_workers=1, collate_fn=lambda rows: rows[0]))
     finally:
         for number, handler in zip((signal.SIGUSR1, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)

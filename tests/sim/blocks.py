@@ -18,7 +18,7 @@ from .replay import simulate
 from .trouble import FAULTS
 
 CHECKED = 200  # one seed of so many is checked after every event, all of them after every epoch
-BLOCK_S = 100  # a block takes five seconds; one that takes so long is stuck, in a seed it names
+BLOCK_S = 100  # a block takes seven seconds; one that takes so long is stuck, in a seed it names
 # Epochs make little garbage that is in a cycle; to look for it often takes a fifth of the time.
 OBJECTS = 20_000
 

@@ -306,7 +306,7 @@ class Simulation:
         while self.tiny and worker.inbox and len(errands) < 8:
             if not isinstance(worker.inbox[0], Errand):
                 break
-            errands.append(worker.inbox.popleft())  # type: ignore[arg-type]
+            errands.append(worker.inbox.popleft())
         worker.busy, worker.step = tuple(errands), SAMPLE
         for errand in errands:
             self.books.sent[errand.ticket.number].cell[0] = errand.ticket.number

@@ -114,7 +114,7 @@ def test_our_lines_before_the_users_are_left_out() -> None:
 
 def test_a_mistake_of_ours_keeps_its_lines() -> None:
     with pytest.raises(TypeError) as caught:
-        decode_tickets(7)  # type: ignore[arg-type]
+        decode_tickets(7)
     trace = caught.value.__traceback__
     assert trace is not None
     ours = caught.value.with_traceback(trace.tb_next)

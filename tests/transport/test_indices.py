@@ -92,9 +92,9 @@ FORMS: dict[str, tuple[Callable[[], Any], Callable[[Any, list[int]], None]]] = {
     "an array": (lambda: np.zeros(BATCH, dtype=np.int64), _in_place),
     "an array of objects": (lambda: np.zeros(BATCH, dtype=object), _in_place),
     "a view of an array": (lambda: np.zeros(2 * BATCH, dtype=np.int32)[::2], _in_place),
-    "a list of arrays": (lambda: [np.zeros((), np.int64) for _ in range(BATCH)], None),  # type: ignore[dict-item]
+    "a list of arrays": (lambda: [np.zeros((), np.int64) for _ in range(BATCH)], None),
     "a tensor": (lambda: torch.zeros(BATCH, dtype=torch.int64), _in_place),
-    "a list of views of a tensor": (lambda: list(torch.zeros(BATCH, dtype=torch.int64)), None),  # type: ignore[dict-item]
+    "a list of views of a tensor": (lambda: list(torch.zeros(BATCH, dtype=torch.int64)), None),
     "an array.array": (lambda: array.array("q", [0] * BATCH), _in_place),
     "a deque": (deque, _renew),
     "a list of one's own": (ManyRows, _renew),
@@ -113,9 +113,9 @@ def _whole(held: Any, numbers: list[int]) -> None:
 def test_a_sampler_may_fill_what_it_yields_again(form: str, workers: int) -> None:
     make, fill = FORMS[form]
     sampler = Refilled(make, fill or _whole)
-    wanted = [batch.tolist() for batch in TorchLoader(Same(), batch_sampler=sampler)]  # type: ignore[arg-type]
+    wanted = [batch.tolist() for batch in TorchLoader(Same(), batch_sampler=sampler)]
     assert [number for batch in wanted for number in batch] == list(range(SAMPLES))
-    loader = DataLoader(Same(), batch_sampler=sampler, num_workers=workers)  # type: ignore[arg-type]
+    loader = DataLoader(Same(), batch_sampler=sampler, num_workers=workers)
     assert [batch.tolist() for batch in loader] == wanted
 
 

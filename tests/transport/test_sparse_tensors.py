@@ -74,7 +74,7 @@ def test_a_file_can_be_loaded_beside_sparse_batches_without_a_word_about_them(
 ) -> None:
     """torch would check them, too, and from 2.15 on it would warn that it does."""
     torch.save(torch.ones(2), tmp_path / "file.pt")
-    loader = DataLoader(range(4), batch_size=2, num_workers=1, collate_fn=as_they_are)  # type: ignore[arg-type]
+    loader = DataLoader(range(4), batch_size=2, num_workers=1, collate_fn=as_they_are)
     for place, batch in enumerate(loader):
         assert torch.equal(batch[1].to_dense(), torch.eye(4) * (2 * place + 1))
         assert torch.equal(torch.load(tmp_path / "file.pt"), torch.ones(2))

@@ -96,7 +96,7 @@ def test_an_epoch_of_tiny_batches_is_bundled_complete_and_in_order() -> None:
 
 def test_which_worker_loads_what_stays_as_in_torch() -> None:
     ours = [batch[1].item() for batch in DataLoader(WhoLoads(), num_workers=3)]
-    theirs = [batch[1].item() for batch in TorchLoader(WhoLoads(), num_workers=3)]  # type: ignore[arg-type]
+    theirs = [batch[1].item() for batch in TorchLoader(WhoLoads(), num_workers=3)]
     assert ours == theirs
 
 

@@ -67,7 +67,7 @@ class Refusing:
 
 def test_parcels_that_the_thread_cannot_send_end_the_life() -> None:
     board = StatusBoard(int)
-    outbox = Outbox(Refusing(), board.line(1))  # type: ignore[arg-type]
+    outbox = Outbox(Refusing(), board.line(1))
     outbox.expect_bundles()
     now = monotonic()
     outbox.put(Task(1, 0, 0, 1, False, b""), pack(torch.zeros(3)), Timings(0, 0, 0, now, now))

@@ -258,7 +258,7 @@ def test_a_second_loop_over_persistent_workers_is_warned_of() -> None:
 
 def test_a_step_costs_next_to_nothing() -> None:
     """The promise is 2 us; the bound is five times that."""
-    loader = DataLoader(range(20_000), batch_size=None)  # type: ignore[arg-type]
+    loader = DataLoader(range(20_000), batch_size=None)
 
     def cost(batches: Any) -> float:
         began = time.process_time()

@@ -13,7 +13,7 @@ if WITH_OWN := "own-loader" in sys.argv:
     from rows import DataLoader
 
 
-class WithOwnLoader(Trainer):  # type: ignore[misc]
+class WithOwnLoader(Trainer):
     """As a user would try it: the hook gives our loader, and nobody prepares it."""
 
     def get_train_dataloader(self) -> Any:

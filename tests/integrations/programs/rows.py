@@ -97,5 +97,5 @@ def _loader_at_work() -> str:
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("antifreeze."):
             return "antifreeze"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "torch"
