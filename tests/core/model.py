@@ -16,7 +16,7 @@ from antifreeze._core.bundling import BUNDLE_S, LONGEST
 from antifreeze._core.faults import Ending, FaultKind
 from antifreeze._core.health.stall_detection import Pulse, Sight
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Plan, Source, Tenure
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.states import Run
 from antifreeze._core.supervisor import Supervisor

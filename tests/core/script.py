@@ -10,7 +10,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.bundling import BUNDLE_S
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.worker_phases import OURS
-from antifreeze._core.limits import Plan
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
-from antifreeze._core.limits import Plan, Source, Tenure
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._engine.loop_abandonment import AWAY_S, LoopAbandonment
 
 from .script import ASK, Script, loaded

@@ -8,7 +8,8 @@ from antifreeze._core.bundling import BUNDLE_BYTES
 from antifreeze._core.commands import DrawTickets, RaiseFault
 from antifreeze._core.events import EpochBegun, SamplerEnded, SamplerFailed
 from antifreeze._core.faults import Fault, FaultKind
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.worker_slots import SeatState
 

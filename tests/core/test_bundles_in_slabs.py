@@ -8,7 +8,7 @@ import pytest
 
 from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import EpochBegun
-from antifreeze._core.limits import Plan, Tenure
+from antifreeze._core.loader_plan import Plan, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import LeaseState
 

@@ -9,7 +9,8 @@ import pytest
 from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.commands import SendTickets
 from antifreeze._core.events import EpochBegun, LeasesReturned, LifeReady
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.slab_leases import LeaseState
 
 from .script import (

@@ -24,7 +24,8 @@ from antifreeze._core.fault_verdicts import VERDICTS, Verdict, judge
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.inspection import state_snapshots
 from antifreeze._core.inspection.event_log import KEPT, EventLog
-from antifreeze._core.limits import Limits, Plan
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.reorder import Order, ReorderWindow
 from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.states import Loop, Run, Sampling, State

@@ -24,7 +24,8 @@ from antifreeze._core.events import (
     SamplerFailed,
 )
 from antifreeze._core.faults import Ending, Fault, FaultKind
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import LeaseState
 from antifreeze._core.states import Run

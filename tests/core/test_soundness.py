@@ -9,7 +9,7 @@ import pytest
 from antifreeze._core.bundling import LONGEST
 from antifreeze._core.deadlines import DeadlineKind
 from antifreeze._core.health.worker_phases import OURS
-from antifreeze._core.limits import Plan, Source
+from antifreeze._core.loader_plan import Plan, Source
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import Lease, LeaseState, LeaseTable
 from antifreeze._core.supervisor import Supervisor

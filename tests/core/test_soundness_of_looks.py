@@ -10,7 +10,7 @@ import pytest
 from antifreeze._core.faults import KEPT as FAULTS_KEPT
 from antifreeze._core.health.health_checks import LOOK_KEY
 from antifreeze._core.health.stall_detection import REPORTED_S
-from antifreeze._core.limits import Plan
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.supervisor import Supervisor
 
 from .busy import LIMITS, Damage, busy, serving

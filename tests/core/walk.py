@@ -13,7 +13,8 @@ from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import Pulse
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import Lease
 

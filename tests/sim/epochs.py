@@ -20,7 +20,7 @@ from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import Sight
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
 from antifreeze._core.inspection.event_log import KEPT
-from antifreeze._core.limits import Source
+from antifreeze._core.loader_plan import Source
 from antifreeze._core.slab_leases import LeaseKey
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 
 from .trouble import MOST_BYTES, SPARED

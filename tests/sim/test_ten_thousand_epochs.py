@@ -12,7 +12,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.fault_verdicts import Verdict
 from antifreeze._core.faults import Fault
 from antifreeze._core.health.stall_detection import Pulse
-from antifreeze._core.limits import Plan
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.recovery import Recovery
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Ticket

@@ -15,7 +15,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import REPORTED_S
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Source, Tenure
+from antifreeze._core.loader_plan import Source, Tenure
 
 from .books import BATCH, place_of
 from .lives import Mood, Worker

@@ -23,7 +23,7 @@ from .health.health_checks import HealthChecks
 from .health.stall_detection import Stall
 from .inspection.event_log import KEPT, EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
-from .limits import Plan, Source, Tenure
+from .loader_plan import Plan, Source, Tenure
 from .recovery import Recovery
 from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger

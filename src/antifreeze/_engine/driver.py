@@ -23,7 +23,7 @@ from .._core import events as ev
 from .._core.faults import Ending
 from .._core.inspection.event_log import KEPT
 from .._core.inspection.state_snapshots import snapshot_in_passing
-from .._core.limits import Plan, Source
+from .._core.loader_plan import Plan, Source
 from .._core.states import Run, State
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand

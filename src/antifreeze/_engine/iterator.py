@@ -31,7 +31,8 @@ from .._core.bundling import LONGEST
 from .._core.fork_or_clean import WorkerOrigin
 from .._core.inspection.event_log import KEPT
 from .._core.inspection.state_snapshots import TRIES
-from .._core.limits import Limits, Plan, Source, Tenure
+from .._core.limits import Limits
+from .._core.loader_plan import Plan, Source, Tenure
 from .._core.reorder import Order
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..deadlines import DeadlineKind
 from ..faults import KEPT as FAULTS_KEPT
 from ..health.health_checks import LOOK_KEY
-from ..limits import Source
+from ..loader_plan import Source
 from ..slab_leases import LeaseState
 from ..states import Loop, Run, Sampling
 from ..worker_slots import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
