@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ._core.limits import LIMITS
 from ._core.messages import record
 from ._reporting.explain import Explanation, Profile, explain
 from ._reporting.redaction import shareable_line
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from ._reporting.fault_log import FaultTally
 
 __all__ = ["Explanation"]
-
-KEPT = 100  # loaders of a program whose accounts outlive them; a search may make thousands
 
 
 @record
@@ -48,16 +47,16 @@ listeners: list[Callable[[], None]] = []
 
 
 def enter(entry: Entry) -> None:
-    """Keep the accounts of a loader that begins an epoch. Beyond `KEPT`, the one goes whose loops
-    were shortest: a program may make a loader an epoch for its validation."""
+    """Keep the accounts of a loader that begins an epoch. Beyond a number of them, the
+    one goes whose loops were shortest: a program may make a loader an epoch for its validation."""
     for listener in listeners:
         listener()
     if any(each is entry for each in _inherited):
         _inherited[:] = [each for each in _inherited if each is not entry]
-        entry.accounts = Accounts(guard=threading.RLock())
+        entry.accounts = Accounts(guard=threading.RLock(), limits=entry.accounts.limits)
     if any(each is entry for each in _entries):
         return
-    if len(_entries) >= KEPT:
+    if len(_entries) >= LIMITS.records.loaders:
         _entries.remove(min(_entries, key=lambda each: each.accounts.seconds))
     _entries.append(entry)
 

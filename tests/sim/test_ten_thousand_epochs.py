@@ -86,7 +86,7 @@ def test_the_supervisor_is_driven_to_all_it_can_do() -> None:
 
 
 def event_log(seed: int) -> list[str]:
-    simulation = Simulation(seed, event_log_limit=None)
+    simulation = Simulation(seed, whole_log=True)
     list(simulation.epochs())
     return [str(entry) for entry in simulation.sup.event_log]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from .bundling import LONGEST
-from .limits import Limits
+from .limits import LIMITS, Limits
 from .messages import frozen
 from .reorder import Order
 
@@ -32,7 +31,7 @@ class Plan:
     window: int  # tickets drawn and not yet delivered, at most; bundles of them where they are tiny
     order: Order = Order.STRICT
     source: Source = Source.INDICES
-    longest_bundle: int = LONGEST  # tickets; 1 takes the window literally
+    longest_bundle: int = LIMITS.bundles.tickets  # tickets; 1 takes the window literally
     tenure: Tenure = Tenure.EPOCH
     timeout_s: float = 0.0  # the user's `timeout` for one batch; 0 means none
     spares: bool = False  # a sample that ends or hangs its worker again is left to the policy

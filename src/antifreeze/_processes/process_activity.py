@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._core.health.stall_detection import Activity, StackLine
+from .._core.limits import LIMITS
 from .._core.messages import frozen
 from .._linux import network_bytes
 from .._linux.clock import pause, process_cpu_s
@@ -28,10 +29,6 @@ from .child_processes import children, family, tasks
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 POLLED = 8  # descriptors of one `poll`, named
-# To see whether a thread of our own runs: while we look it may wait for the interpreter's lock, as
-# for any other. This long it can have that; who uses a tenth of it runs.
-LET_RUN_S = 0.02
-LOOKS = 5  # at a thread that seems to run
 PRIVATE = 128  # in the operation of a futex: only this process can release it
 
 # System calls by number, as far as people wait in them.
@@ -194,8 +191,8 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
     """Look at a thread of this process; None if it cannot be seen. Called in another thread."""
     pid = os.getpid()
     before = _ran_s(f"{pid}/task/{task}")
-    pause(LET_RUN_S)
-    ran = _ran_s(f"{pid}/task/{task}") - before >= LET_RUN_S / 10
+    pause(LIMITS.stalls.let_run_s)
+    ran = _ran_s(f"{pid}/task/{task}") - before >= LIMITS.stalls.let_run_s / 10
     state = _state(f"{pid}/task/{task}")
     if not state:
         return None
@@ -241,10 +238,10 @@ def thread_runs(task: int) -> bool:
     if _state(name) != "R":
         return False
     ran = 0
-    for _ in range(LOOKS):
-        pause(LET_RUN_S)
+    for _ in range(LIMITS.stalls.looks_at_a_thread):
+        pause(LIMITS.stalls.let_run_s)
         ran += _state(name) == "R"
-    return 2 * ran > LOOKS
+    return 2 * ran > LIMITS.stalls.looks_at_a_thread
 
 
 def _read(path: str) -> str:
