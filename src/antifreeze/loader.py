@@ -128,8 +128,8 @@ class DataLoader(TorchLoader[T]):
         if strict:
             arguments.check_randomness(randomness)
             arguments.check_types(given)
-            arguments.check_sample_timeout(sample_timeout)
-            arguments.check_worker_memory(worker_memory)
+            arguments.check_amount("sample_timeout", sample_timeout, "seconds")
+            arguments.check_amount("worker_memory", worker_memory, "bytes")
             if fault_log is not present_defaults()["fault_log"]:  # which was looked at then
                 arguments.check_fault_log(fault_log)
         try:
