@@ -91,7 +91,7 @@ def _flat(entry: Entry) -> dict[str, float]:
         "samples": work.samples,
         "seconds": seconds,
         "samples_per_s": work.samples / seconds if seconds else 0.0,
-        "waited_s": accounts.waited_s + accounts.open_s,
+        "waited_s": accounts.waited_so_far_s,
         "away_s": accounts.away_s,
         "wait_share": accounts.wait_share,
     }

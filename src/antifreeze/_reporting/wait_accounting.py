@@ -26,6 +26,11 @@ from .slowdown_trends import Trends, Window
 LONGEST = 40  # characters of an index that is no integer
 
 
+def share_of_time(part_s: float, seconds: float) -> float:
+    """Return which share of a time was waited, say; 0 of no time."""
+    return part_s / seconds if seconds else 0.0
+
+
 @record
 class Split:
     """Seconds that loops waited, by what they waited for."""
@@ -170,8 +175,13 @@ class Accounts:
         return self.waited_s + self.away_s + self.open_s
 
     @property
+    def waited_so_far_s(self) -> float:
+        """The length of all waits, of those that are not over, too."""
+        return self.waited_s + self.open_s
+
+    @property
     def wait_share(self) -> float:
-        return (self.waited_s + self.open_s) / self.seconds if self.seconds else 0.0
+        return share_of_time(self.waited_so_far_s, self.seconds)
 
     @property
     def busy_share(self) -> float:
@@ -251,7 +261,7 @@ class Accounts:
         waited_s, away_s = self.waited_s - before.waited_s, self.away_s - before.away_s
         if loaded and waited_s + away_s:
             each_s = (self.work.fetch_s - before.fetch_s) / loaded
-            self.trends.add(Window(now, each_s, waited_s / (waited_s + away_s)))
+            self.trends.add(Window(now, each_s, share_of_time(waited_s, waited_s + away_s)))
 
 
 def _plain(index: Any) -> int | str | None:
