@@ -28,7 +28,7 @@ from antifreeze._core.loader_plan import Plan
 from antifreeze._core.reorder import Order, ReorderWindow
 from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.states import Loop, Run, Sampling, State
-from antifreeze._core.tickets import Progress, SampleId, Ticket
+from antifreeze._core.tickets import Progress, Ticket
 from antifreeze._core.worker_slots import LifeCue, LifeState, SeatCue, Seats, SeatState
 from antifreeze._reporting import wait_accounting
 
@@ -371,10 +371,6 @@ def test_a_life_has_slots_for_all_it_may_hold_and_the_loop_may_keep() -> None:
     assert Plan(seats=2, window=4, longest_bundle=1).leases_a_life == 2 * 4 + 6
 
 
-def test_a_sample_is_named_by_epoch_position_and_slot() -> None:
-    assert Progress(epoch=2, delivered=5, seed_base=9).sample(7, 3) == SampleId(2, 7, 3)
-
-
 # ---- messages -------------------------------------------------------------------------------
 
 EXAMPLES: dict[type, Any] = {
@@ -398,7 +394,7 @@ EXAMPLES: dict[type, Any] = {
     LifeState: LifeState.SERVING,
 }
 VALUES = [
-    *(tickets.SampleId, tickets.Progress, tickets.Ticket, tickets.Errand, leases_module.Lease),
+    *(tickets.Progress, tickets.Ticket, tickets.Errand, leases_module.Lease),
     *(faults.Ending, faults.Fault, wait_accounting.Timings),
 ]
 MESSAGES = [*get_args(events.Event), *get_args(commands.Command), *VALUES]
