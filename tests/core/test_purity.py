@@ -169,6 +169,46 @@ def test_processes_are_made_by_backends_alone() -> None:
             assert used not in {"fork", "forkpty", "posix_spawn"}, f"{module.name}: os.{used}"
 
 
+# It is for people: what is decided, counted or named comes from events, commands and tickets.
+READS_EVENT_LOG = {
+    "_engine.attach_server",  # shows its last entries to whoever asks from outside
+    "_engine.driver",  # holds it
+    "_engine.iterator",  # copies it for `attach_server`
+}
+WRITES_EVENT_LOG = "_core.supervisor"
+
+
+def test_the_event_log_is_written_by_one_module_and_read_for_people_alone() -> None:
+    log = "antifreeze._core.inspection.event_log"
+    assert "_core.inspection.event_log" in MODULES
+    importers = {module.name for module in MODULES.values() if log in module.imports}
+    assert importers - {WRITES_EVENT_LOG} <= READS_EVENT_LOG
+    touchers = {
+        module.name
+        for module in MODULES.values()
+        if any(_is_event_log(node) for node in ast.walk(module.tree))
+    }
+    assert touchers == {WRITES_EVENT_LOG, *READS_EVENT_LOG}
+
+
+def _is_event_log(node: ast.AST) -> bool:
+    """Whether this takes the event log of a supervisor or driver, or its entries."""
+    if isinstance(node, ast.Constant):
+        return node.value == "event_log"  # for `getattr`
+    return isinstance(node, ast.Attribute) and node.attr in ("event_log", "latest_events")
+
+
+def test_the_supervisor_only_writes_its_event_log() -> None:
+    uses = [
+        node.attr
+        for node in ast.walk(MODULES[WRITES_EVENT_LOG].tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "event_log"
+    ]
+    assert sorted(uses) == ["is_whole", "record"]
+
+
 def test_one_file_reads_a_clock() -> None:
     readers = {
         module.name

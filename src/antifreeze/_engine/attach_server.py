@@ -89,7 +89,7 @@ def _is_routine(entry: Entry) -> bool:
 def _event_log(iterator: LoaderIterator) -> list[str]:
     """Tell the last things that happened, by kind: what is in them may be the user's."""
     now, lines = monotonic(), []
-    entries = [each for each in iterator.latest() if not _is_routine(each)]
+    entries = [each for each in iterator.latest_events() if not _is_routine(each)]
     for entry in entries[-LIMITS.attach.event_log_entries :]:
         done = ", ".join(type(each).__name__ for each in entry.commands)
         seat = getattr(entry.event, "seat", None)

@@ -269,7 +269,7 @@ class LoaderIterator(BaseIterator):
     def snapshot(self) -> DriverSnapshot:
         return self._driver.snapshot()
 
-    def latest(self) -> list[Entry]:
+    def latest_events(self) -> list[Entry]:
         """Return the latest entries of its event log, if it has one. From any thread."""
         event_log = getattr(self._driver, "event_log", ())
         for _ in range(LIMITS.records.snapshot_tries):
