@@ -56,9 +56,8 @@ class Mailbox:
     def _create(self) -> int:
         file = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(
-                file, _BODY_AT + LIMITS.attach.answer_bytes
-            )  # takes no memory until it is written to
+            # Takes no memory until it is written to.
+            os.ftruncate(file, _BODY_AT + LIMITS.attach.answer_bytes)
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
             os.pwrite(file, _HEADER.pack(_MAGIC, os.getpid(), 0, 0, 0, 0), 0)
         except BaseException:

@@ -22,15 +22,11 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.fork_or_clean import WorkerOrigin
-from .._core.limits import LIMITS, Limits, LookLimits
-from .._core.loader_plan import Plan, Source, Tenure
-from .._core.reorder import Order
+from .._core.limits import LIMITS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
 from .._processes.backend import Backend
@@ -49,7 +45,6 @@ from .._torch_internals import (
     share_dist_seed,
 )
 from .._transport.traceback_frames import leave_out_ours
-from .._worker.resumable_streams import is_stateful
 from .._worker.worker_spec import Job
 from ..errors import LoaderClosed
 from ..policies import policy_of
@@ -58,6 +53,7 @@ from .arguments import TORCH
 from .delivery import RAISERS
 from .driver import Driver
 from .main_process_monitor import Asked, making_iterator, stay_for
+from .plan_from_arguments import interval_for, plan_of
 from .sampler_lookahead import free_draws
 
 if TYPE_CHECKING:
@@ -118,7 +114,7 @@ class LoaderIterator(BaseIterator):
         self._book.begin_epoch()
         backend = self._with_pinning(loader._backend(self._job(loader)))
         self._driver: Driver | SingleProcessDriver = Driver(
-            _plan(loader),
+            plan_of(loader),
             backend,
             clock,
             traps=self._traps,
@@ -301,8 +297,8 @@ class LoaderIterator(BaseIterator):
             torch_draws=loader.randomness == TORCH,
             is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
             look_s=min(
-                _often(loader.sample_timeout, looks.own_s, looks),
-                _often(loader.timeout or None, looks.own_s, looks),
+                interval_for(loader.sample_timeout, looks.own_s, looks),
+                interval_for(loader.timeout or None, looks.own_s, looks),
             ),
         )
 
@@ -416,76 +412,11 @@ def _samples_a_batch(loader: DataLoader[Any]) -> int:
     return size if isinstance(size, int) and size > 0 else 1
 
 
-def _plan(loader: DataLoader[Any]) -> Plan:
-    """Say in the core's words what the arguments ask for."""
-    streams, policy = is_stream(loader), policy_of(loader.on_error)
-    source = Source.STREAMS if streams else Source.INDICES
-    choice = loader._lineage().choice
-    limits, starting = loader._limits, loader._limits.starting
-    start_s = starting.clean_s if choice.asked_for else starting.clean_or_forked_s
-    if choice.descent is WorkerOrigin.MAIN:
-        start_s = starting.forked_s + starting.forked_each_s * loader.num_workers
-    return Plan(
-        seats=loader.num_workers,
-        window=loader.num_workers * (loader.prefetch_factor or 2),
-        order=Order.STRICT if loader.in_order else Order.OVERTAKE,
-        source=source,
-        tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
-        longest_bundle=limits.bundles.tickets if _may_bundle(loader) else 1,
-        torch_draws=loader.randomness == TORCH,
-        timeout_s=loader.timeout,
-        spares=policy.action != "raise",
-        restarts=streams,
-        resumes=streams and (is_stateful(loader.dataset) or policy.action == "skip"),
-        limits=_limits(limits, loader.sample_timeout, loader.worker_memory, start_s),
-    )
-
-
-def _often(sample_timeout: float | str | None, usual_s: float, limits: LookLimits) -> float:
-    """Say how often to look at calls that may last so long."""
-    if sample_timeout is None or isinstance(sample_timeout, str):
-        return usual_s
-    return min(usual_s, max(limits.shortest_s, sample_timeout / 10))
-
-
-def _limits(
-    limits: Limits,
-    sample_timeout: float | str | None,
-    worker_memory: float | str | None,
-    start_s: float,
-) -> Limits:
-    """Return the bounds of a loader, with what its arguments ask for."""
-    limits = replace(limits, start_s=start_s, look_s=limits.looks.workers_s)
-    if worker_memory is None:
-        limits = replace(limits, short=0.0)
-    elif not isinstance(worker_memory, str):
-        limits = replace(limits, life_bytes=int(worker_memory))
-    if sample_timeout is None:
-        return replace(limits, still_s=None, spin_s=None)
-    if isinstance(sample_timeout, str):
-        return limits
-    look_s = _often(sample_timeout, limits.looks.workers_s, limits.looks)
-    return replace(limits, look_s=look_s, call_s=float(sample_timeout))
-
-
 def _grown(dataset: Any, collate_fn: Any, found: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     """Leave of what a worker holds what it has not held from the beginning."""
     from .._worker.growth_suspects import grown
 
     return grown(found, ("dataset", dataset), ("collate_fn", collate_fn))
-
-
-def _may_bundle(loader: DataLoader[Any]) -> bool:
-    """Say whether tiny batches may travel together, further ahead than `prefetch_factor` says.
-
-    The default factor is ours to interpret; any other number is the user's own wish. Who wants
-    batches to overtake each other wants none of them to queue behind a slow one. And what a lost
-    worker had loaded of a stream, but not sent, nobody could load again. And where draws are
-    torch's, every batch has a worker of its own, and a loop that is left early has had as many
-    loaded as torch's.
-    """
-    single = is_stream(loader) or loader.randomness == TORCH
-    return loader.prefetch_factor == 2 and loader.in_order and not single
 
 
 def _close_in(owner: int, driver: Driver | SingleProcessDriver) -> None:

@@ -44,7 +44,8 @@ class Outbox:
         self._nothing = threading.Event()  # never set: to sleep on
         self._thread: threading.Thread | None = None
         self._limits = limits
-        self._full_bytes, self._pause_s = limits.message_bytes, limits.flush_s
+        self._full_bytes, self._slab_bytes = limits.message_bytes, limits.slab_bytes
+        self._pause_s = limits.flush_s
         self._flush_s = limits.flush_s  # how long a parcel may wait for others
 
     def expect_bundles(self) -> None:
@@ -79,7 +80,7 @@ class Outbox:
                 self._send_new(task, packed, timings, slab)
                 return True
             mark = (task.slot, task.generation, slab.memory.size)
-            self._bytes += slab.memory.size * self._full_bytes // self._limits.slab_bytes
+            self._bytes += slab.memory.size * self._full_bytes // self._slab_bytes
         if not self._bundle.parcels:
             self._since = timings.sealed_at
         self._bundle.add(task.number, packed, timings, mark)
