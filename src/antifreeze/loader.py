@@ -22,6 +22,7 @@ import torch.utils.data as torch_data
 from torch.utils.data.dataloader import DataLoader as TorchLoader
 
 from . import _torch_internals
+from ._core.limits import LIMITS, Limits
 from ._engine import arguments, defaults, new_torch_arguments
 from ._linux import platform_support
 from ._linux.clock import Clock, MonotonicClock
@@ -87,6 +88,9 @@ class DataLoader(TorchLoader[T]):
     new_torch_arguments: dict[str, Any]
 
     _made_at = "unknown"  # where; a subclass may go past our `__init__`
+    # A seam: tests set other bounds before the first loop, on a loader or a subclass. They reach
+    # everything that works for this loader, in this process.
+    _limits: Limits = LIMITS
 
     def __init__(
         self,
@@ -124,8 +128,8 @@ class DataLoader(TorchLoader[T]):
         if strict:
             arguments.check_randomness(randomness)
             arguments.check_types(given)
-            arguments.check_sample_timeout(sample_timeout)
-            arguments.check_worker_memory(worker_memory)
+            arguments.check_amount("sample_timeout", sample_timeout, "seconds")
+            arguments.check_amount("worker_memory", worker_memory, "bytes")
             if fault_log is not present_defaults()["fault_log"]:  # which was looked at then
                 arguments.check_fault_log(fault_log)
         try:
@@ -205,7 +209,11 @@ class DataLoader(TorchLoader[T]):
             from ._reporting.wait_accounting import Accounts
             from .stats import Entry
 
-            new = Entry(self._profile(), Accounts(guard=threading.RLock()), self._book.tally)
+            new = Entry(
+                self._profile(),
+                Accounts(guard=threading.RLock(), limits=self._limits.records),
+                self._book.tally,
+            )
             entry = self.__dict__.setdefault("_counted", new)  # another thread may have been first
         return entry
 
@@ -335,7 +343,7 @@ class DataLoader(TorchLoader[T]):
         """Choose who the workers are. A seam: simulations put their own backend here."""
         from ._processes.process_backend import ProcessBackend
 
-        return ProcessBackend(job, self.multiprocessing_context, self._lineage())
+        return ProcessBackend(job, self.multiprocessing_context, self._lineage(), self._limits)
 
     def _lineage(self) -> StartMethod:
         """Say where its workers come from."""
@@ -347,6 +355,7 @@ class DataLoader(TorchLoader[T]):
             kept = self.__dict__["_descends"] = StartMethod(
                 wish,
                 self.dataset,
+                limits=self._limits,
                 collate_fn=self.collate_fn,
                 worker_init_fn=self.worker_init_fn,
             )

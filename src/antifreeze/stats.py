@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ._core.limits import LIMITS
 from ._core.messages import record
 from ._linux.cores import granted_cores
 from ._reporting.explain import Explanation, Profile, explain
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from ._reporting.fault_log import FaultTally
 
 __all__ = ["Explanation"]
-
-KEPT = 100  # loaders of a program whose accounts outlive them; a search may make thousands
 
 
 @record
@@ -51,16 +50,16 @@ listeners: list[Callable[[], None]] = []
 
 
 def enter(entry: Entry) -> None:
-    """Keep the accounts of a loader that begins an epoch. Beyond `KEPT`, the one goes whose loops
-    were shortest: a program may make a loader an epoch for its validation."""
+    """Keep the accounts of a loader that begins an epoch. Beyond a number of them, the
+    one goes whose loops were shortest: a program may make a loader an epoch for its validation."""
     for listener in listeners:
         listener()
     if any(each is entry for each in _inherited):
         _inherited[:] = [each for each in _inherited if each is not entry]
-        entry.accounts = Accounts(guard=threading.RLock())
+        entry.accounts = Accounts(guard=threading.RLock(), limits=entry.accounts.limits)
     if any(each is entry for each in _entries):
         return
-    if len(_entries) >= KEPT:
+    if len(_entries) >= LIMITS.records.loaders:
         _entries.remove(min(_entries, key=lambda each: each.accounts.seconds))
     _entries.append(entry)
 
@@ -95,7 +94,7 @@ def _flat(entry: Entry) -> dict[str, float]:
         "samples": work.samples,
         "seconds": seconds,
         "samples_per_s": work.samples / seconds if seconds else 0.0,
-        "waited_s": accounts.waited_s + accounts.open_s,
+        "waited_s": accounts.waited_so_far_s,
         "away_s": accounts.away_s,
         "wait_share": accounts.wait_share,
     }

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from antifreeze._core.limits import LIMITS
 from antifreeze._reporting import process_summaries
 from antifreeze._reporting.process_summaries import Place, State, read
 from antifreeze.cli import run_report
@@ -345,13 +347,13 @@ def test_of_many_processes_those_that_looped_longest_are_told_of(place: Place) -
 def test_no_more_processes_write_than_are_read(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_summaries, "MOST_PROCESSES", 1)
+    one = replace(LIMITS.records, summary_processes=1)
     monkeypatch.setattr(
         process_summaries.multiprocessing_children, "call_at_end", lambda function: None
     )
     parent = Place(place.folder, os.getppid())
     for _ in range(3):
-        process_summaries._Writer(parent).begin()
+        process_summaries._Writer(parent, one).begin()
     assert len(os.listdir(place.folder)) == 1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,9 +19,16 @@ from torch.utils.data import IterableDataset
 from antifreeze import DataLoader
 from antifreeze._core import commands as do
 from antifreeze._core.inspection.event_log import Entry
+from antifreeze._core.limits import LIMITS, RecordLimits
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._engine.iterator import LoaderIterator
 from antifreeze._processes import process_backend
+
+
+class RecordedLoader(DataLoader[Any]):
+    """A loader that keeps all events."""
+
+    _limits = replace(LIMITS, records=RecordLimits(event_log_entries=None))
 
 
 class Numbers:
@@ -75,7 +83,6 @@ class Recorder:
                 super().stop(seat, life)
 
         monkeypatch.setattr(process_backend, "ProcessBackend", Watched)
-        monkeypatch.setattr("antifreeze._engine.iterator.STORY_LIMIT", None)
 
     def watch(self, iterator: LoaderIterator) -> LoaderIterator:
         self.drivers.append(iterator._driver)
@@ -89,7 +96,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def replay(supervisor: Supervisor) -> tuple[list[Entry], list[do.Command]]:
     """Feed the recorded events to a new core; every answer must be the recorded one."""
-    fresh = Supervisor(supervisor.plan, event_log_limit=None)
+    fresh = Supervisor(supervisor.plan)
     entries = list(supervisor.event_log)
     commanded: list[do.Command] = []
     for entry in entries:
@@ -107,7 +114,7 @@ def assert_done_is_what_was_commanded(recorder: Recorder, commanded: list[do.Com
 
 
 def test_a_healthy_epoch(recorder: Recorder) -> None:
-    loader = DataLoader(Numbers(), batch_size=4, num_workers=2)
+    loader = RecordedLoader(Numbers(), batch_size=4, num_workers=2)
     iterator = recorder.watch(iter(loader))
     got = torch.cat(list(iterator)).tolist()
     assert got == list(range(60))
@@ -117,7 +124,7 @@ def test_a_healthy_epoch(recorder: Recorder) -> None:
 
 
 def test_an_epoch_in_which_a_worker_is_killed(recorder: Recorder, tmp_path: Any) -> None:
-    loader = DataLoader(KillsItsWorkerOnce(str(tmp_path / "mark")), batch_size=4, num_workers=2)
+    loader = RecordedLoader(KillsItsWorkerOnce(str(tmp_path / "mark")), batch_size=4, num_workers=2)
     iterator = recorder.watch(iter(loader))
     got = torch.cat(list(iterator)).tolist()
     assert got == list(range(60))
@@ -127,7 +134,7 @@ def test_an_epoch_in_which_a_worker_is_killed(recorder: Recorder, tmp_path: Any)
 
 
 def test_persistent_workers_with_an_early_break(recorder: Recorder) -> None:
-    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
+    loader = RecordedLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
     recorder.watch(iter(loader))
     for place, _ in enumerate(loader):
         if place == 3:
@@ -140,7 +147,7 @@ def test_persistent_workers_with_an_early_break(recorder: Recorder) -> None:
 
 
 def test_streams(recorder: Recorder) -> None:
-    loader = DataLoader(Stream(), batch_size=2, num_workers=2)
+    loader = RecordedLoader(Stream(), batch_size=2, num_workers=2)
     iterator = recorder.watch(iter(loader))
     assert sorted(torch.cat(list(iterator)).tolist()) == sorted([*range(7), *range(7)])
     _, commanded = replay(recorder.drivers[0].supervisor)
@@ -149,7 +156,7 @@ def test_streams(recorder: Recorder) -> None:
 
 def test_kept_batches_and_a_fork(recorder: Recorder) -> None:
     rows = torch.arange(60 * 4000).reshape(60, 4000)
-    loader = DataLoader(rows, batch_size=4, num_workers=2, prefetch_factor=1)
+    loader = RecordedLoader(rows, batch_size=4, num_workers=2, prefetch_factor=1)
     iterator = recorder.watch(iter(loader))
     kept = []
     for place, batch in enumerate(iterator):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from antifreeze._core.events import LifeEnded, LivesSeen
 from antifreeze._core.health.stall_detection import Sight
 from antifreeze._core.health.worker_phases import SAMPLE
-from antifreeze._core.limits import Limits, Plan, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Tenure
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.ticket_tracking import Arrival
 from antifreeze._core.tickets import Errand, Ticket

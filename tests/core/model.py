@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
-from antifreeze._core.bundling import BUNDLE_S, LONGEST
 from antifreeze._core.faults import Ending, FaultKind
 from antifreeze._core.health.stall_detection import Pulse, Sight
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Plan, Source, Tenure
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.states import Run
 from antifreeze._core.supervisor import Supervisor
@@ -37,7 +37,7 @@ class Model:
         self.plan = plan
         self.sup = Supervisor(plan)
         self.sup._bundles.tickets = min(bundle, plan.longest_bundle)
-        self.sup._bundles._each_s = BUNDLE_S / bundle
+        self.sup._bundles._each_s = LIMITS.bundles.load_s / bundle
         self.now = 1000.0
         self.closed = False
         self.waiting = False  # the loop is inside `next`
@@ -53,7 +53,9 @@ class Model:
         self.slabs = Slabs(plan.leases_a_life, plan.kept)
         self.replaced: dict[LifeKey, Sight] = {}  # for what was seen of them, and not yet killed
         self.seen: dict[LifeKey, Sight] = {}  # at the last look
-        self.gift = LONGEST * plan.window  # what the sampler gives at a time, at most
+        self.gift = (
+            LIMITS.bundles.tickets * plan.window
+        )  # what the sampler gives at a time, at most
         self._new_books(-1, 0, ())
 
     def _new_books(self, epoch: int, batches: int, failures: Iterable[int]) -> None:

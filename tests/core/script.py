@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import islice
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
-from antifreeze._core.bundling import BUNDLE_S
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.worker_phases import OURS
-from antifreeze._core.limits import Plan
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
@@ -40,6 +41,12 @@ class AnyLease(Lease):
 ANY_LEASE = AnyLease(-1, -1)
 
 
+def with_whole_log(plan: Plan, entries: int | None = None) -> Plan:
+    """Return a plan whose supervisor keeps all events, or so many."""
+    records = replace(plan.limits.records, event_log_entries=entries)
+    return replace(plan, limits=replace(plan.limits, records=records))
+
+
 class Script:
     """Feed events to one supervisor; compare what it commands; check it after every event.
 
@@ -49,7 +56,7 @@ class Script:
 
     def __init__(self, plan: Plan, batches: int | None = None) -> None:
         self.waits = Waits(Accounts())
-        self.sup = Supervisor(plan, event_log_limit=None, waits=self.waits)
+        self.sup = Supervisor(with_whole_log(plan), waits=self.waits)
         self.now = 0.0
         self.refill(batches)
 
@@ -85,7 +92,7 @@ class Script:
 
     def taught(self, bundle: int) -> Script:
         """Let the pace be as an earlier epoch of tiny batches has left it."""
-        self.sup._bundles._each_s = BUNDLE_S / bundle
+        self.sup._bundles._each_s = LIMITS.bundles.load_s / bundle
         self.sup._bundles.tickets = bundle
         return self
 

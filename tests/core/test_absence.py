@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
-from antifreeze._core.limits import Plan, Source, Tenure
-from antifreeze._engine.loop_abandonment import AWAY_S, LoopAbandonment
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Plan, Source, Tenure
+from antifreeze._engine.loop_abandonment import LoopAbandonment
 
 from .script import ASK, Script, loaded
 
@@ -77,11 +78,11 @@ def test_only_a_loop_that_raised_is_gone_and_only_after_a_while() -> None:
     absence = LoopAbandonment()
     assert not absence.is_for_good(1e9)  # it has not begun
     absence.leave(0.0, raised=False)
-    assert not absence.is_for_good(AWAY_S + 1)
+    assert not absence.is_for_good(LIMITS.away.abandoned_s + 1)
     absence.leave(0.0, raised=True)
-    assert not absence.is_for_good(AWAY_S - 1)
-    assert absence.is_for_good(AWAY_S + 1)
-    assert not absence.is_for_good(AWAY_S + 2)  # not asked all the time
+    assert not absence.is_for_good(LIMITS.away.abandoned_s - 1)
+    assert absence.is_for_good(LIMITS.away.abandoned_s + 1)
+    assert not absence.is_for_good(LIMITS.away.abandoned_s + 2)  # not asked all the time
     absence.come()
     assert not absence.is_for_good(1e9)
 
@@ -110,7 +111,7 @@ def test_a_frame_that_has_ended_holds_its_iterator_and_a_running_one_does_not_co
         absence = LoopAbandonment()
         absence.iterator = weakref.ref(numbers)
         absence.leave(0.0, raised=False)
-        assert not absence.is_for_good(AWAY_S)  # this frame, which runs
+        assert not absence.is_for_good(LIMITS.away.abandoned_s)  # this frame, which runs
         try:
             _loop(numbers, named=named)
         except ValueError as error:

@@ -9,18 +9,16 @@ from statistics import quantiles
 
 import pytest
 
+from antifreeze._core.limits import LIMITS
 from antifreeze._core.timings import Timings
 from antifreeze._loading.observations import FOR_A_LOCK
 from antifreeze._reporting import slowdown_trends
 from antifreeze._reporting.explain import WORDS, Profile, explain
 from antifreeze._reporting.fault_log import FaultTally
 from antifreeze._reporting.histogram import Histogram
-from antifreeze._reporting.slowdown_trends import KEPT, LEAST, Trends, Window
+from antifreeze._reporting.slowdown_trends import LEAST, Trends, Window
 from antifreeze._reporting.wait_accounting import (
     CAUSES,
-    PLACES,
-    WINDOW_S,
-    WORST,
     Accounts,
     SlowSample,
     Split,
@@ -131,7 +129,9 @@ def test_the_slowest_samples_are_kept_each_once() -> None:
     accounts = Accounts()
     for index in range(100):
         accounts.note_slow(SlowSample(float(index % 50), index % 50, 0, 0))
-    assert [each.index for each in accounts.slowest] == list(range(50 - WORST, 50))
+    assert [each.index for each in accounts.slowest] == list(
+        range(50 - LIMITS.records.slow_samples, 50)
+    )
 
 
 def test_indices_that_cannot_be_asked_for_a_place_are_no_trouble() -> None:
@@ -142,9 +142,9 @@ def test_indices_that_cannot_be_asked_for_a_place_are_no_trouble() -> None:
 
 def test_lines_of_code_are_counted_without_growing_for_ever() -> None:
     accounts = Accounts()
-    for number in range(10 * PLACES):
+    for number in range(10 * LIMITS.records.lines_of_code):
         accounts.note_places(((f"file.py:{number}", 1), ("hot.py:1", 5)))
-    assert len(accounts.places) <= PLACES
+    assert len(accounts.places) <= LIMITS.records.lines_of_code
     assert accounts.places.most_common(1)[0][0] == "hot.py:1"
 
 
@@ -206,7 +206,7 @@ def test_nothing_is_said_of_a_short_run() -> None:
 
 def test_a_run_of_months_is_kept_in_few_windows() -> None:
     found = windows(100_000, sample_s=lambda number: 0.01 * (1 + number / 20_000))
-    assert len(found.windows) < KEPT
+    assert len(found.windows) < LIMITS.records.trend_windows
     assert [trend.what for trend in found.due] == ["sample_s"]
     assert found.windows[-1].at - found.windows[0].at > 0.5 * 30.0 * 100_000
 
@@ -223,7 +223,7 @@ def test_trends_have_a_window_for_each_half_minute_of_a_loop() -> None:
         turnstile.count(now, now + 0.5)
         accounts.note_work(Timings(fetch_s=0.5, samples=10), 1)
         now += 1.0
-    assert len(accounts.trends.windows) == int(200 / WINDOW_S)
+    assert len(accounts.trends.windows) == int(200 / LIMITS.records.trend_window_s)
     assert accounts.trends.windows[1].sample_s == pytest.approx(0.05)
     assert accounts.trends.windows[1].wait_share == pytest.approx(0.5, abs=0.02)
     assert slowdown_trends.LEAST > 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from antifreeze._core.bundling import BUNDLE_BYTES
 from antifreeze._core.commands import DrawTickets, RaiseFault
 from antifreeze._core.events import EpochBegun, SamplerEnded, SamplerFailed
 from antifreeze._core.faults import Fault, FaultKind
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import LIMITS, Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.worker_slots import SeatState
 
@@ -40,7 +40,7 @@ from .script import (
 
 MANY = 1000  # batches: more than any script here draws
 TINY_S = 1e-6
-LARGE = in_slab(0, 1, work_s=TINY_S, each=BUNDLE_BYTES)
+LARGE = in_slab(0, 1, work_s=TINY_S, each=LIMITS.bundles.slab_bytes)
 
 
 def bundled(plan: Plan, batches: int | None = MANY, bundle: int = 4) -> Script:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import EpochBegun
-from antifreeze._core.limits import Plan, Tenure
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Plan, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import LeaseState
 
@@ -36,7 +36,7 @@ from .world import TINY_S, World
 
 MANY = 1000  # batches: more than any script here draws
 ONE = Plan(seats=1, window=1)
-QUARTER = BUNDLE_BYTES // 4
+QUARTER = LIMITS.bundles.slab_bytes // 4
 
 
 def bundled(plan: Plan, batches: int | None = MANY, bundle: int = 4) -> Script:
@@ -62,14 +62,14 @@ def counts(s: Script) -> dict[LeaseState, int]:
 @pytest.mark.parametrize(
     ("each", "most"),
     [
-        (4096, LONGEST),
-        (BUNDLE_BYTES // 10, 10),
+        (4096, LIMITS.bundles.tickets),
+        (LIMITS.bundles.slab_bytes // 10, 10),
         (QUARTER, 4),
         (QUARTER + 1, 3),
-        (BUNDLE_BYTES // 2, 2),
-        (BUNDLE_BYTES // 2 + 1, 1),
-        (BUNDLE_BYTES, 1),
-        (9 * BUNDLE_BYTES, 1),
+        (LIMITS.bundles.slab_bytes // 2, 2),
+        (LIMITS.bundles.slab_bytes // 2 + 1, 1),
+        (LIMITS.bundles.slab_bytes, 1),
+        (9 * LIMITS.bundles.slab_bytes, 1),
     ],
 )
 def test_bundles_grow_until_their_slabs_hold_all_they_may(each: int, most: int) -> None:
@@ -83,7 +83,7 @@ def test_bundles_grow_until_their_slabs_hold_all_they_may(each: int, most: int) 
         for _ in numbers:
             s.perform(ASK)
             out.append(s.sup._ledger.window.count)
-            assert out[-1] * each <= BUNDLE_BYTES or out[-1] == 1
+            assert out[-1] * each <= LIMITS.bundles.slab_bytes or out[-1] == 1
             assert out[-1] <= 2 * max(out[:-1])
     assert max(out) == most
 
@@ -98,7 +98,7 @@ def test_a_slab_by_itself_changes_no_pace() -> None:
 def test_slabs_that_nobody_timed_change_no_pace() -> None:
     s = bundled(ONE, batches=None)
     s.perform(drawn(*range(4)))
-    s.tell(in_slab(0, 1, 2, 3, 4, each=BUNDLE_BYTES))
+    s.tell(in_slab(0, 1, 2, 3, 4, each=LIMITS.bundles.slab_bytes))
     for number in (1, 2, 3):
         s.perform(ASK)
         assert s.sup._bundles.tickets == 4, number
@@ -251,7 +251,7 @@ def test_a_bundle_of_slabs_that_partly_counts_is_partly_dropped() -> None:
 
 
 @pytest.mark.parametrize("looks_back", [0, 2, MANY])
-@pytest.mark.parametrize("longest", [1, 2, LONGEST])
+@pytest.mark.parametrize("longest", [1, 2, LIMITS.bundles.tickets])
 def test_epochs_of_bundles_in_slabs_come_to_their_end(longest: int, looks_back: int) -> None:
     world = World(Plan(seats=2, window=4, longest_bundle=longest, tenure=Tenure.LOADER), bundle=8)
     world.looks_back = looks_back

@@ -5,24 +5,20 @@ from __future__ import annotations
 import pytest
 
 from antifreeze._core.fork_or_clean import (
-    AGAINST_FREEZES,
-    AGAINST_SLOW_FORKS,
-    HUGE_BYTES,
-    TO_SAVE_THE_RUN,
-    UNBOUNDED,
     Choice,
     Program,
     Wish,
     WorkerOrigin,
     choose,
 )
+from antifreeze._core.limits import LIMITS, UNBOUNDED
 
 THREADED = Program(threads=("writer",))
-HUGE = Program(held_bytes=HUGE_BYTES)
+HUGE = Program(held_bytes=LIMITS.forking.huge_bytes)
 
 
 def test_a_quiet_program_is_forked() -> None:
-    choice = choose(Program(held_bytes=HUGE_BYTES - 1), Wish.NONE)
+    choice = choose(Program(held_bytes=LIMITS.forking.huge_bytes - 1), Wish.NONE)
     assert choice == Choice(WorkerOrigin.MAIN)
     assert choice.is_plain and not choice.is_hazard
 
@@ -30,28 +26,32 @@ def test_a_quiet_program_is_forked() -> None:
 @pytest.mark.parametrize(
     ("program", "why", "bounds"),
     [
-        (THREADED, "another thread runs here (writer)", AGAINST_FREEZES),
+        (THREADED, "another thread runs here (writer)", LIMITS.sending.against_freezes),
         (
             Program(threads=("a", "b", "c", "d")),
             "4 other threads run here (a, b, c ...)",
-            AGAINST_FREEZES,
+            LIMITS.sending.against_freezes,
         ),
         (
             Program(threads=("polars-0", "writer", "polars-1", "grpc_global_tim", "a")),
             "5 other threads run here (2 of polars, 1 of gRPC, writer ...)",
-            AGAINST_FREEZES,
+            LIMITS.sending.against_freezes,
         ),
         (
             Program(threads=("writer",), running="it runs metrics.py:31, in publish"),
             "another thread runs here (writer: it runs metrics.py:31, in publish)",
-            AGAINST_FREEZES,
+            LIMITS.sending.against_freezes,
         ),
-        (Program(held="dataset.lock is held"), "dataset.lock is held", AGAINST_FREEZES),
-        (HUGE, "this process holds 3.0 GiB", AGAINST_SLOW_FORKS),
         (
-            Program(threads=("a",), accelerator="cuda", held_bytes=HUGE_BYTES),
+            Program(held="dataset.lock is held"),
+            "dataset.lock is held",
+            LIMITS.sending.against_freezes,
+        ),
+        (HUGE, "this process holds 3.0 GiB", LIMITS.sending.against_slow_forks),
+        (
+            Program(threads=("a",), accelerator="cuda", held_bytes=LIMITS.forking.huge_bytes),
             "another thread runs here (a)",
-            AGAINST_FREEZES,
+            LIMITS.sending.against_freezes,
         ),
     ],
 )
@@ -60,7 +60,7 @@ def test_what_speaks_against_a_fork(program: Program, why: str, bounds: object) 
     assert choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert choice.why == why
     assert choice.bounds is bounds
-    assert choice.is_hazard == (bounds is AGAINST_FREEZES)
+    assert choice.is_hazard == (bounds is LIMITS.sending.against_freezes)
     assert not choice.is_plain
 
 
@@ -88,7 +88,7 @@ def test_forked_workers_that_cannot_live_with_what_they_inherited_turn_once() ->
     first = choose(Program(parked=("writer",)), Wish.NONE)
     turned = first.after_misfit("it waits for a lock")
     assert turned is not None and turned.descent is WorkerOrigin.CLEAN_PROCESS
-    assert turned.why == "it waits for a lock" and turned.bounds is TO_SAVE_THE_RUN
+    assert turned.why == "it waits for a lock" and turned.bounds is LIMITS.sending.to_save_the_run
     assert turned.after_misfit("again") is None
     forked = turned.after_refusal("dataset.rows is a socket")
     assert forked is not None and forked.descent is WorkerOrigin.MAIN
@@ -141,7 +141,7 @@ def test_workers_that_never_get_going_are_made_the_other_way_once(program: Progr
 
 def test_a_fork_that_froze_is_sent_if_it_can_be_and_forked_again_if_not() -> None:
     turned = choose(Program(), Wish.NONE).after_silence()
-    assert turned is not None and turned.bounds is AGAINST_FREEZES
+    assert turned is not None and turned.bounds is LIMITS.sending.against_freezes
     back = turned.after_refusal("a socket")
     assert back is not None and back.descent is WorkerOrigin.MAIN
 

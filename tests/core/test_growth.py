@@ -6,7 +6,8 @@ from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.health.memory_growth import Room
 from antifreeze._core.health.stall_detection import Sight
-from antifreeze._core.limits import Limits, Plan, Source
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source
 from antifreeze._core.worker_slots import LifeState
 
 from .script import ASK, LEFT, Script

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from antifreeze._core.bundling import BUNDLE_BYTES, BUNDLE_S, LONGEST, BundleSize
+from antifreeze._core.bundling import BundleSize
+from antifreeze._core.limits import LIMITS
 from antifreeze._core.slab_leases import Lease, LeaseState, LeaseTable
 
 quick = settings(max_examples=150, derandomize=True, deadline=None)
@@ -161,7 +162,7 @@ def test_as_few_slots_as_possible_are_in_use() -> None:
 TINY_S = 1e-6
 
 
-def _hurried(longest: int = LONGEST) -> BundleSize:
+def _hurried(longest: int = LIMITS.bundles.tickets) -> BundleSize:
     pace = BundleSize(longest)
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets)
@@ -176,20 +177,20 @@ def test_bundles_grow_where_batches_are_tiny_and_never_more_than_twofold() -> No
         assert before[-1] <= pace.tickets <= 2 * before[-1]
         before.append(pace.tickets)
     assert before[0] == before[1] == 1, "one measurement decides nothing"
-    assert before[-1] == LONGEST
+    assert before[-1] == LIMITS.bundles.tickets
 
 
 def test_a_bundle_takes_about_a_millisecond() -> None:
     pace = BundleSize()
     for _ in range(100):
         pace.learn(1e-4 * pace.tickets, pace.tickets)
-    assert pace.tickets == pytest.approx(BUNDLE_S / 1e-4, abs=1)
+    assert pace.tickets == pytest.approx(LIMITS.bundles.load_s / 1e-4, abs=1)
 
 
 def test_a_batch_of_a_millisecond_or_more_travels_alone() -> None:
     pace = BundleSize()
     for _ in range(100):
-        pace.learn(1.1 * BUNDLE_S, 1)
+        pace.learn(1.1 * LIMITS.bundles.load_s, 1)
         assert pace.tickets == 1
 
 
@@ -207,7 +208,7 @@ def test_after_something_large_the_bundles_grow_anew() -> None:
     assert pace.tickets == 1
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets)
-    assert pace.tickets == LONGEST
+    assert pace.tickets == LIMITS.bundles.tickets
 
 
 def test_after_a_loss_the_pace_stays_slow_until_the_next_epoch() -> None:
@@ -220,16 +221,16 @@ def test_after_a_loss_the_pace_stays_slow_until_the_next_epoch() -> None:
     assert pace.tickets == 1
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets)
-    assert pace.tickets == LONGEST
+    assert pace.tickets == LIMITS.bundles.tickets
 
 
 def test_what_was_learnt_stays_for_the_next_epoch() -> None:
     pace = _hurried()
     pace.reset()
-    assert pace.tickets == LONGEST
+    assert pace.tickets == LIMITS.bundles.tickets
 
 
-@pytest.mark.parametrize("longest", [1, 2, 3, 7, LONGEST])
+@pytest.mark.parametrize("longest", [1, 2, 3, 7, LIMITS.bundles.tickets])
 def test_no_bundle_is_longer_than_it_may_be(longest: int) -> None:
     assert _hurried(longest).tickets == longest
 
@@ -237,28 +238,28 @@ def test_no_bundle_is_longer_than_it_may_be(longest: int) -> None:
 @pytest.mark.parametrize(
     ("each", "tickets"),
     [
-        (0, LONGEST),
-        (1, LONGEST),
-        (BUNDLE_BYTES // LONGEST, LONGEST),
-        (BUNDLE_BYTES // LONGEST + 1, LONGEST - 1),
-        (BUNDLE_BYTES // 5, 5),
-        (BUNDLE_BYTES // 2, 2),
-        (BUNDLE_BYTES // 2 + 1, 1),
-        (BUNDLE_BYTES, 1),
-        (100 * BUNDLE_BYTES, 1),
+        (0, LIMITS.bundles.tickets),
+        (1, LIMITS.bundles.tickets),
+        (LIMITS.bundles.slab_bytes // LIMITS.bundles.tickets, LIMITS.bundles.tickets),
+        (LIMITS.bundles.slab_bytes // LIMITS.bundles.tickets + 1, LIMITS.bundles.tickets - 1),
+        (LIMITS.bundles.slab_bytes // 5, 5),
+        (LIMITS.bundles.slab_bytes // 2, 2),
+        (LIMITS.bundles.slab_bytes // 2 + 1, 1),
+        (LIMITS.bundles.slab_bytes, 1),
+        (100 * LIMITS.bundles.slab_bytes, 1),
     ],
 )
 def test_the_slabs_of_a_bundle_hold_no_more_than_they_may(each: int, tickets: int) -> None:
     pace = BundleSize()
     for _ in range(50):
         pace.learn(TINY_S * pace.tickets, pace.tickets, each * pace.tickets)
-        assert pace.tickets * each <= BUNDLE_BYTES or pace.tickets == 1
+        assert pace.tickets * each <= LIMITS.bundles.slab_bytes or pace.tickets == 1
     assert pace.tickets == tickets
 
 
 def test_one_large_batch_is_enough_to_be_careful_and_is_forgotten_slowly() -> None:
     pace = _hurried()
-    pace.learn(TINY_S, 1, BUNDLE_BYTES // 2)
+    pace.learn(TINY_S, 1, LIMITS.bundles.slab_bytes // 2)
     assert pace.tickets == 2
     grown = []
     for _ in range(50):
@@ -266,12 +267,12 @@ def test_one_large_batch_is_enough_to_be_careful_and_is_forgotten_slowly() -> No
         grown.append(pace.tickets)
     assert grown == sorted(grown)
     assert grown[2] <= 4, "one small batch after a large one says little"
-    assert grown[-1] == LONGEST
+    assert grown[-1] == LIMITS.bundles.tickets
 
 
 def test_a_pace_of_one_learns_nothing_from_sizes_either() -> None:
     pace = BundleSize(1)
-    for size in (0, 1, BUNDLE_BYTES, 0, 0, 0):
+    for size in (0, 1, LIMITS.bundles.slab_bytes, 0, 0, 0):
         pace.learn(TINY_S, 1, size)
         assert pace.tickets == 1
 
@@ -281,13 +282,13 @@ def test_a_clock_that_stands_still_leads_to_the_longest_bundles() -> None:
     pace = BundleSize()
     for _ in range(10_000):
         pace.learn(0.0, pace.tickets)
-    assert pace.tickets == LONGEST
+    assert pace.tickets == LIMITS.bundles.tickets
 
 
 @quick
 @given(
     st.lists(
-        st.tuples(st.floats(0, 1e6), st.integers(1, LONGEST), st.integers(0, 2**40))
+        st.tuples(st.floats(0, 1e6), st.integers(1, LIMITS.bundles.tickets), st.integers(0, 2**40))
         | st.sampled_from(["slow", "reset"]),
         max_size=100,
     )
@@ -303,8 +304,11 @@ def test_whatever_is_measured_a_bundle_has_a_ticket_and_not_too_many(steps: list
         else:
             pace.learn(*step)
             _, parcels, slab_bytes = step
-            assert pace.tickets == 1 or pace.tickets * slab_bytes <= BUNDLE_BYTES * parcels
-        assert 1 <= pace.tickets <= min(2 * before, LONGEST)
+            assert (
+                pace.tickets == 1
+                or pace.tickets * slab_bytes <= LIMITS.bundles.slab_bytes * parcels
+            )
+        assert 1 <= pace.tickets <= min(2 * before, LIMITS.bundles.tickets)
 
 
 @quick
@@ -321,7 +325,7 @@ def test_beyond_what_is_free_a_batch_is_drawn_for_each_that_the_loop_receives(
     pace = BundleSize()
     for _ in range(learnt):
         pace.learn(0.0, pace.tickets)
-    pace.reset(LONGEST, free)
+    pace.reset(LIMITS.bundles.tickets, free)
     drawn = released = received = 0
 
     def draw() -> None:

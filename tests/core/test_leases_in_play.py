@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.commands import SendTickets
 from antifreeze._core.events import EpochBegun, LeasesReturned, LifeReady
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import LIMITS, Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.slab_leases import LeaseState
 
 from .script import (
@@ -157,7 +157,7 @@ def test_a_slab_of_a_parcel_that_comes_too_late_is_free() -> None:
 def test_a_large_batch_ends_the_bundles() -> None:
     s = Script(Plan(seats=1, window=1), batches=None).taught(4).begin().ready(0)
     s.perform(drawn(0, 1, 2, 3))
-    s.tell(in_slab(0, 1, work_s=1e-6, each=BUNDLE_BYTES))
+    s.tell(in_slab(0, 1, work_s=1e-6, each=LIMITS.bundles.slab_bytes))
     s.tell(loaded(0, 2, 3, 4))
     for number in (1, 2, 3):
         s.tell(ASK, deliver(number))
@@ -385,7 +385,7 @@ def test_streams_are_asked_in_turn_also_if_the_next_one_has_no_room() -> None:
     s.loaded(0, most + 1, deliver(most + 1), send(1, second))
 
 
-@pytest.mark.parametrize(("longest", "breaks"), [(LONGEST, 3), (2, 4), (1, 5)])
+@pytest.mark.parametrize(("longest", "breaks"), [(LIMITS.bundles.tickets, 3), (2, 4), (1, 5)])
 def test_a_life_that_hangs_with_all_the_room_is_replaced(longest: int, breaks: int) -> None:
     plan = replace(SCARCE, longest_bundle=longest, limits=Limits(silent_s=5.0))
     s = Script(plan, batches=MANY).taught(plan.longest_bundle).begin().ready(0)

@@ -7,12 +7,12 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import Pulse
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import LIMITS, Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import Lease
 
@@ -27,7 +27,9 @@ endings = st.one_of(
     st.builds(Ending, signal=st.sampled_from([9, 11]), step=steps),
     st.sampled_from([Ending(exit_code=1), Ending()]),
 )
-sizes = st.sampled_from([1, PAGE, BUNDLE_BYTES // 3, BUNDLE_BYTES + 1])  # of a slab
+sizes = st.sampled_from(
+    [1, PAGE, LIMITS.bundles.slab_bytes // 3, LIMITS.bundles.slab_bytes + 1]
+)  # of a slab
 works = st.sampled_from([None, 0.0, 1e-6, 1e-6, 1e-4, 2.0])  # seconds that a message took
 outcomes = st.sampled_from([Outcome.LOADED, Outcome.LOADED, Outcome.LOADED, Outcome.FAILED])
 leases = st.builds(Lease, picks, picks, st.booleans())
@@ -53,7 +55,9 @@ def plans(draw: st.DrawFn) -> Plan:
         window=draw(st.integers(1, 8)),
         order=draw(st.sampled_from(Order)),
         source=draw(st.sampled_from(Source)),
-        longest_bundle=draw(st.sampled_from([LONGEST, LONGEST, 2, 1])),
+        longest_bundle=draw(
+            st.sampled_from([LIMITS.bundles.tickets, LIMITS.bundles.tickets, 2, 1])
+        ),
         tenure=draw(st.sampled_from(Tenure)),
         timeout_s=draw(st.sampled_from([0.0, 3.0])),
         spares=draw(st.booleans()),

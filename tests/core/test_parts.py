@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from antifreeze._core import commands, events, faults, tickets
 from antifreeze._core import slab_leases as leases_module
 from antifreeze._core import worker_slots as seats_module
-from antifreeze._core.bundling import LONGEST
 from antifreeze._core.deadlines import DeadlineKind, Deadlines, Key
 from antifreeze._core.fault_verdicts import VERDICTS, Verdict, judge
 from antifreeze._core.faults import Ending, Fault, FaultKind
 from antifreeze._core.inspection import state_snapshots
-from antifreeze._core.inspection.event_log import KEPT, EventLog
-from antifreeze._core.limits import Limits, Plan
+from antifreeze._core.inspection.event_log import EventLog
+from antifreeze._core.limits import LIMITS, Limits
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.reorder import Order, ReorderWindow
 from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.states import Loop, Run, Sampling, State
-from antifreeze._core.tickets import Progress, SampleId, Ticket
+from antifreeze._core.tickets import Progress, Ticket
 from antifreeze._core.worker_slots import LifeCue, LifeState, SeatCue, Seats, SeatState
 from antifreeze._reporting import wait_accounting
 
@@ -350,10 +350,11 @@ def test_a_story_keeps_the_last_entries_and_no_more() -> None:
 
 
 def test_a_story_for_replay_keeps_everything() -> None:
-    event_log = EventLog(limit=None)
-    for at in range(2 * KEPT):
+    event_log, most = EventLog(limit=None), LIMITS.records.event_log_entries
+    assert most is not None
+    for at in range(2 * most):
         event_log.record((float(at), ASK, [commands.DropParcel(at)]))
-    assert len(event_log) == 2 * KEPT
+    assert len(event_log) == 2 * most
     assert "DropParcel(number=0)" in str(next(iter(event_log)))
 
 
@@ -366,12 +367,8 @@ def test_a_plan_needs_a_seat_and_a_window() -> None:
 def test_a_life_has_slots_for_all_it_may_hold_and_the_loop_may_keep() -> None:
     plan = Plan(seats=2, window=4)
     assert plan.kept == 6
-    assert plan.leases_a_life == 2 * 4 * LONGEST + 6
+    assert plan.leases_a_life == 2 * 4 * LIMITS.bundles.tickets + 6
     assert Plan(seats=2, window=4, longest_bundle=1).leases_a_life == 2 * 4 + 6
-
-
-def test_a_sample_is_named_by_epoch_position_and_slot() -> None:
-    assert Progress(epoch=2, delivered=5, seed_base=9).sample(7, 3) == SampleId(2, 7, 3)
 
 
 # ---- messages -------------------------------------------------------------------------------
@@ -397,7 +394,7 @@ EXAMPLES: dict[type, Any] = {
     LifeState: LifeState.SERVING,
 }
 VALUES = [
-    *(tickets.SampleId, tickets.Progress, tickets.Ticket, tickets.Errand, leases_module.Lease),
+    *(tickets.Progress, tickets.Ticket, tickets.Errand, leases_module.Lease),
     *(faults.Ending, faults.Fault, wait_accounting.Timings),
 ]
 MESSAGES = [*get_args(events.Event), *get_args(commands.Command), *VALUES]

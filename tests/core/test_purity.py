@@ -181,6 +181,8 @@ WALLS: dict[str, tuple[str, ...]] = {
     "cli.gpu_check": ("__main__", "testing", "doctor"),
 }
 IN_NO_ROW = {"__main__", "_version"}  # the command, and a constant
+# Frozen values that rooms exchange: no wall is against them, and they lead nowhere.
+VALUES = {"_loading.observations"}
 
 
 @pytest.mark.parametrize("room", WALLS)
@@ -188,8 +190,14 @@ def test_imports_go_one_way(room: str) -> None:
     modules = _of(room)
     assert any(len(module.tree.body) > 1 for module in modules), f"{room} is empty or missing"
     for module in modules:
-        beyond = sorted(name for name in _reached(module) if _in(name, *WALLS[room]))
+        reached = _reached(module) - VALUES - {name.rpartition(".")[0] for name in VALUES}
+        beyond = sorted(name for name in reached if _in(name, *WALLS[room]))
         assert not beyond, f"{module.name} leads to {beyond}"
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+def test_values_lead_to_nothing_but_what_values_are_made_of(name: str) -> None:
+    assert _reached(MODULES[name]) <= {"_core", "_core.messages"}
 
 
 def test_no_wall_is_against_a_room_that_is_not_there() -> None:
@@ -335,6 +343,46 @@ def test_the_reader_of_starters_sees_each_way_to_start_a_process() -> None:
         "TEXT = 'import subprocess'",
     ):
         assert not starters_in(ast.parse(source)), source
+
+
+# It is for people: what is decided, counted or named comes from events, commands and tickets.
+READS_EVENT_LOG = {
+    "_engine.attach_server",  # shows its last entries to whoever asks from outside
+    "_engine.driver",  # holds it
+    "_engine.iterator",  # copies it for `attach_server`
+}
+WRITES_EVENT_LOG = "_core.supervisor"
+
+
+def test_the_event_log_is_written_by_one_module_and_read_for_people_alone() -> None:
+    log = "antifreeze._core.inspection.event_log"
+    assert "_core.inspection.event_log" in MODULES
+    importers = {module.name for module in MODULES.values() if log in module.imports}
+    assert importers - {WRITES_EVENT_LOG} <= READS_EVENT_LOG
+    touchers = {
+        module.name
+        for module in MODULES.values()
+        if any(_is_event_log(node) for node in ast.walk(module.tree))
+    }
+    assert touchers == {WRITES_EVENT_LOG, *READS_EVENT_LOG}
+
+
+def _is_event_log(node: ast.AST) -> bool:
+    """Whether this takes the event log of a supervisor or driver, or its entries."""
+    if isinstance(node, ast.Constant):
+        return node.value == "event_log"  # for `getattr`
+    return isinstance(node, ast.Attribute) and node.attr in ("event_log", "latest_events")
+
+
+def test_the_supervisor_only_writes_its_event_log() -> None:
+    uses = [
+        node.attr
+        for node in ast.walk(MODULES[WRITES_EVENT_LOG].tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "event_log"
+    ]
+    assert sorted(uses) == ["is_whole", "record"]
 
 
 def test_one_file_reads_a_clock() -> None:

@@ -24,7 +24,8 @@ from antifreeze._core.events import (
     SamplerFailed,
 )
 from antifreeze._core.faults import Ending, Fault, FaultKind
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import LeaseState
 from antifreeze._core.states import Run
@@ -58,6 +59,7 @@ from .script import (
     stop,
     terminate,
     ticket,
+    with_whole_log,
 )
 from .world import FOR_EVER, World
 
@@ -222,7 +224,7 @@ def test_an_exception_of_the_dataset_is_delivered_in_turn_and_not_retried() -> N
 def test_a_delivery_names_ticket_and_worker_without_the_event_log(limit: int | None) -> None:
     """However many batches are under way: nothing is looked up in the log of events."""
     seats = 100
-    sup = Supervisor(Plan(seats=seats, window=seats), event_log_limit=limit)
+    sup = Supervisor(with_whole_log(Plan(seats=seats, window=seats), limit))
     sup.handle(epoch_asked(), 0.0)
     for seat in range(seats):
         sup.handle(LifeReady(seat, 1), 0.0)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.bundling import LONGEST
 from antifreeze._core.deadlines import DeadlineKind
 from antifreeze._core.health.worker_phases import OURS
-from antifreeze._core.limits import Plan, Source
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Plan, Source
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import Lease, LeaseState, LeaseTable
 from antifreeze._core.supervisor import Supervisor
@@ -68,7 +68,7 @@ def a_seat_at_rest_owes_less_than_it_brought(sup: Supervisor) -> None:
 
 
 def more_is_drawn_than_the_window_holds(sup: Supervisor) -> None:
-    for place in range(6, 6 * LONGEST + 1):
+    for place in range(6, 6 * LIMITS.bundles.tickets + 1):
         sup._ledger.pending.append(sup._ledger.draw(sup._epoch, [place]))
 
 
@@ -239,7 +239,7 @@ def a_seat_had_too_many_barren_lives(sup: Supervisor) -> None:
 
 
 def bundles_are_too_long(sup: Supervisor) -> None:
-    sup._bundles.tickets = LONGEST + 1
+    sup._bundles.tickets = LIMITS.bundles.tickets + 1
 
 
 def deadlines_pile_up(sup: Supervisor) -> None:
@@ -348,7 +348,9 @@ def test_check_notices_when_more_is_drawn_than_a_window_taken_literally_holds() 
 
 def test_check_notices_when_streams_overfill_the_window() -> None:
     s = Script(Plan(seats=1, window=1, source=Source.STREAMS), batches=5).begin().ready(0)
-    for place in range(1, LONGEST + 2):  # one more than the fault of a broken stream could be
+    for place in range(
+        1, LIMITS.bundles.tickets + 2
+    ):  # one more than the fault of a broken stream could be
         s.sup._ledger.pending.append(s.sup._ledger.draw(0, [place]))
     assert list(s.sup.check()) != []
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze._core.faults import KEPT as FAULTS_KEPT
 from antifreeze._core.health.health_checks import LOOK_KEY
-from antifreeze._core.health.stall_detection import REPORTED_S
-from antifreeze._core.limits import Plan
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.supervisor import Supervisor
 
 from .busy import LIMITS, Damage, busy, serving
@@ -56,7 +54,7 @@ def the_call_of_a_dying_life_is_kept(sup: Supervisor) -> None:
 
 
 def a_call_was_reported_too_often(sup: Supervisor) -> None:
-    sup._health.stalls._calls[0, 1].reports = len(REPORTED_S) + 1
+    sup._health.stalls._calls[0, 1].reports = len(LIMITS.stalls.reported_s) + 1
 
 
 def a_call_begins_after_it_was_seen(sup: Supervisor) -> None:
@@ -67,8 +65,8 @@ def a_call_begins_after_it_was_seen(sup: Supervisor) -> None:
 
 
 def too_many_faults_are_kept(sup: Supervisor) -> None:
-    sup.faults.latest = deque(list(sup.faults.latest)[:1] * (FAULTS_KEPT + 1))
-    sup.faults.seen = FAULTS_KEPT + 1
+    sup.faults.latest = deque(list(sup.faults.latest)[:1] * (LIMITS.records.supervisor_faults + 1))
+    sup.faults.seen = LIMITS.records.supervisor_faults + 1
 
 
 def faults_are_kept_that_nobody_has_seen(sup: Supervisor) -> None:

@@ -21,7 +21,8 @@ from antifreeze._core.health.worker_phases import (
     index_at,
     is_of_user,
 )
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 
 from .script import ASK, CLOSE, KILLED, RING, Script
 

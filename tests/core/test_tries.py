@@ -6,7 +6,8 @@ from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.worker_phases import SAMPLE
-from antifreeze._core.limits import Limits, Plan
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.tickets import Ticket
 
 from .script import ASK, RING, Script, send, start

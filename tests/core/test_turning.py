@@ -12,7 +12,8 @@ from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending, FaultKind
 from antifreeze._core.health.stall_detection import Activity, Inherited, Pulse, Sight, StackLine
 from antifreeze._core.health.worker_phases import SAMPLE
-from antifreeze._core.limits import Limits, Plan, Source
+from antifreeze._core.limits import Limits
+from antifreeze._core.loader_plan import Plan, Source
 from antifreeze._core.tickets import Errand
 from antifreeze._core.worker_slots import SeatState
 

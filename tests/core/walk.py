@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 
-from antifreeze._core.bundling import BUNDLE_BYTES, LONGEST
 from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import Pulse
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import LIMITS, Limits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import Lease
 
@@ -57,7 +57,9 @@ def random_plan(rng: random.Random) -> Plan:
         window=rng.choice([1, 1, 1, 2, 3, 4, 6, 8]),
         order=rng.choice(list(Order)),
         source=rng.choice(list(Source)),
-        longest_bundle=rng.choice([1, 2, LONGEST, LONGEST]),  # short ones: soon no room is left
+        longest_bundle=rng.choice(
+            [1, 2, LIMITS.bundles.tickets, LIMITS.bundles.tickets]
+        ),  # short ones: soon no room is left
         tenure=rng.choice(list(Tenure)),
         timeout_s=rng.choice([0.0, 3.0]),
         spares=rng.random() < 0.5,
@@ -120,7 +122,9 @@ class Walk:
             self._outcome(),
             count=rng.choice([1, 1, 1, 2, 5, 64]),
             work_s=rng.choice([None, 0.0, 1e-6, 1e-6, 1e-6, 1e-4, 2.0]),
-            slab_bytes=rng.choice([0, 0, 0, 1, PAGE, BUNDLE_BYTES // 3, BUNDLE_BYTES + 1]),
+            slab_bytes=rng.choice(
+                [0, 0, 0, 1, PAGE, LIMITS.bundles.slab_bytes // 3, LIMITS.bundles.slab_bytes + 1]
+            ),
         )
 
     def _outcome(self) -> Outcome:

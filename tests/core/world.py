@@ -13,7 +13,7 @@ from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import Activity, Pulse, Sight
-from antifreeze._core.limits import Plan, Source
+from antifreeze._core.loader_plan import Plan, Source
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.tickets import Errand, Ticket
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from antifreeze._engine.attach_mailbox import MOST_BYTES, NAME, WAIT_S, Mailbox, ask
+from antifreeze._core.limits import LIMITS
+from antifreeze._engine.attach_mailbox import NAME, Mailbox, ask
 
 from ..patience import PATIENCE_S
 from ..rogues.programs import line, program
@@ -92,7 +93,7 @@ def test_an_answer_that_is_none_is_said_to_be_none(text: bytes) -> None:
 
 
 def test_an_answer_without_end_is_not_written() -> None:
-    with answering(b'"' + b"x" * MOST_BYTES + b'"'):
+    with answering(b'"' + b"x" * LIMITS.attach.answer_bytes + b'"'):
         assert ask([ME]) == {ME: {"error": "the answer of its loader is longer than 1 MiB"}}
 
 
@@ -202,7 +203,7 @@ def test_another_user_gets_no_answer_and_keeps_nobody_from_one(tmp_path: Path) -
         with subprocess.Popen(command, cwd="/", **pipes) as other:
             assert other.stdout is not None and other.stdin is not None
             assert other.stdout.readline() == "{}\n"
-            said = ask([process.pid], 5 * WAIT_S)
+            said = ask([process.pid], 5 * LIMITS.attach.answer_s)
             other.stdin.close()
     assert said[process.pid]["pid"] == process.pid
     assert len(said[process.pid]["loaders"]) == 1
@@ -215,7 +216,7 @@ def test_a_program_listens_nowhere(tmp_path: Path) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not ask([process.pid]) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert ask([process.pid], 5 * WAIT_S)[process.pid]["pid"] == process.pid
+        assert ask([process.pid], 5 * LIMITS.attach.answer_s)[process.pid]["pid"] == process.pid
         caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with caller, pytest.raises(ConnectionRefusedError):
             caller.connect(f"\0antifreeze-{process.pid}")

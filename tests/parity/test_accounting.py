@@ -16,8 +16,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader
+from antifreeze._core.limits import LIMITS
 from antifreeze._reporting.wait_accounting import CAUSES, Turnstile
-from antifreeze.stats import KEPT, entries
+from antifreeze.stats import entries
 
 NAP_S = 0.01
 
@@ -450,10 +451,10 @@ def test_the_longest_loops_of_a_program_are_kept(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("antifreeze.stats._entries", [])  # other tests may have had longer ones
     long = DataLoader(Costly(nap, 24), 4)
     list(long)
-    for _ in range(KEPT + 5):
+    for _ in range(LIMITS.records.loaders + 5):
         list(DataLoader(Costly(nothing, 1)))
     assert any(each is long._entry for each in entries())
-    assert len(entries()) <= KEPT
+    assert len(entries()) <= LIMITS.records.loaders
 
 
 def test_a_loader_that_is_not_made_yet_can_be_printed() -> None:

@@ -16,9 +16,10 @@ import torch
 from torch.utils.data import Dataset
 
 from antifreeze import DataLoader
-from antifreeze._reporting import wait_accounting
 from antifreeze._reporting.wait_accounting import CAUSES, Accounts, Split, WorkAccount
 from antifreeze.stats import Entry
+
+from ..other_limits import other_limits
 
 
 class Sleeps(Dataset[int]):
@@ -46,13 +47,11 @@ class Creeps(Dataset[int]):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_samples_that_become_slower_are_told_of_once(
-    workers: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    workers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.1)
-    monkeypatch.setattr(wait_accounting, "FOLD_S", 0.05)
-    monkeypatch.setattr("antifreeze._engine.single_process.FOLD_S", 0.05)
     with caplog.at_level(logging.WARNING, "antifreeze"):
         loader = DataLoader(Creeps(), 4, num_workers=workers)
+        loader._limits = other_limits(records={"trend_window_s": 0.1, "fold_s": 0.05})
         list(loader)
     told = [line for line in caplog.messages if "times as long as at first" in line]
     assert len(told) == 1
@@ -191,11 +190,10 @@ def size_of(thing: Any) -> int:
         return size
 
 
-def test_what_is_counted_does_not_grow_with_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_accounting, "WINDOW_S", 0.01)  # as many as in days
-    monkeypatch.setattr(wait_accounting, "FOLD_S", 0.01)
-    monkeypatch.setattr("antifreeze._engine.single_process.FOLD_S", 0.01)
+def test_what_is_counted_does_not_grow_with_a_run() -> None:
     loader = DataLoader(torch.zeros(200_000, 1))
+    # As many windows as in days.
+    loader._limits = other_limits(records={"trend_window_s": 0.01, "fold_s": 0.01})
     counted: Accounts = loader._entry.accounts
     sizes = []
     for number, _ in enumerate(loader):

@@ -15,9 +15,11 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
+from antifreeze._core.limits import LIMITS
 from antifreeze._engine import watch_while_away
-from antifreeze._engine.watch_while_away import AFTER_S, TICK_S, Watchdog
+from antifreeze._engine.watch_while_away import Watchdog
 
+from ..other_limits import other_limits
 from ..patience import PATIENCE_S
 
 
@@ -87,7 +89,7 @@ def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
     time.sleep(0.2)
     before, seconds = woken(), 2.0
     time.sleep(seconds)
-    assert woken() - before <= 10 * seconds / TICK_S
+    assert woken() - before <= 10 * seconds / LIMITS.away.tick_s
     iterator._shutdown_workers()
     assert not watchdogs()
 
@@ -95,15 +97,15 @@ def test_the_watchdog_sleeps_and_ends_with_its_iterator() -> None:
 def test_without_workers_there_is_no_watchdog() -> None:
     iterator = iter(DataLoader(Slow()))
     next(iterator)
-    time.sleep(5 * AFTER_S)
+    time.sleep(5 * LIMITS.away.after_s)
     assert not watchdogs()
 
 
 def test_an_epoch_that_is_over_at_once_needs_no_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
     began = []
     monkeypatch.setattr(watch_while_away, "_run", lambda *_: began.append(1))
-    monkeypatch.setattr(watch_while_away, "AFTER_S", 1.0)
     loader = DataLoader(list(range(8)), num_workers=1)
+    loader._limits = other_limits(away={"after_s": 1.0})
     for _ in range(2):
         assert len(list(loader)) == 8
     time.sleep(1.2)

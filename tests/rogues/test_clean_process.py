@@ -17,10 +17,11 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._engine import iterator as engine_iterator
+from antifreeze._core.limits import LIMITS, Bounds, Limits
 from antifreeze._processes.starting import clean_process
 
 from ..conftest import clean_process_pid
+from ..other_limits import other_limits
 from .clean import another_thread, ask, is_clean
 from .programs import all_gone, finish, line, program
 
@@ -46,8 +47,9 @@ def beside() -> Iterator[None]:
         yield
 
 
-def loop(dataset: Any = None, **arguments: Any) -> Any:
+def loop(dataset: Any = None, limits: Limits = LIMITS, **arguments: Any) -> Any:
     loader: DataLoader[Any] = DataLoader(dataset or Numbers(nap_s=0.002), 10, **arguments)
+    loader._limits = limits
     return iter(loader)
 
 
@@ -115,15 +117,13 @@ def test_a_zygote_of_it_that_is_killed_is_replaced_and_nothing_is_lost() -> None
 
 
 @pytest.mark.usefixtures("beside")
-def test_one_that_does_not_answer_is_left_for_a_fork(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(engine_iterator, "CLEAN_OR_FORKED_S", 1.0)
+def test_one_that_does_not_answer_is_left_for_a_fork(caplog: pytest.LogCaptureFixture) -> None:
+    impatient = other_limits(starting={"clean_or_forked_s": 1.0})
     clean_process.present()
     pid = clean_process_pid()
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    assert numbers(loop(num_workers=2)) == list(range(200))
+    assert numbers(loop(limits=impatient, num_workers=2)) == list(range(200))
     said = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert any(
         "no worker got going; all are made anew, in a fork of this process" in text for text in said
@@ -354,15 +354,12 @@ def test_what_cannot_be_sent_faithfully_forces_a_fork_and_one_line_says_so(
 
 
 @pytest.mark.usefixtures("beside")
-def test_what_takes_too_long_to_send_is_forked(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from antifreeze._core import fork_or_clean
-
-    tight = fork_or_clean.Bounds(5.0, 1024**2, 8 * 1024**3)
-    monkeypatch.setattr(fork_or_clean, "AGAINST_FREEZES", tight)
+def test_what_takes_too_long_to_send_is_forked(caplog: pytest.LogCaptureFixture) -> None:
+    tight = Bounds(5.0, 1024**2, 8 * 1024**3)
     words = [f"word {number} of many" for number in range(100_000)]
-    assert len(list(DataLoader(words, 1000, num_workers=2))) == 100
+    loader = DataLoader(words, 1000, num_workers=2)
+    loader._limits = other_limits(sending={"against_freezes": tight})
+    assert len(list(loader)) == 100
     (text,) = [record.getMessage() for record in caplog.records if record.name == "antifreeze"]
     assert "more than 1.0 MB have to be pickled" in text
 

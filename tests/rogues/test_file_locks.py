@@ -79,9 +79,8 @@ def test_locks_of_other_programs_do_not_count_and_inherited_ones_do(tmp_path: Pa
                 os.close(number)
 
 
-def test_with_very_many_files_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_file_offsets, "_MOST_LOOKED_AT", 2)
-    assert may_hold_locks()
+def test_with_very_many_files_nobody_looks() -> None:
+    assert may_hold_locks(most_files=2)
 
 
 def test_the_kernel_is_not_asked_for_the_locks_of_the_whole_machine(

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._processes.starting import first_workers
 
+from ..other_limits import other_limits
 from .programs import all_gone, finish, line, program
 
 
@@ -34,15 +34,21 @@ class Numbers:
         return index + self.plus
 
 
-@pytest.fixture(autouse=True)
-def all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork all first workers here, however long that takes."""
-    monkeypatch.setattr(first_workers, "FORKING_S", 60.0)
+class ForksAll(DataLoader[Any]):
+    """Forks all first workers here, however long that takes."""
+
+    _limits = other_limits(starting={"first_workers_cpu_s": 60.0})
 
 
-def begun(workers: int = 2, **options: Any) -> Any:
+class ForksOne(DataLoader[Any]):
+    """Forks one worker here, which takes longer than this."""
+
+    _limits = other_limits(starting={"first_workers_cpu_s": 1e-9})
+
+
+def begun(workers: int = 2, kind: type[DataLoader[Any]] = ForksAll, **options: Any) -> Any:
     dataset: Any = options.pop("dataset", None) or Numbers(nap_s=0.002)
-    return iter(DataLoader(dataset, 4, num_workers=workers, **options))
+    return iter(kind(dataset, 4, num_workers=workers, **options))
 
 
 def zygote_pid(iterator: Any) -> int:
@@ -64,11 +70,8 @@ def test_they_are_children_of_the_main_process_and_the_zygote_is_their_sibling()
     assert samples(iterator) == list(range(200))
 
 
-def test_where_forking_takes_long_the_zygote_bears_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(first_workers, "FORKING_S", 1e-9)  # one, which takes longer
-    iterator = begun(4)
+def test_where_forking_takes_long_the_zygote_bears_the_others() -> None:
+    iterator = begun(4, ForksOne)
     counts = [psutil.Process(worker.pid).ppid() for worker in iterator._workers]
     assert counts == [os.getpid(), *[zygote_pid(iterator)] * 3]
     assert samples(iterator) == list(range(200))
@@ -116,7 +119,7 @@ def test_all_of_them_and_the_zygote_at_once() -> None:
 
 
 def test_persistent_ones_over_epochs_with_deaths_in_between() -> None:
-    loader = DataLoader(Numbers(), 4, num_workers=2, persistent_workers=True)
+    loader = ForksAll(Numbers(), 4, num_workers=2, persistent_workers=True)
     for _ in range(4):
         iterator: Any = iter(loader)
         assert samples(iterator) == list(range(200))

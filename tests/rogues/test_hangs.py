@@ -21,9 +21,10 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.health import stall_detection
+from antifreeze._core.limits import LIMITS
 from antifreeze.errors import WorkerHung
 
+from ..other_limits import other_limits
 from .programs import finish, program
 
 HANG_AT = 5
@@ -54,18 +55,22 @@ def line_of(word: str) -> int:
     return found
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have everything happen sooner, but not so soon that a busy machine counts as stillness."""
-    monkeypatch.setattr(stall_detection, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
-    monkeypatch.setattr(stall_detection, "EXAMINED_S", 0.5)
-    monkeypatch.setattr(stall_detection, "MOVED_S", 2.0)
-    monkeypatch.setattr(stall_detection, "SPUN_S", 2.0)
-    monkeypatch.setattr(
-        stall_detection, "CPU_S", 0.03
-    )  # a look is 0.2 s, a tick of the kernel 0.01 s
-    monkeypatch.setattr("antifreeze._engine.iterator.LOOK_S", 0.2)
-    monkeypatch.setattr("antifreeze._engine.iterator.WITNESS_S", 0.25)
+SOON = other_limits(
+    stalls={
+        "reported_s": (3.0, 20.0, 100.0, 600.0),
+        "examined_s": 0.5,
+        "moved_s": 2.0,
+        "spun_s": 2.0,
+        "cpu_s": 0.03,  # a look is 0.2 s, a tick of the kernel 0.01 s
+    },
+    looks={"workers_s": 0.2, "own_s": 0.25},
+)
+
+
+class SoonLoader(DataLoader[Any]):
+    """Everything happens sooner, but not so soon that a busy machine counts as stillness."""
+
+    _limits = SOON
 
 
 def reported(
@@ -76,7 +81,7 @@ def reported(
 ) -> str:
     """Loop until somebody is reported; give what was said."""
     caplog.set_level(logging.INFO, "antifreeze")
-    loader = DataLoader(dataset, batch_size=3, num_workers=2, multiprocessing_context=context)
+    loader = SoonLoader(dataset, batch_size=3, num_workers=2, multiprocessing_context=context)
     iterator = iter(loader)
     thread = threading.Thread(target=lambda: list(_until_closed(iterator)), name="loop")
     thread.start()
@@ -145,7 +150,6 @@ def test_a_report_names_sample_line_and_what_the_kernel_says(
     pulse: str,
     line: str,
     waits_for: str,
-    soon: None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     said = reported(Rogue(deed), caplog)
@@ -157,7 +161,7 @@ def test_a_report_names_sample_line_and_what_the_kernel_says(
     assert "\n" not in said
 
 
-def test_the_whole_stack_is_told_at_info(soon: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_whole_stack_is_told_at_info(caplog: pytest.LogCaptureFixture) -> None:
     reported(Rogue(_sleep), caplog)
     infos = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
     (told,) = [each for each in infos if "workers are forked" not in each]
@@ -165,14 +169,14 @@ def test_the_whole_stack_is_told_at_info(soon: None, caplog: pytest.LogCaptureFi
     assert f"line {line_of('# sleeps here')}, in _sleep" in told
 
 
-def test_what_computes_is_left_to_work(soon: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_computes_is_left_to_work(caplog: pytest.LogCaptureFixture) -> None:
     said = reported(Rogue(_compute), caplog)
     assert "is slow but moving" in said or "is running at" in said
     assert "It is left to work" in said
 
 
 def test_a_sample_that_waits_for_a_program_is_as_busy_as_the_program(
-    soon: None, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     code = "import time; end = time.time() + 10\nwhile time.time() < end: sum(range(10_000))"
     said = reported(Rogue(lambda: subprocess.run([sys.executable, "-c", code])), caplog)
@@ -181,7 +185,7 @@ def test_a_sample_that_waits_for_a_program_is_as_busy_as_the_program(
 
 
 def test_the_path_of_a_pipe_that_nobody_writes_to(
-    soon: None, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     path = tmp_path / "nobody-writes.fifo"
     os.mkfifo(path)
@@ -195,7 +199,7 @@ def test_the_path_of_a_pipe_that_nobody_writes_to(
 
 @pytest.mark.parametrize("timeout_s", [None, LONG_S], ids=["recv", "poll"])
 def test_the_peer_of_a_socket_that_does_not_answer(
-    timeout_s: float | None, soon: None, caplog: pytest.LogCaptureFixture
+    timeout_s: float | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -209,11 +213,11 @@ def test_the_peer_of_a_socket_that_does_not_answer(
 
 
 def test_a_stopped_worker_is_told_to_go_on_and_the_epoch_is_complete(
-    soon: None, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "antifreeze")
     deed = lambda: os.kill(os.getpid(), signal.SIGSTOP)  # noqa: E731
-    batches = list(DataLoader(Rogue(deed), num_workers=2))
+    batches = list(SoonLoader(Rogue(deed), num_workers=2))
     assert [int(batch) for batch in batches] == list(range(12))
     assert any("is stopped" in r.getMessage() for r in caplog.records)
     assert not any("replaced" in r.getMessage() for r in caplog.records)
@@ -457,7 +461,7 @@ def test_an_object_that_hangs_while_its_batch_is_packed_is_under_the_limit() -> 
         num_workers=1,
         collate_fn=lambda samples: Unpicklable() if samples == [1] else samples,
         # What has moved at its first look, on a busy machine, counts as moving for so long.
-        sample_timeout=stall_detection.MOVED_S + 3.0,
+        sample_timeout=LIMITS.stalls.moved_s + 3.0,
     )
     iterator = iter(loader)
     assert next(iterator) == [0]

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
+from antifreeze._processes.fork_safety import fork_hazards
 from antifreeze._transport import descriptors
 
+from ..other_limits import other_limits
 from .parked import wait_until_parked
 from .programs import all_gone, finish, line, program
 
@@ -170,7 +171,6 @@ def test_process_objects_are_let_go_of_where_an_interrupt_is_not_lost(
     kind: str, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "given up":  # at the very moment of the fork
-        monkeypatch.setattr(threads_at_fork, "LOOKS", 1)
         monkeypatch.setattr(fork_hazards, "unsafe_now", lambda reached: "a thread runs")
 
     def run() -> None:
@@ -182,6 +182,8 @@ def test_process_objects_are_let_go_of_where_an_interrupt_is_not_lost(
             multiprocessing_context=context,
             persistent_workers=kind == "stays",
         )
+        if kind == "given up":
+            loader._limits = other_limits(forking={"looks": 1})
         iterator: Any = iter(loader)
         next(iterator)
         if kind == "killed":

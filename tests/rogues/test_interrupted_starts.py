@@ -18,6 +18,7 @@ from antifreeze import DataLoader
 from antifreeze._engine import main_process_monitor, watch_while_away
 from antifreeze._worker import deferred_work, thread_start
 
+from ..other_limits import other_limits
 from ..patience import PATIENCE_S
 
 STARTS = "_start_joinable_thread" if sys.version_info >= (3, 13) else "_start_new_thread"
@@ -84,12 +85,12 @@ def test_the_exception_of_a_handler_comes_out_as_itself(
     name: str,
     workers: int,
     signal_at_start: Callable[[str], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(thread_start, "START_S", 10 * PATIENCE_S)  # nobody waits for what is over
     assert threads_left() == []
     due = signal_at_start(name)
     loader = numbers(num_workers=workers)
+    # Nobody waits for what is over.
+    loader._limits = other_limits(starting={"thread_s": 10 * PATIENCE_S})
     if workers == 0 and name == "antifreeze-errands":
         assert len(list(loader)) == 4
         assert due == [name]
@@ -119,15 +120,13 @@ class StackFile:
         return self
 
 
-def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_loop_works(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(thread_start, "START_S", 0.2)
+def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_loop_works() -> None:
     hits = []
     for at in range(1000):
         assert threads_left() == [], hits[-1:]
         trace = StackFile(at, thread_start, deferred_work, watch_while_away)
         loader = numbers(num_workers=2)
+        loader._limits = other_limits(starting={"thread_s": 0.2})
         sys.settrace(trace)
         iterator = None
         try:

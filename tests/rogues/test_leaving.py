@@ -7,13 +7,14 @@ import os
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._processes.starting import worker_source
+from antifreeze._core.limits import LIMITS
 from antifreeze._processes.starting.worker_source import patiently
 
 from ..patience import PATIENCE_S
@@ -123,10 +124,8 @@ def test_a_worker_with_a_thread_of_the_users_is_waited_for() -> None:
     assert worker.exitcode == 0
 
 
-def test_where_there_is_no_process_for_the_moment_it_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(worker_source, "BETWEEN_STARTS_S", 0.0)
+def test_where_there_is_no_process_for_the_moment_it_is_tried_again() -> None:
+    limits = replace(LIMITS.starting, process_pause_s=0.0)
     left = [3]
 
     def make() -> str:
@@ -135,11 +134,11 @@ def test_where_there_is_no_process_for_the_moment_it_is_tried_again(
             raise BlockingIOError(11, os.strerror(11))
         return "made"
 
-    assert patiently(make) == "made"
+    assert patiently(make, limits) == "made"
     left[0] = 1000
     with pytest.raises(BlockingIOError):
-        patiently(make)
-    assert left[0] == 1000 - worker_source.STARTS - 1
+        patiently(make, limits)
+    assert left[0] == 1000 - limits.process_tries - 1
 
 
 def test_a_loop_in_a_thread_of_a_pool_ends_without_a_word(tmp_path: Path) -> None:

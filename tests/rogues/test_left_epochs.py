@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._engine.stream_positions import MOST_EPOCHS, MOST_PRINTS, StreamPositions
+from antifreeze._core.limits import LIMITS
+from antifreeze._engine.stream_positions import StreamPositions
 from antifreeze._loading.observations import StreamPrint, StreamState
 from antifreeze.errors import WorkerFailed
 
@@ -217,12 +218,14 @@ def test_an_epoch_may_begin_with_the_batch_at_which_another_was_taken_up_again()
 
 def test_what_is_kept_of_streams_is_bounded_and_old_news_count_for_nothing() -> None:
     places = StreamPositions()
-    for epoch in range(3 * MOST_EPOCHS):
-        for batch in range(1, 2 * MOST_PRINTS):
+    for epoch in range(3 * LIMITS.streams.epochs):
+        for batch in range(1, 2 * LIMITS.streams.prints):
             places.note(0, StreamPrint(epoch, batch, 1000 * epoch + batch))
     kept = places._epochs[0]
-    assert [each.number for each in kept] == list(range(2 * MOST_EPOCHS, 3 * MOST_EPOCHS))
-    assert all(len(each.prints) == MOST_PRINTS and 1 in each.prints for each in kept)
+    assert [each.number for each in kept] == list(
+        range(2 * LIMITS.streams.epochs, 3 * LIMITS.streams.epochs)
+    )
+    assert all(len(each.prints) == LIMITS.streams.prints and 1 in each.prints for each in kept)
     before = {each.number: dict(each.prints) for each in kept}
     assert not places.note(0, StreamState(0, 3, b"state"))  # of long ago
     places.note(0, StreamPrint(1, 1, 5))

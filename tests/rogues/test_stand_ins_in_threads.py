@@ -11,14 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from antifreeze._processes.replication import stand_in_lock, stand_in_modules
-from antifreeze._processes.replication.stand_in_lock import BESIDE_S
+from antifreeze._core.limits import LIMITS
+from antifreeze._processes.replication import stand_in_modules
+from antifreeze._processes.replication.stand_in_lock import StandInLock
 from antifreeze._processes.replication.user_code import UserCode
 
 from ..patience import PATIENCE_S
@@ -202,7 +204,7 @@ def test_modules_that_import_each_other_are_run_whichever_thread_asks_for_which(
 def quickly(program: Program, *asks: Callable[[], Any]) -> list[Any]:
     began = time.monotonic()
     got = together(*asks)
-    assert time.monotonic() - began < BESIDE_S
+    assert time.monotonic() - began < LIMITS.sending.turn_s
     return got
 
 
@@ -248,7 +250,8 @@ def test_a_module_that_another_thread_imports_while_its_package_runs_is_imported
 def test_a_thread_that_is_waited_for_in_another_way_goes_beside(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stand_in_lock, "BESIDE_S", 0.2)
+    lock = StandInLock(replace(LIMITS.sending, turn_s=0.2))
+    monkeypatch.setattr(stand_in_modules, "_lock", lock)
     program.write(
         one="import other\ngot = []\n"
         "thread = threading.Thread(target=lambda: got.append(other.VALUE))\n"

@@ -195,8 +195,11 @@ def test_a_worker_that_closes_every_descriptor_is_replaced(
     tmp_path: Path, index: int, forked: str
 ) -> None:
     code = f"""
-        from antifreeze._processes.starting import first_workers as first_crew
-        first_crew.FORKING_S = {forked}
+        from dataclasses import replace
+        from antifreeze._core.limits import LIMITS
+        starting = replace(LIMITS.starting, first_workers_cpu_s={forked})
+        class Loader(DataLoader):
+            _limits = replace(LIMITS, starting=starting)
         class ClosesAll(Numbers):
             def __getitem__(self, index):
                 if index == {index} and not os.path.exists(sys.argv[0] + ".done"):
@@ -204,7 +207,7 @@ def test_a_worker_that_closes_every_descriptor_is_replaced(
                     os.closerange(3, 4096)
                     time.sleep(60)
                 return index
-        got = [int(i) for i in DataLoader(ClosesAll(40), num_workers=2)]
+        got = [int(i) for i in Loader(ClosesAll(40), num_workers=2)]
         assert got == list(range(40)), got
         say("all")
     """

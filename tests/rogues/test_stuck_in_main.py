@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.health import stall_detection
+from antifreeze._core.limits import LIMITS
 from antifreeze._engine import main_process_monitor
 from antifreeze._processes.fork_safety import fork_hazards
 
+from ..other_limits import other_limits
 from .programs import finish, program
 
 HANG_AT = 5
@@ -130,15 +132,28 @@ class BatchesAtOnce(Batches):
         return iter([[0], [1]])
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have everything happen sooner, but not so soon that a busy machine counts as stillness."""
-    monkeypatch.setattr(stall_detection, "REPORTED_S", (3.0, 20.0, 100.0, 600.0))
-    monkeypatch.setattr(stall_detection, "EXAMINED_S", 0.5)
-    monkeypatch.setattr(stall_detection, "MOVED_S", 2.0)
-    monkeypatch.setattr(stall_detection, "CPU_S", 0.03)
-    monkeypatch.setattr(stall_detection, "MOVING_S", 3.5)
-    monkeypatch.setattr(main_process_monitor, "LOOK_S", 0.2)
+SOON = other_limits(
+    stalls={
+        "reported_s": (3.0, 20.0, 100.0, 600.0),
+        "examined_s": 0.5,
+        "moved_s": 2.0,
+        "cpu_s": 0.03,
+        "moving_s": 3.5,
+    },
+    looks={"main_process_s": 0.2},
+)
+
+
+class SoonLoader(DataLoader[Any]):
+    """Everything happens sooner, but not so soon that a busy machine counts as stillness."""
+
+    _limits = SOON
+
+
+class SoonAtWorkers(SoonLoader):
+    """The same, and workers are looked at as often as the main process."""
+
+    _limits = replace(SOON, looks=replace(SOON.looks, workers_s=0.2))
 
 
 def said(
@@ -180,10 +195,10 @@ def of_pid() -> str:
     ],
 )
 def test_without_workers_it_is_said_what_is_stuck_and_where(
-    kind: Any, what: str, soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+    kind: Any, what: str, deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = kind(deed.read)
-    (line,) = said(lambda: DataLoader(dataset, batch_size=3), deed, caplog)
+    (line,) = said(lambda: SoonLoader(dataset, batch_size=3), deed, caplog)
     (at,) = _lines_with("# reads here")
     where = rf"at {Path(__file__).name}:{at}, in read"
     assert re.match(rf"{of_pid()}{what} is stuck {where} \(reading a pipe; no CPU", line), line
@@ -193,10 +208,10 @@ def test_without_workers_it_is_said_what_is_stuck_and_where(
 
 
 def test_without_workers_the_file_of_a_sample_is_named(
-    soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+    deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = Listed(deed.read)
-    (line,) = said(lambda: DataLoader(dataset, batch_size=3), deed, caplog)
+    (line,) = said(lambda: SoonLoader(dataset, batch_size=3), deed, caplog)
     assert line.endswith(f"(file: photos/{HANG_AT}.jpg)")
 
 
@@ -206,14 +221,14 @@ def _lines_with(word: str) -> list[int]:
 
 
 def test_without_workers_a_collate_function_is_named(
-    soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+    deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
     def collate(samples: list[int]) -> list[int]:
         lasts(deed.read, samples[0])
         return samples
 
     def make() -> Any:
-        return DataLoader(range(LENGTH), batch_size=5, collate_fn=collate)
+        return SoonLoader(range(LENGTH), batch_size=5, collate_fn=collate)
 
     (line,) = said(make, deed, caplog)
     assert "collating samples [5, 6, 7, 8, 9] (batch 1) is stuck" in line
@@ -222,10 +237,10 @@ def test_without_workers_a_collate_function_is_named(
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("kind", "batch"), [(Batches, HANG_AT), (BatchesAtOnce, 0)])
 def test_a_sampler_that_does_not_return_is_named(
-    kind: Any, batch: int, workers: int, soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+    kind: Any, batch: int, workers: int, deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
     def make() -> Any:
-        return DataLoader(
+        return SoonLoader(
             range(LENGTH),
             batch_sampler=kind(deed.read),
             num_workers=workers,
@@ -239,48 +254,47 @@ def test_a_sampler_that_does_not_return_is_named(
 
 @pytest.mark.parametrize("way", ["compute", "use_pool"])
 def test_what_works_is_said_to_run_or_to_move(
-    way: str, soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+    way: str, deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset: Any = Samples(getattr(deed, way))
-    (line,) = said(lambda: DataLoader(dataset, batch_size=3), deed, caplog)
+    (line,) = said(lambda: SoonLoader(dataset, batch_size=3), deed, caplog)
     assert re.search(rf"sample {HANG_AT} \(batch 1\) is (slow but moving|running) at ", line), line
     assert ("waiting for a lock" in line) == (way == "use_pool")
 
 
 def test_of_a_loop_inside_a_loop_one_line_is_said(
-    soon: None, deed: Deed, caplog: pytest.LogCaptureFixture
+    deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner: Any = Samples(deed.read)
 
     class Outer(IterableDataset[Any]):
         def __iter__(self) -> Iterator[Any]:
-            return iter(DataLoader(inner, batch_size=3))
+            return iter(SoonLoader(inner, batch_size=3))
 
-    (line,) = said(lambda: DataLoader(Outer(), batch_size=None), deed, caplog, more_s=2.0)
+    (line,) = said(lambda: SoonLoader(Outer(), batch_size=None), deed, caplog, more_s=2.0)
     assert f"sample {HANG_AT} (batch 1) is stuck" in line
 
 
 def test_who_waits_for_workers_inside_a_loop_without_is_told_of_by_them(
-    soon: None, deed: Deed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("antifreeze._engine.iterator.LOOK_S", 0.2)
     inner: Any = Samples(deed.read)
 
     class Outer(IterableDataset[Any]):
         def __iter__(self) -> Iterator[Any]:
             # Forked, whatever the main thread does: the pipe that its sample reads is a number,
             # which means nothing in a clean process.
-            loader = DataLoader(inner, batch_size=3, num_workers=1, multiprocessing_context="fork")
+            loader = SoonAtWorkers(
+                inner, batch_size=3, num_workers=1, multiprocessing_context="fork"
+            )
             return iter(loader)
 
-    (line,) = said(lambda: DataLoader(Outer(), batch_size=None), deed, caplog, more_s=2.0)
+    (line,) = said(lambda: SoonLoader(Outer(), batch_size=None), deed, caplog, more_s=2.0)
     assert "for worker 0" in line
 
 
-def test_a_loop_that_is_away_is_nobodys_business(
-    soon: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in DataLoader(range(2)):
+def test_a_loop_that_is_away_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in SoonLoader(range(2)):
         time.sleep(4.0)
     assert _reports(caplog) == []
 
@@ -299,7 +313,7 @@ def test_one_thread_looks_at_all_loops_and_ends_with_the_last_of_them() -> None:
     loops.clear()  # in the middle of their epochs
     gc.collect()
     assert seen() is None
-    thread.join(5 * main_process_monitor.LOOK_S)
+    thread.join(5 * LIMITS.looks.main_process_s)
     assert not thread.is_alive()
 
 

@@ -27,10 +27,11 @@ from torch.utils.data import IterableDataset
 from antifreeze import DataLoader
 from antifreeze._core.fork_or_clean import WorkerOrigin
 from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
-from antifreeze._processes.starting import first_workers, start_method
+from antifreeze._processes.starting import start_method
 from antifreeze.errors import WorkerHung
 
 from ..conftest import clean_process_pid
+from ..other_limits import other_limits
 from ..patience import PATIENCE_S
 from .parked import wait_until_parked
 
@@ -452,10 +453,6 @@ def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_nu
         answers.append("" if len(answers) < safe else "a thread runs")
         return answers[-1]
 
-    monkeypatch.setattr(threads_at_fork, "LOOKS", 1)
-    monkeypatch.setattr(
-        first_workers, "FORKING_S", PATIENCE_S
-    )  # all are forked here, however slowly
     monkeypatch.setattr(fork_hazards, "unsafe_now", answer)
     first = multiprocessing.process._process_counter
     begin = int(repr(first)[6:-1])
@@ -466,6 +463,10 @@ def test_whichever_fork_is_not_safe_the_epoch_is_whole_and_workers_have_their_nu
         wait_until_parked(thread)
         dataset: Any = Numbered()
         loader: DataLoader[Any] = DataLoader(dataset, 2, num_workers=WORKERS)
+        loader._limits = other_limits(
+            forking={"looks": 1},
+            starting={"first_workers_cpu_s": PATIENCE_S},  # all are forked here, however slowly
+        )
         got = [(int(i), int(n)) for batch in loader for i, n in zip(*batch, strict=True)]
     finally:
         idle.set()

@@ -27,7 +27,6 @@ from antifreeze._linux.socket_traffic import sockets_of, tcp_bytes, unix_peers
 from antifreeze._processes import process_activity
 
 from .test_hangs import Rogue, reported
-from .test_hangs import soon as soon
 
 BEAT_S = 0.05
 
@@ -96,21 +95,19 @@ def _long_native_computation() -> None:
     ],
 )
 def test_to_wake_up_and_sleep_again_is_stuck(
-    deed: Callable[[], None], soon: None, caplog: pytest.LogCaptureFixture
+    deed: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     said = reported(Rogue(deed), caplog)
     assert " is stuck at " in said
     assert "times and went to sleep again at this line; no CPU, no I/O for" in said
 
 
-def test_what_receives_a_byte_now_and_then_moves(
-    soon: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_receives_a_byte_now_and_then_moves(caplog: pytest.LogCaptureFixture) -> None:
     assert " is slow but moving at " in reported(Rogue(_server_that_trickles), caplog)
 
 
 def test_of_a_long_native_computation_no_more_is_said_than_is_seen(
-    soon: None, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     said = reported(Rogue(_long_native_computation), caplog)
     assert " is running on one line at " in said
@@ -119,7 +116,6 @@ def test_of_a_long_native_computation_no_more_is_said_than_is_seen(
 
 
 def test_a_pool_of_threads_that_a_fork_left_behind_is_named_as_the_likely_cause(
-    soon: None,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -19,9 +19,8 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
-from antifreeze._engine import iterator as engine_iterator
-from antifreeze._processes.starting import first_workers
 
+from ..other_limits import other_limits
 from ..patience import PATIENCE_S
 from .programs import all_gone, finish, is_alive, line, program
 
@@ -47,15 +46,20 @@ def zygote_of(iterator: Any) -> int:
     return int(pid)
 
 
-@pytest.fixture
-def borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all workers borne by the zygote, as those are that come later."""
-    monkeypatch.setattr(first_workers, "FORKING_S", 0.0)
+class ByZygote(DataLoader[Any]):
+    """All workers are forked by the zygote, as those are that come later."""
+
+    _limits = other_limits(starting={"first_workers_cpu_s": 0.0})
 
 
-@pytest.mark.usefixtures("borne")
+class Impatient(DataLoader[Any]):
+    """Forked workers have a second to begin."""
+
+    _limits = other_limits(starting={"forked_s": 1.0})
+
+
 def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
-    iterator = iter(DataLoader(Numbers(nap_s=0.01), num_workers=3))
+    iterator = iter(ByZygote(Numbers(nap_s=0.01), num_workers=3))
     zygote = psutil.Process(zygote_of(iterator))
     assert zygote.ppid() == os.getpid()
     assert zygote.num_threads() == 1
@@ -64,12 +68,11 @@ def test_all_workers_come_from_one_process_that_is_not_the_main_one() -> None:
     assert not own & {worker.pid for worker in iterator._workers}
 
 
-@pytest.mark.usefixtures("borne")
 @pytest.mark.parametrize("force", [signal.SIGKILL, signal.SIGTERM])
 def test_a_zygote_that_dies_is_replaced_and_nothing_is_lost(
     force: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    iterator = iter(DataLoader(Numbers(nap_s=0.002), 10, num_workers=2))
+    iterator = iter(ByZygote(Numbers(nap_s=0.002), 10, num_workers=2))
     got, zygotes, workers = [], [], []
     for place, batch in enumerate(iterator):
         got += batch.tolist()
@@ -88,10 +91,9 @@ def test_a_zygote_that_dies_is_replaced_and_nothing_is_lost(
         assert "held no batch" in text  # whatever it worked on is not to blame
 
 
-@pytest.mark.usefixtures("borne")
 def test_a_sample_is_not_blamed_for_the_deaths_of_zygotes() -> None:
     # Each sample may end two workers at most; these three deaths are not its own.
-    iterator = iter(DataLoader(Numbers(16, nap_s=0.1), num_workers=1))
+    iterator = iter(ByZygote(Numbers(16, nap_s=0.1), num_workers=1))
     got, zygotes = [], []
     for batch in iterator:
         got.append(int(batch))
@@ -116,9 +118,8 @@ def is_new(iterator: Any, zygotes: list[int]) -> bool:
     return all(map(is_alive, pids)) and zygote_of(iterator) not in zygotes
 
 
-@pytest.mark.usefixtures("borne")
 def test_a_zygote_killed_between_two_epochs_of_persistent_workers() -> None:
-    loader = DataLoader(Numbers(), 10, num_workers=2, persistent_workers=True)
+    loader = ByZygote(Numbers(), 10, num_workers=2, persistent_workers=True)
     for _ in range(3):
         assert torch.cat(list(loader)).tolist() == list(range(400))
         kill_with_workers(loader._iterator)
@@ -128,9 +129,8 @@ def test_a_zygote_killed_between_two_epochs_of_persistent_workers() -> None:
     loader._iterator = None
 
 
-def test_a_zygote_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_iterator, "FORKED_S", 1.0)
-    iterator: Any = iter(DataLoader(Numbers(nap_s=0.02), 10, num_workers=2))
+def test_a_zygote_that_does_not_answer_is_replaced() -> None:
+    iterator: Any = iter(Impatient(Numbers(nap_s=0.02), 10, num_workers=2))
     got = next(iterator).tolist()
     while iterator._workers[1].pid is None:  # not yet there, on a busy machine
         got += next(iterator).tolist()

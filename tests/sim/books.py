@@ -17,7 +17,7 @@ from antifreeze._core import commands as do
 from antifreeze._core.events import Outcome
 from antifreeze._core.faults import Fault, FaultKind
 from antifreeze._core.health.worker_phases import SAMPLE
-from antifreeze._core.limits import Plan, Source
+from antifreeze._core.loader_plan import Plan, Source
 from antifreeze._core.reorder import Order
 from antifreeze._core.slab_leases import LeaseKey
 from antifreeze._core.tickets import Errand, Ticket

@@ -15,12 +15,11 @@ from typing import Any
 
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
-from antifreeze._core.bundling import BUNDLE_S
 from antifreeze._core.faults import Ending
 from antifreeze._core.health.stall_detection import Sight
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.inspection.event_log import KEPT
-from antifreeze._core.limits import Source
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Source
 from antifreeze._core.slab_leases import LeaseKey
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand
@@ -59,14 +58,14 @@ class Simulation:
         make: Callable[..., Supervisor] = Supervisor,
         *,
         checked: bool = False,
-        event_log_limit: int | None = KEPT,
+        whole_log: bool = False,
     ) -> None:
         self.dice = random.Random(seed)
-        self.plan = plan_of(self.dice)
+        self.plan = plan_of(self.dice, whole_log=whole_log)
         self.now = 1000.0
         self.checked = checked  # after every event
         self.books = Books(self.plan)
-        self.sup = make(self.plan, event_log_limit=event_log_limit)
+        self.sup = make(self.plan)
         self.workers: dict[tuple[int, int], Worker] = {}
         self.departed: list[Worker] = []
         self.waiting = False  # the loop is inside `next`
@@ -78,7 +77,7 @@ class Simulation:
         self.tiny = self.plan.longest_bundle > 1 and self.dice.random() < 0.7  # batches
         if self.tiny and self.dice.random() < 0.5:  # as an epoch before has left it
             self.sup._bundles.tickets = min(8, self.plan.longest_bundle)
-            self.sup._bundles._each_s = BUNDLE_S / 8
+            self.sup._bundles._each_s = LIMITS.bundles.load_s / 8
         self.think_s = self.dice.choice((0.0, 0.0, 0.01))
         self.looks_back = self.dice.choice((0, 1, 2, 100))  # batches the loop holds on to
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []

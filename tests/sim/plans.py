@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from antifreeze._core.limits import Limits, Plan, Source, Tenure
+from antifreeze._core.limits import Limits, RecordLimits
+from antifreeze._core.loader_plan import Plan, Source, Tenure
 from antifreeze._core.reorder import Order
 
 from .trouble import MOST_BYTES, SPARED
@@ -12,7 +13,7 @@ from .trouble import MOST_BYTES, SPARED
 SEATS = 4
 
 
-def plan_of(dice: random.Random) -> Plan:
+def plan_of(dice: random.Random, *, whole_log: bool = False) -> Plan:
     """Choose a loader. Its patience is short: what takes half an hour takes half a minute here."""
     watched = dice.random() < 0.9
     return Plan(
@@ -37,5 +38,6 @@ def plan_of(dice: random.Random) -> Plan:
             # The long one lasts until it is said that it spins.
             spin_s=dice.choice((20.0, 20.0, 20.0, 70.0)),
             life_bytes=dice.choice((None, MOST_BYTES)),
+            records=RecordLimits(event_log_entries=None) if whole_log else RecordLimits(),
         ),
     )

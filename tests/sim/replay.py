@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--epoch", type=int, choices=range(EPOCHS), help="only this one")
     options = parser.parse_args(arguments)
-    simulation = Simulation(options.seed, checked=True, event_log_limit=None)
+    simulation = Simulation(options.seed, checked=True, whole_log=True)
     print(simulation.plan)
     told = 0
     problem: Exception | None = None

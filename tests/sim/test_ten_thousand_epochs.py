@@ -13,7 +13,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.fault_verdicts import Verdict
 from antifreeze._core.faults import Fault
 from antifreeze._core.health.stall_detection import Pulse
-from antifreeze._core.limits import Plan
+from antifreeze._core.loader_plan import Plan
 from antifreeze._core.recovery import Recovery
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Ticket
@@ -91,7 +91,7 @@ def test_the_supervisor_is_driven_to_all_it_can_do() -> None:
 
 
 def event_log(seed: int) -> list[str]:
-    simulation = Simulation(seed, event_log_limit=None)
+    simulation = Simulation(seed, whole_log=True)
     list(simulation.epochs())
     return [str(entry) for entry in simulation.sup.event_log]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from antifreeze._core import commands as do
 from antifreeze._core import events as ev
 from antifreeze._core.faults import Ending
-from antifreeze._core.health.stall_detection import REPORTED_S
 from antifreeze._core.health.worker_phases import OURS, SAMPLE
-from antifreeze._core.limits import Source, Tenure
+from antifreeze._core.limits import LIMITS
+from antifreeze._core.loader_plan import Source, Tenure
 
 from .books import BATCH, place_of
 from .lives import Mood, Worker
@@ -331,7 +331,9 @@ class Trouble:
         key = stall.seat, stall.life, stall.ticket, stall.step
         self._reports[key] += 1
         # One more for a worker that was told to go on.
-        assert self._reports[key] <= len(REPORTED_S) + 1, f"{stall} is reported again and again"
+        assert self._reports[key] <= len(LIMITS.stalls.reported_s) + 1, (
+            f"{stall} is reported again and again"
+        )
 
     # ---- starts -----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import commands as do
-from .limits import Plan, Source
+from .loader_plan import Plan, Source
 from .reorder import Order
 from .ticket_tracking import Ledger
 from .tickets import Errand, Ticket

@@ -2,28 +2,33 @@
 
 A message costs about as much as a hundred integers. So where a batch takes microseconds, several
 travel together: tickets on the way out, parcels on the way back. Where a batch takes longer than
-`BUNDLE_S`, or more memory than `BUNDLE_BYTES`, nothing changes: one at a time.
+`BundleLimits.load_s`, or more memory than `slab_bytes`, nothing changes: one at a time.
 """
 
 from __future__ import annotations
 
-# What one bundle may take to load. What is loaded of it is sent every millisecond.
-BUNDLE_S = 0.004
-# What the slabs of one bundle may hold: what is in flight stays small beside the program itself.
-BUNDLE_BYTES = 2 * 1024 * 1024
-# Tickets a bundle; beyond it the cost of the message no longer shows.
-LONGEST = 64
+from .limits import LIMITS, BundleLimits
+
 _SHARE = 0.25  # of a new measurement in the running mean
 
 
 class BundleSize:
     """Learn from what arrives how long the next bundles may be."""
 
-    __slots__ = ("_each_bytes", "_each_s", "_free", "_longest", "tickets")
+    __slots__ = (
+        "_each_bytes",
+        "_each_s",
+        "_free",
+        "_longest",
+        "_most_bytes",
+        "_most_s",
+        "tickets",
+    )
 
-    def __init__(self, longest: int = LONGEST) -> None:
-        self._longest = longest
-        self._each_s = BUNDLE_S  # to load one ticket, running mean
+    def __init__(self, longest: int | None = None, limits: BundleLimits = LIMITS.bundles) -> None:
+        self._most_s, self._most_bytes = limits.load_s, limits.slab_bytes
+        self._longest = limits.tickets if longest is None else longest
+        self._each_s = self._most_s  # to load one ticket, running mean
         self._each_bytes = 0.0  # in its slab; the largest of late, slowly forgotten
         self.tickets = 1  # a bundle
         self._free: int | None = None
@@ -34,12 +39,12 @@ class BundleSize:
             return
         self._each_s += _SHARE * (work_s / parcels - self._each_s)
         # The comparison first: where a clock stands still, the quotient has no bound.
-        all_fit = self._each_s * self._longest <= BUNDLE_S
-        fitting = self._longest if all_fit else int(BUNDLE_S / self._each_s)
+        all_fit = self._each_s * self._longest <= self._most_s
+        fitting = self._longest if all_fit else int(self._most_s / self._each_s)
         size = slab_bytes / parcels
         self._each_bytes = max(size, self._each_bytes + _SHARE * (size - self._each_bytes))
-        if self._each_bytes * fitting > BUNDLE_BYTES:
-            fitting = int(BUNDLE_BYTES / self._each_bytes)
+        if self._each_bytes * fitting > self._most_bytes:
+            fitting = int(self._most_bytes / self._each_bytes)
         # Never more than twice as many as before: a first measurement may mislead.
         self.tickets = max(1, min(fitting, 2 * self.tickets, self._longest))
 
@@ -65,7 +70,7 @@ class BundleSize:
 
     def slow_down(self) -> None:
         """Go one at a time: something large, something wrong, or something lost came along."""
-        self._each_s = BUNDLE_S
+        self._each_s = self._most_s
         self.tickets = 1
 
     def stay_slow(self) -> None:
@@ -73,7 +78,7 @@ class BundleSize:
         self.slow_down()
         self._longest = 1
 
-    def reset(self, longest: int = LONGEST, free: int | None = None) -> None:
+    def reset(self, longest: int = LIMITS.bundles.tickets, free: int | None = None) -> None:
         """Begin an epoch; what was learnt stays. `free`: batches that may be drawn at any time."""
         self._longest, self._free = longest, free
         if free == 0:

@@ -8,10 +8,9 @@ from typing import Any
 
 from .health.stall_detection import StackLine, Stall
 from .health.worker_phases import OURS, SAMPLE, index_at
+from .limits import LIMITS
 from .messages import frozen
 from .tickets import Ticket
-
-KEPT = 64  # faults, for reports; the count goes on
 
 
 class FaultKind(Enum):
@@ -74,8 +73,8 @@ class Fault:
 class FaultLog:
     """The latest faults, and the count of all."""
 
-    def __init__(self) -> None:
-        self.latest: deque[Fault] = deque(maxlen=KEPT)
+    def __init__(self, kept: int = LIMITS.records.supervisor_faults) -> None:
+        self.latest: deque[Fault] = deque(maxlen=kept)
         self.seen = 0
 
     def note(self, fault: Fault) -> None:

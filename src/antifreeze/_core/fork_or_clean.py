@@ -15,13 +15,10 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
+from .limits import LIMITS, UNBOUNDED, Bounds, Limits, SendLimits
 from .messages import frozen
 from .native_pool_names import pools_among
 
-# A fork copies the tables of all memory, 20 ms for each GiB, and each worker's costs that again;
-# and whatever the main process changes later is copied page by page. Until the clean process is
-# there it costs a second, so for less than this a fork is the better deal.
-HUGE_BYTES = 3 * 1024**3
 SHOWN = 3  # threads that are named
 
 
@@ -37,25 +34,6 @@ class Wish(Enum):
 class WorkerOrigin(Enum):
     MAIN = "main"
     CLEAN_PROCESS = "clean process"
-
-
-@frozen
-class Bounds:
-    """What sending a dataset may cost before a fork is the better deal. None: whatever it takes."""
-
-    seconds: float | None
-    pickled_bytes: int | None  # what has to be unpickled, piece by piece
-    bytes: int | None  # in all; arrays are copied once and mapped by all workers
-
-
-# The user wants a clean process.
-UNBOUNDED = Bounds(None, None, None)
-# A freeze is worse than a few seconds. A minute before every epoch is not better than a rare one.
-AGAINST_FREEZES = Bounds(5.0, 512 * 1024**2, 8 * 1024**3)
-# Forked workers have proven to be stuck: without a clean process the run is lost.
-TO_SAVE_THE_RUN = Bounds(120.0, None, None)
-# To save 100 ms, spend no more.
-AGAINST_SLOW_FORKS = Bounds(0.25, 16 * 1024**2, 256 * 1024**2)
 
 
 @frozen
@@ -81,6 +59,7 @@ class Choice:
     is_last: bool = False  # both have been tried
     forked_though: str = ""  # what kept the dataset from the clean process
     beside: str = ""  # what else a fork leaves behind, in words: parked threads, a context
+    limits: SendLimits = LIMITS.sending
 
     @property
     def is_plain(self) -> bool:
@@ -90,7 +69,7 @@ class Choice:
     @property
     def is_hazard(self) -> bool:
         """Say whether a fork may freeze, not only be slow."""
-        return self.bounds in (AGAINST_FREEZES, TO_SAVE_THE_RUN)
+        return self.bounds in (self.limits.against_freezes, self.limits.to_save_the_run)
 
     @property
     def may_turn(self) -> bool:
@@ -113,44 +92,52 @@ class Choice:
             else WorkerOrigin.CLEAN_PROCESS
         )
         why = self.why or "forked workers did not get going"
-        return Choice(other, why, AGAINST_FREEZES, is_last=True)
+        bounds = self.limits.against_freezes
+        return Choice(other, why, bounds, is_last=True, limits=self.limits)
 
     def after_misfit(self, words: str) -> Choice | None:
         """Choose again, since forked workers cannot live with what they inherited; None: there is
         no other way."""
         if not self.may_turn:
             return None
-        return Choice(
-            WorkerOrigin.CLEAN_PROCESS, words, TO_SAVE_THE_RUN, is_last=True, beside=self.beside
-        )
+        return replace(self._cleanly(words, self.limits.to_save_the_run), is_last=True)
 
     def at_fork(self, words: str) -> Choice | None:
         """Choose again, since a fork was about to copy a held lock; None: there is no other way."""
         if not self.may_turn:
             return None
-        return Choice(WorkerOrigin.CLEAN_PROCESS, words, AGAINST_FREEZES, beside=self.beside)
+        return self._cleanly(words, self.limits.against_freezes)
+
+    def _cleanly(self, why: str, bounds: Bounds) -> Choice:
+        return Choice(
+            WorkerOrigin.CLEAN_PROCESS, why, bounds, beside=self.beside, limits=self.limits
+        )
 
 
-def choose(program: Program, wish: Wish) -> Choice:
+def choose(program: Program, wish: Wish, limits: Limits = LIMITS) -> Choice:
     """Choose for a loader at its first loop."""
+    sending = limits.sending
     if wish is Wish.FORK:
-        return Choice(WorkerOrigin.MAIN, "a fork was asked for", asked_for=True)
+        return Choice(WorkerOrigin.MAIN, "a fork was asked for", asked_for=True, limits=sending)
     if wish is Wish.AS_TORCH:
-        return Choice(WorkerOrigin.MAIN, "torch's workers are forked", asked_for=True)
+        return Choice(
+            WorkerOrigin.MAIN, "torch's workers are forked", asked_for=True, limits=sending
+        )
     if wish is Wish.CLEAN:
         why = "processes start by spawn or forkserver here"
-        return Choice(WorkerOrigin.CLEAN_PROCESS, why, asked_for=True)
+        return Choice(WorkerOrigin.CLEAN_PROCESS, why, asked_for=True, limits=sending)
     hazards = []
     if program.threads:
         hazards.append(_threads(program.threads, program.running))
     if program.held:
         hazards.append(program.held)
     if hazards:
-        return Choice(WorkerOrigin.CLEAN_PROCESS, " and ".join(hazards), AGAINST_FREEZES)
-    if program.held_bytes >= HUGE_BYTES:
+        why = " and ".join(hazards)
+        return Choice(WorkerOrigin.CLEAN_PROCESS, why, sending.against_freezes, limits=sending)
+    if program.held_bytes >= limits.forking.huge_bytes:
         held = f"this process holds {program.held_bytes / 1024**3:.1f} GiB"
-        return Choice(WorkerOrigin.CLEAN_PROCESS, held, AGAINST_SLOW_FORKS)
-    return Choice(WorkerOrigin.MAIN, beside=_beside(program))
+        return Choice(WorkerOrigin.CLEAN_PROCESS, held, sending.against_slow_forks, limits=sending)
+    return Choice(WorkerOrigin.MAIN, beside=_beside(program), limits=sending)
 
 
 def _beside(program: Program) -> str:

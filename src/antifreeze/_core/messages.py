@@ -71,10 +71,20 @@ def _build(cls: type[T], methods: dict[str, Any]) -> type[T]:
     namespace["__dataclass_params__"] = _PARAMS
     namespace["__replace__"] = dataclasses.replace
     made: type[T] = type(cls.__name__, cls.__bases__, namespace)
+    is_first = True
 
     def __init__(self: Any, *values: Any, **named: Any) -> None:
         """Compile the real one, when the first object is made: most programs never crash, so most
-        of them never make half of the classes."""
+        of them never make half of the classes. Nor is one needed for an object of defaults, of
+        which there is often no second (`LIMITS`)."""
+        nonlocal is_first
+        first, is_first = is_first, False
+        if first and not (values or named) and (plain := _defaults(fields)) is not None:
+            for name, value in plain.items():
+                object.__setattr__(self, name, value)
+            if "__post_init__" in namespace:
+                self.__post_init__()
+            return
         init = _init(namespace, fields)
         made.__init__ = init  # type: ignore[method-assign]
         init(self, *values, **named)
@@ -90,6 +100,12 @@ def _field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
         made = dataclasses.field(default=default)
     made.name, made.type, made._field_type = name, cls.__annotations__[name], _KIND_OF_FIELD
     return made  # type: ignore[no-any-return]
+
+
+def _defaults(fields: dict[str, dataclasses.Field[Any]]) -> dict[str, Any] | None:
+    """Return the default of each field; None if one has no plain default."""
+    defaults = {name: each.default for name, each in fields.items()}
+    return None if dataclasses.MISSING in defaults.values() else defaults
 
 
 def _init(

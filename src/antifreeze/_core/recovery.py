@@ -10,7 +10,7 @@ from .commands import RaiseFault
 from .events import StreamMarked
 from .fault_verdicts import Verdict, judge
 from .faults import Fault, FaultKind, FaultLog
-from .limits import Plan, Source, Tenure
+from .loader_plan import Plan, Source, Tenure
 from .reorder import Order
 from .ticket_tracking import Ledger
 from .tickets import Ticket

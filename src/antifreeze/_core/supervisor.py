@@ -21,9 +21,9 @@ from .deadlines import DeadlineKind, Key
 from .faults import Fault, FaultKind, FaultLog
 from .health.health_checks import HealthChecks
 from .health.stall_detection import Stall
-from .inspection.event_log import KEPT, EventLog
+from .inspection.event_log import EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
-from .limits import Plan, Source, Tenure
+from .loader_plan import Plan, Source, Tenure
 from .recovery import Recovery
 from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger
@@ -43,25 +43,24 @@ class Supervisor:
         self,
         plan: Plan,
         *,
-        event_log_limit: int | None = KEPT,
         waits: WaitObserver | None = None,
     ) -> None:
         self.plan = plan
-        self.event_log = EventLog(event_log_limit)
+        self.event_log = EventLog(plan.limits.records.event_log_entries)
         self._record = self.event_log.record
         self._epoch = self._seed_base = self._delivered = 0
         self._run, self._loop = Run.IDLE, Loop.AWAY
         self._sampling = Sampling.MORE
         self._ledger = Ledger(plan)
         self._lifecycle = WorkerLifecycle(plan.seats, plan.limits, plan.leases_a_life)
-        self._bundles = BundleSize(plan.longest_bundle)
+        self._bundles = BundleSize(plan.longest_bundle, plan.limits.bundles)
         self._assigner = TicketAssigner(plan, self._lifecycle, self._ledger)
         self._seats = self._lifecycle.seats
         self._deadlines = self._lifecycle.deadlines
         self._dying = self._lifecycle.dying
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
-        self.faults = FaultLog()
+        self.faults = FaultLog(plan.limits.records.supervisor_faults)
         self._recovery = Recovery(plan, self._seats, self._ledger, self._bundles, self.faults)
         self._health = HealthChecks(plan, self._lifecycle, self._ledger)
         self._waits = waits or NoObserver()

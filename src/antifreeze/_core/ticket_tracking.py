@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .events import ParcelsArrived
 from .faults import Fault
-from .limits import Plan
+from .loader_plan import Plan
 from .messages import message
 from .reorder import ReorderWindow
 from .slab_leases import Lease, LeaseKey

@@ -1,4 +1,4 @@
-"""What is to be loaded: tickets, and the identity of every sample and epoch."""
+"""What is to be loaded: tickets, and how far a run has come."""
 
 from __future__ import annotations
 
@@ -9,24 +9,12 @@ from .slab_leases import Lease
 
 
 @message
-class SampleId:
-    """Name one sample of a run; the same after any crash and for any number of workers."""
-
-    epoch: int
-    position: int  # of its batch in the epoch
-    slot: int  # of the sample in its batch
-
-
-@message
 class Progress:
     """Say how far a run has come: all that a later run needs to go on from here."""
 
     epoch: int
     delivered: int  # positions of this epoch the loop is past: received, or raised as a fault
     seed_base: int
-
-    def sample(self, position: int, slot: int) -> SampleId:
-        return SampleId(self.epoch, position, slot)
 
 
 @message

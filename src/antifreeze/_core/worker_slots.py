@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
 
+from .limits import LIMITS
 from .messages import record
 from .slab_leases import Lease, LeaseTable
 from .states import State
@@ -88,7 +89,6 @@ SEAT_TRANSITIONS: dict[tuple[SeatState, SeatCue], SeatState] = {
 }
 
 NEVER = -1  # epochs are counted from 0
-EPOCHS_KNOWN = 8  # of which a seat knows what it was asked for
 MAY_LOAD = frozenset({SeatState.OPEN, SeatState.RESTING})
 EMPLOYED = frozenset({LifeState.STARTING, LifeState.SERVING})  # may be given tickets
 AT_WORK = EMPLOYED | {LifeState.RETIRING}  # are counted on for the tickets they hold
@@ -168,7 +168,7 @@ class Seat:
         """Note how many batches of its stream it has brought in this epoch, or was to bring; so
         many of these wait for a life."""
         held = 0 if self.life is None else len(self.life.held)
-        self.before = (self.past + held + pending, *self.before)[:EPOCHS_KNOWN]
+        self.before = (self.past + held + pending, *self.before)[: LIMITS.epochs_known]
 
     @property
     def takes_tickets(self) -> bool:

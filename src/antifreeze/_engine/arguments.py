@@ -54,35 +54,19 @@ def check_types(arguments: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} option is not callable: got {_shown(name, arguments)}")
 
 
-def check_sample_timeout(value: Any) -> None:
-    """Refuse what is neither "auto", nor None, nor a time."""
+def check_amount(name: str, value: Any, unit: str) -> None:
+    """Refuse what is neither "auto", nor None, nor a positive number of a unit."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(
-            'sample_timeout option should be "auto", a number of seconds or None, but got'
-            f" {_shown('sample_timeout', {'sample_timeout': value})}"
+            f'{name} option should be "auto", a number of {unit} or None, but got'
+            f" {_shown(name, {name: value})}"
         )
     if not 0 < float(value) < float("inf"):
         raise ValueError(
-            "sample_timeout option should be a positive number of seconds (None: no limit), but got"
-            f" {_shown('sample_timeout', {'sample_timeout': value})}"
-        )
-
-
-def check_worker_memory(value: Any) -> None:
-    """Refuse what is neither "auto", nor None, nor a size."""
-    if value is None or (isinstance(value, str) and value == "auto"):
-        return
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(
-            'worker_memory option should be "auto", a number of bytes or None, but got'
-            f" {_shown('worker_memory', {'worker_memory': value})}"
-        )
-    if not 0 < float(value) < float("inf"):
-        raise ValueError(
-            "worker_memory option should be a positive number of bytes (None: no limit), but got"
-            f" {_shown('worker_memory', {'worker_memory': value})}"
+            f"{name} option should be a positive number of {unit} (None: no limit), but got"
+            f" {_shown(name, {name: value})}"
         )
 
 

@@ -25,16 +25,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .._core.limits import LIMITS
 from .._linux import procfs
 from .._linux.bounded_reads import proc_link, proc_numbers, proc_text
 from .._linux.clock import monotonic, pause
 
 NAME = "antifreeze-attach"
-MOST_BYTES = 1 << 20  # of an answer
-WAIT_S = 2.5  # for one; whoever answers does so once a second
-LOOK_S = 0.02  # between two looks for an answer
-MOST_OPEN = 20_000  # descriptors of a process that are looked through
-DEEPEST = 8  # levels of an answer: ours have four
 _MAGIC = b"antifrz1"
 _HEADER = struct.Struct("<8sQQQQQ")  # magic, pid, asked, length, checksum, answers
 _NUMBER = struct.Struct("<Q")
@@ -60,7 +56,8 @@ class Mailbox:
     def _create(self) -> int:
         file = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(file, _BODY_AT + MOST_BYTES)  # takes no memory until it is written to
+            # Takes no memory until it is written to.
+            os.ftruncate(file, _BODY_AT + LIMITS.attach.answer_bytes)
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
             os.pwrite(file, _HEADER.pack(_MAGIC, os.getpid(), 0, 0, 0, 0), 0)
         except BaseException:
@@ -77,7 +74,7 @@ class Mailbox:
         """Write an answer. Never blocks; raises OSError where there is no memory for it."""
         if self._file is None:
             return
-        if len(text) > MOST_BYTES:
+        if len(text) > LIMITS.attach.answer_bytes:
             text = b'{"error": "the answer of its loader is longer than 1 MiB"}'
         self._seen = self._question()
         os.pwrite(self._file, _NUMBER.pack(self._answers + 1), _ANSWERS_AT)
@@ -115,18 +112,18 @@ class _Question:
     def answer(self) -> dict[str, Any] | None:
         """Return the answer; None while there is none. Raises ValueError if it is no answer."""
         _, _, _, length, checksum, answers = _read_header(self.file)
-        if answers <= self.before or answers % 2 or length > MOST_BYTES:
+        if answers <= self.before or answers % 2 or length > LIMITS.attach.answer_bytes:
             return None
         text = os.pread(self.file, length, _BODY_AT)
         if zlib.crc32(text) != checksum:  # it is being written anew
             return None
         said = json.loads(text)
-        if not isinstance(said, dict) or _depth(said) > DEEPEST:
+        if not isinstance(said, dict) or _depth(said) > LIMITS.attach.answer_depth:
             raise ValueError("not an object")
         return said
 
 
-def ask(pids: Iterable[int], wait_s: float = WAIT_S) -> dict[int, dict[str, Any]]:
+def ask(pids: Iterable[int], wait_s: float = LIMITS.attach.answer_s) -> dict[int, dict[str, Any]]:
     """Ask processes how their loaders are, all at once. Processes without a mailbox are left out;
     for one that gives no answer there is an "error"."""
     open_questions: dict[int, _Question] = {}
@@ -144,7 +141,7 @@ def ask(pids: Iterable[int], wait_s: float = WAIT_S) -> dict[int, dict[str, Any]
                     os.close(open_questions.pop(pid).file)
             if monotonic() >= until:
                 break
-            pause(LOOK_S)
+            pause(LIMITS.attach.look_s)
         late = {"error": f"its loader gave no answer for {wait_s:g} s"}
         return found | dict.fromkeys(open_questions, late)
     finally:
@@ -163,7 +160,7 @@ def _open_question(pid: int) -> _Question | None:
     """Put a question into the mailbox of a process; None if it has none, or we may not look."""
     numbers = procfs.table(proc_text(pid, "status")).get("NSpid", "").split()
     known = {pid, *map(procfs.whole, numbers[-1:])}  # its own, in the container that it is in
-    for number in proc_numbers(pid, "fd", most=MOST_OPEN):
+    for number in proc_numbers(pid, "fd", most=LIMITS.attach.descriptors):
         if proc_link(pid, "fd", str(number)) == _LINK:
             with contextlib.suppress(OSError):
                 if (question := _post_question(f"/proc/{pid}/fd/{number}", known)) is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.commands import ExamineLife, LookAround
 from .._core.events import ClockRang, LifeExamined, LivesSeen
-from .._core.inspection.event_log import KEPT
+from .._core.limits import LIMITS
 from .._linux.clock import monotonic
 from .._version import VERSION
 from .attach_mailbox import Mailbox
@@ -20,9 +20,6 @@ from .attach_mailbox import Mailbox
 if TYPE_CHECKING:
     from .._core.inspection.event_log import Entry
     from .iterator import LoaderIterator
-
-STORY = 12  # entries
-FAULTS = 5
 
 
 class AttachServer:
@@ -78,7 +75,7 @@ def _of_loop(iterator: LoaderIterator) -> dict[str, Any]:
         ],
         "pids": [worker.pid for worker in iterator._workers],
         "faults": supervisor.faults_seen,
-        "latest_faults": [fault.kind.value for fault in supervisor.faults[-FAULTS:]],
+        "latest_faults": [fault.kind.value for fault in supervisor.faults[-LIMITS.attach.faults :]],
         "story": _event_log(iterator),
     }
 
@@ -92,7 +89,8 @@ def _is_routine(entry: Entry) -> bool:
 def _event_log(iterator: LoaderIterator) -> list[str]:
     """Tell the last things that happened, by kind: what is in them may be the user's."""
     now, lines = monotonic(), []
-    for entry in [each for each in iterator.latest(KEPT) if not _is_routine(each)][-STORY:]:
+    entries = [each for each in iterator.latest_events() if not _is_routine(each)]
+    for entry in entries[-LIMITS.attach.event_log_entries :]:
         done = ", ".join(type(each).__name__ for each in entry.commands)
         seat = getattr(entry.event, "seat", None)
         who = "" if seat is None else f" of worker {seat}"

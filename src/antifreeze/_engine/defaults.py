@@ -80,9 +80,9 @@ def check(given: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any
             raise TypeError(f"there is no option {name!r}; there are {', '.join(NAMES)}")
     new = dict(given)
     if "sample_timeout" in new:
-        arguments.check_sample_timeout(new["sample_timeout"])
+        arguments.check_amount("sample_timeout", new["sample_timeout"], "seconds")
     if "worker_memory" in new:
-        arguments.check_worker_memory(new["worker_memory"])
+        arguments.check_amount("worker_memory", new["worker_memory"], "bytes")
     if "randomness" in new:
         arguments.check_randomness(new["randomness"])
     arguments.check_fault_log(new.get("fault_log"))

@@ -21,9 +21,8 @@ from typing import Any, assert_never
 from .._core import commands as do
 from .._core import events as ev
 from .._core.faults import Ending
-from .._core.inspection.event_log import KEPT
 from .._core.inspection.state_snapshots import snapshot_in_passing
-from .._core.limits import Plan, Source
+from .._core.loader_plan import Plan, Source
 from .._core.states import Run, State
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand
@@ -46,10 +45,6 @@ from .sampler_draws import SamplerReader
 from .step_timer import OpenWait, StepTimer
 from .stream_positions import StreamPositions
 from .watch_while_away import Watchdog
-
-CLOSE_TRIES = 8  # each interrupted by Ctrl-C; then the workers are killed outright
-MARGIN_S = 1.0  # beyond the last deadline of ending a life; then its process is abandoned
-LOCK_S = 5.0  # for a thread that is inside the user's sampler or dataset
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -75,11 +70,11 @@ class Driver:
         book: LoaderFaults | None = None,
         sift: Sift = lambda found: found,
         accounts: Accounts | None = None,
-        event_log_limit: int | None = KEPT,
     ) -> None:
-        self.accounts = accounts or Accounts()
+        self._limits = limits = plan.limits
+        self.accounts = accounts or Accounts(limits=limits.records)
         self._waits = Waits(self.accounts)
-        self._supervisor = Supervisor(plan, event_log_limit=event_log_limit, waits=self._waits)
+        self._supervisor = Supervisor(plan, waits=self._waits)
         self.event_log = self._supervisor.event_log
         self._backend = backend
         self._now = clock.now
@@ -91,8 +86,8 @@ class Driver:
         self._ready: deque[tuple[Parcel, Errand]] = deque()
         self._sampler_reader = SamplerReader(iter(()))
         self._brief = EpochBrief(0)
-        self._streams = StreamPositions()
-        self.absence = LoopAbandonment()
+        self._streams = StreamPositions(limits.streams)
+        self.absence = LoopAbandonment(limits.away)
         self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
         self._broke_while_away: Exception | None = None
@@ -100,7 +95,7 @@ class Driver:
         self._epochs = 0
         self._phase = Phase.OPEN
         self._whole = True  # no step is half done
-        self._step_timer = StepTimer(self.accounts, plan.seats)
+        self._step_timer = StepTimer(self.accounts, plan.seats, limits.looks)
         self.turnstile = self._step_timer.turnstile
         self.traps = TorchPitfalls(plan.seats) if traps is None else traps
         self.book = LoaderFaults(raising()) if book is None else book
@@ -120,7 +115,7 @@ class Driver:
     def workers(self) -> list[Any]:
         """Give the latest life of each seat, for others to look at."""
         unborn = any(worker.pid is None for worker in self._backend.workers())
-        if unborn and self._lock.acquire(timeout=LOCK_S):
+        if unborn and self._lock.acquire(timeout=self._limits.closing.lock_s):
             try:
                 self._backend.await_births()
             finally:
@@ -141,7 +136,7 @@ class Driver:
         if self.closed or os.getpid() != self._owner:
             return False
         if not self._whole:
-            if not self._lock.acquire(timeout=LOCK_S):
+            if not self._lock.acquire(timeout=self._limits.closing.lock_s):
                 return True  # another thread is in the middle of a step: it is being used
             self._lock.release()
         return not self.closed and self._whole and self._supervisor.run is not Run.BROKEN
@@ -173,7 +168,7 @@ class Driver:
                 self._step(event, began_at)
                 self._backend.settle()
                 if self._watchdog is None and (watch := self._backend.watch()) is not None:
-                    self._watchdog = Watchdog(self, watch)
+                    self._watchdog = Watchdog(self, watch, self._limits)
                     self._watchdog.start()
             except BaseException:
                 self.close()
@@ -249,7 +244,7 @@ class Driver:
                     self._tell(notices, self._now())
                 if for_good:
                     self._step(ev.LoopLeft(for_good=True), self._now())
-                if self._supervisor.plan.limits.look_s is not None:
+                if self._limits.look_s is not None:
                     self._step(self._look_around(), self._now())
                 self._whole = True
                 self._step_timer.see_usage(self._now(), self._backend.usage)
@@ -268,11 +263,11 @@ class Driver:
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
             watchdog.close()
-        if not self._lock.acquire(timeout=LOCK_S):
+        if not self._lock.acquire(timeout=self._limits.closing.lock_s):
             return  # whoever is inside leaves when it comes back; the workers go with the program
         interrupt: KeyboardInterrupt | None = None
         try:
-            for _ in range(CLOSE_TRIES):
+            for _ in range(self._limits.closing.tries):
                 try:
                     if self._phase is not Phase.CLOSED:
                         self._finish_closing()
@@ -298,8 +293,10 @@ class Driver:
             for start in never_started + self._failed_starts:
                 event = ev.LifeEnded(start.seat, start.life, Ending(words="it never started"))
                 self._perform_all(self._supervisor.handle(event, self._now()))
-        limits = self._supervisor.plan.limits
-        longest_s = limits.stop_idle_s + limits.terminate_s + limits.kill_s + MARGIN_S
+        limits = self._limits
+        longest_s = (
+            limits.stop_idle_s + limits.terminate_s + limits.kill_s + limits.closing.margin_s
+        )
         give_up = self._now() + longest_s
         while not self._supervisor.at_rest and self._now() < give_up:
             self._turn()

@@ -22,21 +22,14 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.bundling import LONGEST
-from .._core.fork_or_clean import WorkerOrigin
-from .._core.inspection.event_log import KEPT
-from .._core.inspection.state_snapshots import TRIES
-from .._core.limits import Limits, Plan, Source, Tenure
-from .._core.reorder import Order
+from .._core.limits import LIMITS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
 from .._loading.observations import Suspect
-from .._loading.resumable_streams import is_stateful
 from .._processes.backend import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
@@ -61,6 +54,7 @@ from .arguments import TORCH
 from .delivery import RAISERS
 from .driver import Driver
 from .main_process_monitor import Asked, making_iterator, stay_for
+from .plan_from_arguments import interval_for, plan_of
 from .sampler_lookahead import free_draws
 
 if TYPE_CHECKING:
@@ -71,27 +65,12 @@ if TYPE_CHECKING:
     from .step_timer import OpenWait
 
 
-# For a forked worker to listen. It does in milliseconds; on a machine that swaps, or if its
-# siblings, each of hundreds of gigabytes, are forked before it, it takes longer.
-FORKED_S = 15.0
-FORK_S = 1.0  # more for each worker
-# For one that comes from a clean process, which imports the program's libraries first; and if
-# there is another way.
-CLEAN_S = 120.0
-CLEAN_OR_FORKED_S = 30.0
-
-LOOK_S = 1.0  # between two looks at workers that keep the loop waiting
-WITNESS_S = 1.0  # between two looks of a worker at itself
-SHORTEST_LOOK_S = 0.02
-
 SAMPLERS_DEEP = 5  # batch samplers around each other; accelerate has three
 
 UNGUARDED = (
     "this script loops over a DataLoader while it is run a second time, in the process that its"
     " workers come from (spawn, forkserver): put what it does under `if __name__ == '__main__':`"
 )
-
-STORY_LIMIT: int | None = KEPT  # entries; tests that replay whole runs lift it
 
 
 class _Owner:
@@ -117,13 +96,14 @@ class LoaderIterator(BaseIterator):
             raise RuntimeError(UNGUARDED)
         clock = loader._clock()
         began_at = clock.now()
-        with making_iterator(loader._index_sampler):
+        with making_iterator(loader._index_sampler, loader._limits):
             super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
         sampler_s = clock.now() - began_at
         if isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
             share_dist_seed(loader.generator, self._pg)
         self._as_torch = loader.randomness == TORCH
+        self._limits = loader._limits
         self._batch_samples = _samples_a_batch(loader)
         self._traps = TorchPitfalls(
             max(1, self._num_workers), loader.__dict__.setdefault("_told", set())
@@ -135,14 +115,13 @@ class LoaderIterator(BaseIterator):
         self._book.begin_epoch()
         backend = self._with_pinning(loader._backend(self._job(loader)))
         self._driver: Driver | SingleProcessDriver = Driver(
-            _plan(loader),
+            plan_of(loader),
             backend,
             clock,
             traps=self._traps,
             book=self._book,
             sift=functools.partial(_grown, loader.dataset, loader.collate_fn),
             accounts=entry.accounts,
-            event_log_limit=STORY_LIMIT,
         )
         self._were: list[tuple[Any, Attributes]] = []  # what persistent workers have a copy of
         if self._persistent_workers:
@@ -164,7 +143,7 @@ class LoaderIterator(BaseIterator):
         self._driver.absence.iterator = weakref.ref(self)
         again = functools.partial(_ask_sampler_again, weakref.ref(self), self._index_sampler)
         self._begin_epoch(began_at, sampler_s, again)
-        stay_for(self._driver)  # now: the workers have been forked
+        stay_for(self._driver, loader._limits)  # now: the workers have been forked
 
     def __next__(self) -> Any:
         try:
@@ -220,7 +199,7 @@ class LoaderIterator(BaseIterator):
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
         began_at = 0.0 if first_iter else self._now()
-        with making_iterator(self._index_sampler):
+        with making_iterator(self._index_sampler, loader._limits):
             super()._reset(loader, first_iter)
         sampler_s = 0.0 if first_iter else self._now() - began_at
         self._book.begin_epoch()
@@ -237,7 +216,7 @@ class LoaderIterator(BaseIterator):
         seeds = int(self._base_seed), self._shared_seed
         assert isinstance(self._driver, Driver)
         free = free_draws(self._index_sampler)
-        sampler_s += self._driver.begin_epoch(Asked(sampler), *seeds, free)
+        sampler_s += self._driver.begin_epoch(Asked(sampler, self._limits), *seeds, free)
         self._driver.turnstile.began(self._now() - began_at, sampler_s)
 
     def handle(self) -> LoaderIterator:
@@ -287,18 +266,18 @@ class LoaderIterator(BaseIterator):
     def snapshot(self) -> DriverSnapshot:
         return self._driver.snapshot()
 
-    def latest(self, most: int) -> list[Entry]:
-        """Give the last entries of its story, as far as it has one; from any thread."""
-        event_log = getattr(self._driver, "story", ())
-        for _ in range(TRIES):
+    def latest_events(self) -> list[Entry]:
+        """Return the latest entries of its event log, if it has one. From any thread."""
+        event_log = getattr(self._driver, "event_log", ())
+        for _ in range(LIMITS.records.snapshot_tries):
             try:
-                return list(event_log)[-most:]
+                return list(event_log)
             except RuntimeError:  # it goes on meanwhile
                 continue
         return []
 
     def _job(self, loader: DataLoader[Any]) -> Job:
-        init_fn = loader.worker_init_fn
+        init_fn, looks = loader.worker_init_fn, loader._limits.looks
         if self._num_workers and isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(
                 sharding_worker_init_fn, init_fn, self._world_size, self._rank
@@ -319,7 +298,8 @@ class LoaderIterator(BaseIterator):
             torch_draws=loader.randomness == TORCH,
             is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
             look_s=min(
-                _often(loader.sample_timeout, WITNESS_S), _often(loader.timeout or None, WITNESS_S)
+                interval_for(loader.sample_timeout, looks.own_s, looks),
+                interval_for(loader.timeout or None, looks.own_s, looks),
             ),
         )
 
@@ -384,7 +364,7 @@ def at_work() -> list[LoaderIterator]:
 
 
 def _held() -> list[LoaderIterator]:
-    for _ in range(TRIES):
+    for _ in range(LIMITS.records.snapshot_tries):
         try:
             held = list(_iterators)
             inline = [each.iterator for each in _drivers if not isinstance(each, Driver)]
@@ -397,7 +377,7 @@ def _held() -> list[LoaderIterator]:
 
 def _kept() -> list[SingleProcessDriver]:
     """Return the drivers that loaders without workers keep for their next loop."""
-    for _ in range(TRIES):
+    for _ in range(LIMITS.records.snapshot_tries):
         try:
             return [each for each in _drivers if not isinstance(each, Driver) and each.is_kept]
         except RuntimeError:  # another thread has made or dropped one meanwhile
@@ -433,71 +413,11 @@ def _samples_a_batch(loader: DataLoader[Any]) -> int:
     return size if isinstance(size, int) and size > 0 else 1
 
 
-def _plan(loader: DataLoader[Any]) -> Plan:
-    """Say in the core's words what the arguments ask for."""
-    streams, policy = is_stream(loader), policy_of(loader.on_error)
-    source = Source.STREAMS if streams else Source.INDICES
-    choice = loader._lineage().choice
-    start_s = CLEAN_S if choice.asked_for else CLEAN_OR_FORKED_S
-    if choice.descent is WorkerOrigin.MAIN:
-        start_s = FORKED_S + FORK_S * loader.num_workers
-    return Plan(
-        seats=loader.num_workers,
-        window=loader.num_workers * (loader.prefetch_factor or 2),
-        order=Order.STRICT if loader.in_order else Order.OVERTAKE,
-        source=source,
-        tenure=Tenure.LOADER if loader.persistent_workers else Tenure.EPOCH,
-        longest_bundle=LONGEST if _may_bundle(loader) else 1,
-        torch_draws=loader.randomness == TORCH,
-        timeout_s=loader.timeout,
-        spares=policy.action != "raise",
-        restarts=streams,
-        resumes=streams and (is_stateful(loader.dataset) or policy.action == "skip"),
-        limits=_limits(loader.sample_timeout, loader.worker_memory, start_s),
-    )
-
-
-def _often(sample_timeout: float | str | None, usual_s: float) -> float:
-    """Say how often to look at calls that may last so long."""
-    if sample_timeout is None or isinstance(sample_timeout, str):
-        return usual_s
-    return min(usual_s, max(SHORTEST_LOOK_S, sample_timeout / 10))
-
-
-def _limits(
-    sample_timeout: float | str | None, worker_memory: float | str | None, start_s: float
-) -> Limits:
-    limits = Limits(start_s=start_s, look_s=LOOK_S)
-    if worker_memory is None:
-        limits = replace(limits, short=0.0)
-    elif not isinstance(worker_memory, str):
-        limits = replace(limits, life_bytes=int(worker_memory))
-    if sample_timeout is None:
-        return replace(limits, still_s=None, spin_s=None)
-    if isinstance(sample_timeout, str):
-        return limits
-    look_s = _often(sample_timeout, LOOK_S)
-    return replace(limits, look_s=look_s, call_s=float(sample_timeout))
-
-
 def _grown(dataset: Any, collate_fn: Any, found: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     """Leave of what a worker holds what it has not held from the beginning."""
     from .._worker.growth_suspects import grown
 
     return grown(found, ("dataset", dataset), ("collate_fn", collate_fn))
-
-
-def _may_bundle(loader: DataLoader[Any]) -> bool:
-    """Say whether tiny batches may travel together, further ahead than `prefetch_factor` says.
-
-    The default factor is ours to interpret; any other number is the user's own wish. Who wants
-    batches to overtake each other wants none of them to queue behind a slow one. And what a lost
-    worker had loaded of a stream, but not sent, nobody could load again. And where draws are
-    torch's, every batch has a worker of its own, and a loop that is left early has had as many
-    loaded as torch's.
-    """
-    single = is_stream(loader) or loader.randomness == TORCH
-    return loader.prefetch_factor == 2 and loader.in_order and not single
 
 
 def _close_in(owner: int, driver: Driver | SingleProcessDriver) -> None:

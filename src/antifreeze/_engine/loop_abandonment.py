@@ -12,23 +12,22 @@ import itertools
 import weakref
 from types import FrameType, GeneratorType
 
+from .._core.limits import LIMITS, AwayLimits
+
 # What stands between an iterator and its loop.
 _BETWEEN = (GeneratorType, enumerate, zip, map, filter, itertools.islice, itertools.chain)
-# Long enough for a loop that catches an error, saves a checkpoint and goes on.
-AWAY_S = 30.0
-# To ask who holds an iterator, all objects of the program are gone through: 30 ms a million.
-LONGEST_S = 600.0  # between two questions
 
 
 class LoopAbandonment:
     """Time of one loop. All by whoever holds the driver's lock."""
 
-    def __init__(self, away_s: float = AWAY_S) -> None:
-        self._away_s = away_s
+    def __init__(self, limits: AwayLimits = LIMITS.away) -> None:
+        self._away_s = limits.abandoned_s
+        self._longest_s = limits.asked_again_s
         self._left_at: float | None = None  # None: it is there, or has not begun
         self._raised = False
         self._ask_at = 0.0
-        self._wait_s = away_s
+        self._wait_s = limits.abandoned_s
         self.iterator: weakref.ref[object] | None = None
 
     def come(self) -> None:
@@ -44,7 +43,7 @@ class LoopAbandonment:
         a while."""
         if self._left_at is None or now < self._ask_at:
             return False
-        self._wait_s = min(2 * self._wait_s, LONGEST_S)
+        self._wait_s = min(2 * self._wait_s, self._longest_s)
         self._ask_at = now + self._wait_s
         return self._raised or self._is_held_by_an_ended_frame()
 

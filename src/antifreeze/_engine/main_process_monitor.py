@@ -30,6 +30,7 @@ from typing import Any
 from .._core.health.main_process_stalls import MainProcessCall, MainProcessCalls
 from .._core.health.stall_detection import Activity, StackLine
 from .._core.health.worker_phases import OURS, SAMPLER
+from .._core.limits import LIMITS, Limits
 from .._core.tickets import Ticket
 from .._linux import platform_support
 from .._linux.clock import monotonic
@@ -43,11 +44,7 @@ from .._transport import own_frames
 from .._worker import parent_watch, thread_start
 from .attach_server import AttachServer
 
-LOOK_S = 1.0  # between two looks
-JOIN_S = 1.0  # at the end of the program; it is asleep, or in the middle of one look
-DEEPEST = 200  # frames of a stack
 CHEAP_S = 0.001  # a batch of one sample: it needs no look to be found, nor is it worth one
-AWAY_S = 10.0  # a loop that does not come is looked at rarely until it does
 # Whose frames, innermost, mean that workers are waited for: they are told of by others.
 _OF_WORKERS = tuple(map(own_frames.installed_path, own_frames.WAITS_FOR_WORKERS))
 
@@ -64,6 +61,7 @@ class Post:
 
     __slots__ = (
         "__weakref__",
+        "_limits",
         "_reference",
         "indices",
         "number",
@@ -73,7 +71,8 @@ class Post:
         "thread",
     )
 
-    def __init__(self, step: int = OURS) -> None:
+    def __init__(self, step: int = OURS, limits: Limits = LIMITS) -> None:
+        self._limits = limits
         self.steps: list[int] = [
             step
         ]  # see `_core/health/worker_phases.py`; a list, as `Fetcher` writes into it
@@ -88,7 +87,7 @@ class Post:
     def enter(self) -> None:
         """Be looked at, from now on."""
         _posts[self.number] = self._reference
-        _thread.start()
+        _thread.start(self._limits)
 
     @staticmethod
     def _dropped(number: int) -> Any:
@@ -116,12 +115,13 @@ class LoadingPost(Post):
         accounts: Accounts,
         step: int = OURS,
         file_of: FileOf = lambda step, ticket: "",
+        limits: Limits = LIMITS,
     ) -> None:
         """`file_of` returns the file of the sample at a step of a batch, without running code of
         the user's: it is called in another thread."""
         self._accounts, self.looks, self.file_of = accounts, SamplingProfiler(), file_of
         self._away, self._away_since = -1, 0.0  # before which batch, and since when
-        super().__init__(step)
+        super().__init__(step, limits)
         self.rouse()
 
     def rouse(self) -> None:
@@ -146,7 +146,7 @@ class LoadingPost(Post):
         if step == OURS:
             if position != self._away:
                 self._away, self._away_since = position, now
-            return now - self._away_since < AWAY_S
+            return now - self._away_since < self._limits.looks.loop_away_s
         self._away = -1
         if position == self.position:  # else it has gone on meanwhile
             self.looks.note(position + 1, step)
@@ -156,8 +156,8 @@ class LoadingPost(Post):
 class Asked:
     """A sampler's iterator, made when it is first asked, and looked at while it is asked."""
 
-    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Iterator[Any]], limits: Limits = LIMITS) -> None:
+        self._make, self._limits = make, limits
         self._sampler: Iterator[Any] | None = None
         self._post: Post | None = None  # when it is asked: workers were forked before that
 
@@ -169,7 +169,7 @@ class Asked:
         sampler's, so whoever tells these apart calls this first."""
         post = self._post
         if post is None:
-            post = self._post = Post()
+            post = self._post = Post(limits=self._limits)
         elif post.thread != threading.get_ident():
             post.settle()
         return post
@@ -190,9 +190,9 @@ class Asked:
 
 
 @contextlib.contextmanager
-def making_iterator(sampler: Any) -> Iterator[None]:
+def making_iterator(sampler: Any, limits: Limits = LIMITS) -> Iterator[None]:
     """Look at the sampler while its iterator is made, if that is more than to make a generator."""
-    post = None if makes_generator(sampler) else Post(SAMPLER)
+    post = None if makes_generator(sampler) else Post(SAMPLER, limits)
     try:
         yield
     finally:
@@ -214,21 +214,25 @@ class _Thread:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a collection in the middle may come here again
         self._wake = threading.Event()
+        self._limits = LIMITS  # of the loop that came last: all loops of a program have the same
         self._calls = MainProcessCalls()  # for the whole program: nothing is said twice soon
         self._runs: threading.Thread | None = None
         self._rests = False  # until its next look at everything, if nobody wakes it
         self.server: AttachServer | None = None
         self._ending = False
 
-    def start(self) -> None:
+    def start(self, limits: Limits = LIMITS) -> None:
         """See to it that it runs."""
         with self._lock:
+            if limits is not self._limits:
+                self._limits, self._calls = limits, MainProcessCalls(limits.stalls)
+                self._wake.set()  # it may be about to sleep for longer than these allow
             if self._runs is not None or self._ending or platform_support.serves_a_loader:
                 return
             thread = threading.Thread(target=self._run, name="antifreeze-bystander", daemon=True)
             self._runs = thread
             try:
-                thread_start.start(thread)
+                thread_start.start(thread, limits.starting)
             finally:
                 if thread.ident is None:  # the machine gives none, or a signal handler raised
                     self._runs = None
@@ -247,7 +251,7 @@ class _Thread:
         self._ending = True
         self._wake.set()
         if (thread := self._runs) is not None and thread.is_alive():
-            thread.join(JOIN_S)
+            thread.join(self._limits.looks.main_process_join_s)
 
     def _run(self) -> None:
         parent_watch.name_thread()
@@ -260,12 +264,12 @@ class _Thread:
             process_summaries.refresh(due_s=0.0)
 
     def _look_after_all(self, server: AttachServer) -> None:
-        calls = self._calls
-        turn, look_at = 0, monotonic() + LOOK_S
+        turn, looked_at = 0, monotonic()
         while True:  # bounded by the loops there are
             self._rests = True  # first: a loop that comes now is seen, or sees that
             turn = (turn + 1) % sampling_profiler.LINE_EVERY
             self._rests = not look_closely(now := monotonic(), lines=turn == 0)
+            look_at = looked_at + self._limits.looks.main_process_s
             self._wake.wait(max(0.0, look_at - now) if self._rests else sampling_profiler.LOOK_S)
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
@@ -273,21 +277,21 @@ class _Thread:
                     server.close()
                     self._runs = None
                     return
-            if (now := monotonic()) < look_at:
+            if (now := monotonic()) < looked_at + self._limits.looks.main_process_s:
                 continue
-            look_at = now + LOOK_S
+            looked_at = now
             try:
-                look(calls, now)
+                look(self._calls, now)
                 server.serve()
                 process_summaries.refresh()
             except Exception:
                 logger.debug("antifreeze: looking at this process failed", exc_info=True)
 
 
-def stay_for(driver: Any) -> None:
+def stay_for(driver: Any, limits: Limits = LIMITS) -> None:
     """Be there to be asked for as long as this one has workers."""
     _with_workers.add(driver)
-    _thread.start()
+    _thread.start(limits)
 
 
 def _any_workers() -> bool:
@@ -335,7 +339,7 @@ def _stack(frame: FrameType | None) -> tuple[StackLine, ...] | None:
     are the innermost. None if it waits for workers."""
     found: list[StackLine] = []
     ours: int | None = None
-    while frame is not None and len(found) < DEEPEST:
+    while frame is not None and len(found) < LIMITS.looks.stack_frames:
         code = frame.f_code
         if ours is None and code.co_filename.startswith(own_frames.HERE):
             if code.co_filename.startswith(_OF_WORKERS):

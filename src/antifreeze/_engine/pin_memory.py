@@ -17,14 +17,13 @@ from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
+from .._core.limits import LIMITS
 from .._core.tickets import Errand
 from .._processes.backend import Backend, LocalParcel, Notice, Parcel, Watch
 from .._reporting.wait_accounting import Usage
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker import thread_start
 from .._worker.worker_spec import EpochBrief
-
-JOIN_S = 5.0  # a pinning call is a memory copy; a thread that needs longer is left behind
 
 
 class Pinner(Protocol):
@@ -76,7 +75,7 @@ class PinnedBackend:
     def close(self) -> None:
         self._work.put(None)
         if self.thread.is_alive() and threading.current_thread() is not self.thread:
-            self.thread.join(JOIN_S)
+            self.thread.join(LIMITS.closing.pinning_s)
         self._done.clear()
         self._inner.close()
 

@@ -19,9 +19,9 @@ from threading import get_ident
 from typing import Any
 
 from .._core.faults import Fault, FaultKind, FaultLog
-from .._core.health.stall_detection import EXAMINED_S
 from .._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
 from .._core.inspection.state_snapshots import SupervisorSnapshot
+from .._core.limits import LIMITS, Limits
 from .._core.states import Loop, Run
 from .._core.tickets import Progress, Ticket
 from .._core.timings import Timings
@@ -37,7 +37,7 @@ from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import in_step, usual_share
 from .._reporting.reporter import tell_trends
 from .._reporting.torch_pitfalls import TorchPitfalls
-from .._reporting.wait_accounting import FOLD_S, Accounts, Turnstile
+from .._reporting.wait_accounting import Accounts, Turnstile
 from .._torch_internals import is_pipe
 from .._transport.exceptions import add_note
 from .._worker.worker_spec import Job
@@ -79,6 +79,7 @@ class SingleProcessDriver:
         traps: TorchPitfalls | None = None,
         book: LoaderFaults | None = None,
         accounts: Accounts | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.book = LoaderFaults(raising()) if book is None else book
         self.traps = TorchPitfalls(1) if traps is None else traps
@@ -92,8 +93,9 @@ class SingleProcessDriver:
         self._randomness: Randomness | None = None
         if not (job.streams or job.torch_draws):
             self._randomness = Randomness(job.dataset, job.collate_fn, lent=True)
-        self.accounts = accounts or Accounts()
-        self._post = LoadingPost(self.accounts, ITER, self.book.file_at)
+        self.accounts = accounts or Accounts(limits=limits.records)
+        self._limits, self._fold_s = limits, limits.records.fold_s
+        self._post = LoadingPost(self.accounts, ITER, self.book.file_at, limits)
         self._fetcher = self._make_fetcher()
         self._finish = finish  # the last step before delivery, e.g. pinning
         self.now = self._now = clock.now
@@ -102,13 +104,13 @@ class SingleProcessDriver:
         self._run = Run.IDLE
         self._seed_base = 0
         self._drawn = 0
-        self._faults = FaultLog()
+        self._faults = FaultLog(self._limits.records.supervisor_faults)
         self.turnstile = Turnstile(self.accounts, 1)
         self._came_at: float | None = None  # of a loop that waits
         self._rows: list[float] = []  # what calls took; see `_sum_up`
         self._begun: list[int] = []  # which of them were the first of an epoch
         self._sums = False
-        self._fold_at, self._measure_at = self._now() + FOLD_S, 0.0
+        self._fold_at, self._measure_at = self._now() + self._fold_s, 0.0
 
     def _make_fetcher(self) -> Fetcher:
         """Return what loads batches; of a stream, its iterator is made."""
@@ -163,7 +165,7 @@ class SingleProcessDriver:
             post.enter()
         self._drawn = 0
         if self._faults.seen:
-            self._faults = FaultLog()
+            self._faults = FaultLog(self._limits.records.supervisor_faults)
 
     @property
     def closed(self) -> bool:
@@ -273,7 +275,7 @@ class SingleProcessDriver:
         tell_trends(self.accounts)
 
     def _fold(self, now: float) -> None:
-        self._fold_at = now + FOLD_S
+        self._fold_at = now + self._fold_s
         if self._run is _RUNNING:  # its epochs last long enough for a closer look
             self._post.rouse()
         self._sum_up()
@@ -346,7 +348,7 @@ class SingleProcessDriver:
         if self._post.thread == get_ident():  # in a signal's handler
             waited_s = self._fetcher.waits_since()
             return None if waited_s is None else min(1.0, waited_s / max(seconds, waited_s, 1e-9))
-        if seconds < EXAMINED_S:
+        if seconds < self._limits.stalls.examined_s:
             return usual_share(self.accounts.work)
         return 0.0 if process_activity.thread_runs(self._post.task) else 1.0
 

@@ -48,7 +48,7 @@ class SingleProcessIterator(LoaderIterator):
         if makes_generator(sampler):
             BaseIterator.__init__(self, loader)  # seeds, the sampler's iterator, pinning
         else:
-            with making_iterator(sampler):
+            with making_iterator(sampler, loader._limits):
                 BaseIterator.__init__(self, loader)
         sampler_s = now() - began_at
         self._finished = False
@@ -115,6 +115,7 @@ class SingleProcessIterator(LoaderIterator):
             TorchPitfalls(1, loader.__dict__.setdefault("_told", set())),
             self._book,
             entry.accounts,
+            loader._limits,
         )
         _drivers.add(driver)
         _close_all_at_exit()

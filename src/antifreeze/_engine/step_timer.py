@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .._core.limits import LIMITS, LookLimits
 from .._reporting.wait_accounting import Accounts, Split, Turnstile, Usage
 
 OpenWait = tuple[float, Split]  # how long it is; what of it is for what, if not yet counted
-
-USAGE_S = 10.0  # between two looks at what workers use of the machine
 
 
 class StepTimer:
     """Watch the calls of `next` that have to ask. By whoever holds the driver's lock, but for
     `open_wait`."""
 
-    def __init__(self, accounts: Accounts, seats: int) -> None:
+    def __init__(self, accounts: Accounts, seats: int, limits: LookLimits = LIMITS.looks) -> None:
+        self._usage_s = limits.usage_s
         self._accounts, self._seats = accounts, seats
         self.turnstile = Turnstile(accounts, seats)
         self.told_at = 0.0  # when the core was last told something that it had not answered
@@ -70,5 +70,5 @@ class StepTimer:
     def see_usage(self, now: float, look: Callable[[], Sequence[Usage]]) -> None:
         """See what the workers use of the machine: rarely, once all of them are born."""
         all_seen = len(self._accounts.usages) == self._seats
-        if (now - self._used_at >= USAGE_S or not all_seen) and (usages := look()):
+        if (now - self._used_at >= self._usage_s or not all_seen) and (usages := look()):
             self._used_at, self._accounts.usages = now, tuple(usages)

@@ -14,13 +14,10 @@ from collections import deque
 from dataclasses import replace
 
 from .._core.commands import StartLife
+from .._core.limits import LIMITS, StreamLimits
 from .._core.messages import record
 from .._loading.observations import StreamCarry, StreamPrint, StreamState
 from .._worker.worker_spec import EpochBrief, Resume
-
-STATES = 3  # the last one may be the end, and nothing may be known after the one before it
-MOST_PRINTS = 1024  # of one epoch: of streams without a state nobody knows which are needed
-MOST_EPOCHS = 8  # that are kept: very short ones have not two states each
 
 
 @record
@@ -49,7 +46,8 @@ class _Epoch:
 class StreamPositions:
     """The streams of all seats."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: StreamLimits = LIMITS.streams) -> None:
+        self._limits = limits
         self._epochs: dict[int, deque[_Epoch]] = {}  # by seat; the latest last
         # By seat, and by epoch: what it began, or will begin, with.
         self._carried: dict[int, dict[int, StreamCarry]] = {}
@@ -69,7 +67,7 @@ class StreamPositions:
             return False
         if isinstance(seen, StreamPrint):
             epoch.prints[seen.batch] = seen.printed
-            if len(epoch.prints) > MOST_PRINTS:
+            if len(epoch.prints) > self._limits.prints:
                 del epoch.prints[next(batch for batch in epoch.prints if batch != 1)]
             return False
         epoch.tells = True
@@ -78,7 +76,7 @@ class StreamPositions:
         was, epoch.useless = epoch.useless, seen.useless
         if not seen.useless:
             epoch.states.append(seen)
-            full = len(epoch.states) == STATES
+            full = len(epoch.states) == self._limits.states
             base = epoch.states[0].batches if full else 0
             epoch.prints = {
                 batch: each for batch, each in epoch.prints.items() if batch > base or batch == 1
@@ -86,9 +84,9 @@ class StreamPositions:
         return was != epoch.useless
 
     def _epoch(self, seat: int, number: int) -> _Epoch | None:
-        epochs = self._epochs.setdefault(seat, deque(maxlen=MOST_EPOCHS))
+        epochs = self._epochs.setdefault(seat, deque(maxlen=self._limits.epochs))
         if not epochs or epochs[-1].number < number:
-            epochs.append(_Epoch(number, deque(maxlen=STATES), {}))
+            epochs.append(_Epoch(number, deque(maxlen=self._limits.states), {}))
         return next((each for each in epochs if each.number == number), None)
 
     def _carry(self, seat: int, seen: StreamCarry) -> None:

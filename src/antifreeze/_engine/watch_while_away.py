@@ -15,16 +15,9 @@ import threading
 import weakref
 from typing import Protocol
 
+from .._core.limits import LIMITS, AwayLimits, Limits
 from .._processes.backend import Watch
 from .._worker import deferred_work, parent_watch, thread_start
-
-# From the beginning of an iterator: many a short epoch is over by then, and needs no thread.
-AFTER_S = 0.1
-# A driver that was dropped without a close is noticed this late, at most.
-TICK_S = 1.0
-# Between two looks, at least: a loop in pure Python feels a thread that wakes more often.
-PAUSE_S = 0.02
-JOIN_S = 1.0  # the thread is asleep, or in the middle of one step
 
 
 class Watched(Protocol):
@@ -40,39 +33,43 @@ class Watched(Protocol):
 class Watchdog:
     """Look after one driver, from `start` to its close."""
 
-    def __init__(self, watched: Watched, watch: Watch) -> None:
+    def __init__(self, watched: Watched, watch: Watch, limits: Limits = LIMITS) -> None:
+        self._limits = limits
         self._watch = watch
         self._thread = threading.Thread(
-            target=_run, args=(weakref.ref(watched), watch), name="antifreeze-watchdog", daemon=True
+            target=_run,
+            args=(weakref.ref(watched), watch, limits.away),
+            name="antifreeze-watchdog",
+            daemon=True,
         )
         self._due = [self._thread]  # emptied by whoever starts it, or closes this
 
     def start(self) -> None:
         """Have the thread start in a moment, unless that is over by then. Without one, where the
         machine gives none, a death is seen when the loop comes back: later, no worse."""
-        deferred_work.later(self._start, AFTER_S)
+        deferred_work.later(self._start, self._limits.away.after_s, self._limits.starting)
 
     def _start(self) -> None:
         # No lock: one that a signal handler left behind would hold up all errands. A thread that
         # starts after all sees that there is nothing to watch.
         while self._due:
-            thread_start.start(self._due.pop())
+            thread_start.start(self._due.pop(), self._limits.starting)
 
     def close(self) -> None:
         """End the thread, if it has started; bounded. May be called in it."""
         self._due.clear()
         self._watch.end()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(JOIN_S)
+            self._thread.join(self._limits.away.join_s)
 
 
-def _run(watched: weakref.ref[Watched], watch: Watch) -> None:
+def _run(watched: weakref.ref[Watched], watch: Watch, limits: AwayLimits) -> None:
     parent_watch.name_thread()
     while True:  # bounded: `close`, or the end of what is watched
-        watch.wait(TICK_S)
+        watch.wait(limits.tick_s)
         driver = watched()
         if driver is None or driver.closed:
             return
         driver.look_after()
         del driver
-        watch.pause(PAUSE_S)
+        watch.pause(limits.pause_s)

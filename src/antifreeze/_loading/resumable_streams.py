@@ -22,18 +22,19 @@ from typing import Any
 
 import torch
 
+from .._core.limits import LIMITS
 from .._linux.clock import monotonic
 from .._worker.worker_spec import Job, Resume
 from .dataset_mutations import Attributes, print_of_batch
 from .observations import StreamCarry, StreamPrint, StreamState
 from .rng_adapters import Generator, global_generators, own_generators
 
-SHARE = 0.05  # of a worker's time that its states may take
-QUICK_S = 0.01  # in a pause of the loop, that are not worth counting
 # Samples at the start of an epoch after each of which the state is looked at. One that does not
 # change with a sample (the number of a shard, say) does not tell where the stream is; two batches
 # later it may have changed all the same.
 PROBED = 4
+
+_SHARE, _QUICK_S = LIMITS.streams.state_share, LIMITS.streams.quick_s  # looked up at every batch
 
 
 def is_stateful(thing: Any) -> bool:
@@ -198,7 +199,7 @@ class Bookmark:
         """Whether to take a fingerprint of the next batch, since it may have to come again."""
         may_come = self._watched and self._last is not None
         may_come = may_come or self._job.policy.action == "skip"
-        return may_come and self._printing_s <= SHARE * (monotonic() - self._began)
+        return may_come and self._printing_s <= _SHARE * (monotonic() - self._began)
 
     def print_of(self, batch: Any) -> int | None:
         """Return the fingerprint of a batch; note how long it took."""
@@ -239,12 +240,12 @@ class Bookmark:
         get there by the states of this one."""
         if not self._stays or self._watched or self._over:
             return None
-        if self._rest_s > QUICK_S and self._takes_too_long:
+        if self._rest_s > _QUICK_S and self._takes_too_long:
             return None
         began, before = monotonic(), self._carried
         carry = self._carry(self._epoch + 1)
         self._rest_s = monotonic() - began
-        if self._rest_s > QUICK_S:
+        if self._rest_s > _QUICK_S:
             self._spent += self._rest_s
         return None if carry.state == before else carry
 
@@ -254,7 +255,7 @@ class Bookmark:
 
     @property
     def _takes_too_long(self) -> bool:
-        return self._spent > SHARE * (monotonic() - self._began)
+        return self._spent > _SHARE * (monotonic() - self._began)
 
     def _state(self, asked: int) -> StreamState | None:
         if not self._watched:

@@ -23,6 +23,7 @@ from dataclasses import replace
 from types import FrameType
 
 from .._core.health.worker_phases import SAMPLE, WHOLE
+from .._core.limits import LIMITS
 from .._core.timings import Timings
 from .._linux.clock import pause
 from .._loading.observations import FOR_A_LOCK
@@ -33,9 +34,7 @@ LOOK_S = 0.05  # between two looks: late ones included, there is one in every `S
 # Before a look: by chance so long, as long as the interpreter lets a thread keep its lock.
 WANDER_S = 0.005
 SHARP_S = 0.00001  # that the lock is waited for meanwhile before it is asked for
-LINES = 50  # counted, until somebody takes them
 LINE_EVERY = 4  # looks: those at which the line is asked for, too
-DEEPEST = 200  # frames of a stack
 
 
 _chance = random.Random()  # not the program's
@@ -76,7 +75,7 @@ class SamplingProfiler:
         """Take the line that a look at any moment has shown. Keeps nothing of the frame."""
         if step < SAMPLE and step != WHOLE:
             return
-        if len(self._places) < LINES and (place := place_of(frame)) is not None:
+        if len(self._places) < LIMITS.looks.hot_lines and (place := place_of(frame)) is not None:
             self._places[place] += 1
 
     def note(self, ticket: int, step: int) -> None:
@@ -117,7 +116,7 @@ def place_of(frame: FrameType | None) -> str | None:
     if there is none, the innermost that is not ours. Mark it if it waits for a lock there."""
     innermost: str | None = None
     locks = False
-    for _ in range(DEEPEST):
+    for _ in range(LIMITS.looks.stack_frames):
         if frame is None:
             break
         file = frame.f_code.co_filename

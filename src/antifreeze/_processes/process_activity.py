@@ -17,6 +17,7 @@ import signal
 import struct
 
 from .._core.health.stall_detection import Activity, StackLine
+from .._core.limits import LIMITS
 from .._core.messages import frozen
 from .._linux import live_processes as live
 from .._linux import network_bytes, syscalls
@@ -25,10 +26,6 @@ from .._linux.syscalls import Syscall
 from .._worker.parent_watch import THREAD_NAME
 
 POLLED = 8  # descriptors of one `poll`, named
-# To see whether a thread of our own runs: while we look it may wait for the interpreter's lock, as
-# for any other. This long it can have that; who uses a tenth of it runs.
-LET_RUN_S = 0.02
-LOOKS = 5  # at a thread that seems to run
 PRIVATE = 128  # in the operation of a futex: only this process can release it
 
 # What waits in a descriptor, in words.
@@ -135,8 +132,8 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
     """Look at a thread of this process; None if it cannot be seen. Called in another thread."""
     pid = os.getpid()
     before = live.ran_s(f"{pid}/task/{task}")
-    pause(LET_RUN_S)
-    ran = live.ran_s(f"{pid}/task/{task}") - before >= LET_RUN_S / 10
+    pause(LIMITS.stalls.let_run_s)
+    ran = live.ran_s(f"{pid}/task/{task}") - before >= LIMITS.stalls.let_run_s / 10
     state = live.state(f"{pid}/task/{task}")
     if not state:
         return None
@@ -192,10 +189,10 @@ def thread_runs(task: int) -> bool:
     if live.state(name) != "R":
         return False
     ran = 0
-    for _ in range(LOOKS):
-        pause(LET_RUN_S)
+    for _ in range(LIMITS.stalls.looks_at_a_thread):
+        pause(LIMITS.stalls.let_run_s)
         ran += live.state(name) == "R"
-    return 2 * ran > LOOKS
+    return 2 * ran > LIMITS.stalls.looks_at_a_thread
 
 
 def _cpu_s(pid: int) -> float:

@@ -40,6 +40,7 @@ from .._core.faults import Ending
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import CLEAN, OURS
+from .._core.limits import LIMITS, Limits
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
 from .._linux.oom_kills import OomKills
@@ -82,15 +83,20 @@ FATAL = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS}
 )
 GARBLED = "something in it wrote to its channel: to a descriptor that was not its own"
-NEWS_S = 0.2  # of a birth, for a life that is to be ended; it speaks first only by milliseconds
-BIRTH_S = 60.0  # for those who want to see a pid: a new process imports the program first
 
 
 class ProcessBackend:
     """Lives are processes: of a zygote, or of the multiprocessing context the user gave."""
 
-    def __init__(self, job: Job, context: Any, lineage: StartMethod | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        context: Any,
+        lineage: StartMethod | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
         """`lineage`: where the loader's workers come from, if it has had some."""
+        self._limits = limits.starting
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
         self._pids: dict[tuple[int, int], int] = {}  # of all lives; bounded by restarts
@@ -117,8 +123,8 @@ class ProcessBackend:
         if job.torch_draws and as_torch.get_start_method() != "fork":
             self._origin = Children(job, self._status, as_torch)
         elif is_ours(context):
-            lineage = lineage or StartMethod(wish_of(context))
-            self._origin = Zygotes(job, self._status, lineage)
+            lineage = lineage or StartMethod(wish_of(context), limits=limits)
+            self._origin = Zygotes(job, self._status, lineage, limits)
         else:
             self._origin = Children(job, self._status, context)
         self._job = job
@@ -320,7 +326,7 @@ class ProcessBackend:
         return [self._latest[seat].worker for seat in sorted(self._latest)]
 
     def await_births(self) -> None:
-        give_up = monotonic() + BIRTH_S
+        give_up = monotonic() + self._limits.birth_s
         poller = select.poll()
         if self._news_fd is not None:
             poller.register(self._news_fd, select.POLLIN)
@@ -461,10 +467,10 @@ class ProcessBackend:
 
     def _hear_of(self, line: Line) -> None:
         """Wait a moment for the news of a birth: a life may speak before we are told of it."""
-        give_up = monotonic() + NEWS_S
+        give_up = monotonic() + self._limits.birth_news_s
         while line.pidfd is None and monotonic() < give_up:
             self._hear()
-            pause(NEWS_S / 40)
+            pause(self._limits.birth_news_s / 40)
 
     def _hear(self) -> None:
         for news in self._origin.hear():

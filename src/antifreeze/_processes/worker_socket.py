@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from .._core.faults import Ending
 from .._core.health.stall_detection import StackLine
+from .._core.limits import LIMITS
 from .._core.tickets import Errand
 from .._linux.clock import monotonic
 from .._transport.descriptors import Descriptor, keep_from_children, received
@@ -23,7 +24,6 @@ from .._transport.status_board import StatusLine
 from .worker_process_view import WorkerHandle
 
 _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carry
-OVERDUE_LOOKS = 1.7  # a life that can look at itself has, twice, by then: it began earlier
 
 
 class Line:
@@ -123,7 +123,11 @@ class Line:
             return found
         if self._asked_from is not None:
             return self.trace.stack_since(self._asked_from)
-        if any(call) and now - self._since > OVERDUE_LOOKS * look_s and self.pidfd is not None:
+        if (
+            any(call)
+            and now - self._since > LIMITS.stalls.overdue_looks * look_s
+            and self.pidfd is not None
+        ):
             self._asked_from = self.trace.bytes
             with contextlib.suppress(OSError):  # it is gone
                 signal.pidfd_send_signal(self.pidfd.number, ASKED_BY)

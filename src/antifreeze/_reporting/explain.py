@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from .._core.messages import frozen
 from .._loading.observations import FOR_A_LOCK
-from .wait_accounting import CAUSES, Accounts, SlowSample
+from .wait_accounting import CAUSES, Accounts, SlowSample, share_of_time
 
 KEEPS_UP = 5  # percent of the time waited, as shown: up to it there is nothing to gain
 BUSY = 0.8  # of the workers' time
@@ -88,7 +88,7 @@ def explain(accounts: Accounts, profile: Profile, faults: int = 0) -> Explanatio
     evidence = tuple(_evidence(accounts, profile, faults))
     share = accounts.wait_share
     if accounts.open_s > max(LONG_S, accounts.waited_s):
-        before = accounts.waited_s / (accounts.seconds - accounts.open_s or 1.0)
+        before = share_of_time(accounts.waited_s, accounts.seconds - accounts.open_s)
         return Explanation(
             f"the loop waits for data now, since {_duration(accounts.open_s)}"
             f"{_open_for(accounts, profile)}; before, {_percent(before)} of the time",
@@ -256,7 +256,7 @@ def _evidence(accounts: Accounts, profile: Profile, faults: int) -> Iterator[str
     seconds, waits = accounts.seconds, accounts.waits
     yield (
         f"{seconds:.3g} s in {_count(accounts.epochs, 'epoch')}, {accounts.batches:,} steps:"
-        f" {accounts.waited_s + accounts.open_s:.3g} s waiting, {accounts.away_s:.3g} s away with"
+        f" {accounts.waited_so_far_s:.3g} s waiting, {accounts.away_s:.3g} s away with"
         " its own work"
     )
     yield (

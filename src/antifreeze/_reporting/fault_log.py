@@ -12,6 +12,7 @@ from typing import Any
 from .._core import faults as core
 from .._core.health.memory_growth import Growth
 from .._core.health.worker_phases import WHOLE, index_at
+from .._core.limits import LIMITS
 from .._core.tickets import Ticket
 from .._linux.clock import moment
 from .._loading.observations import QUARANTINED, SampleFailed
@@ -41,7 +42,6 @@ _RAISED = frozenset(
     }
 )
 
-KEPT = 1_000  # of the latest; the counts go on
 COUNTED = ("replaced", "skipped")  # verdicts that are held against the budget
 LOST = (core.FaultKind.CRASH.value, core.FaultKind.HANG.value)  # the worker went with the sample
 NAMED = 5  # indices in one line
@@ -52,7 +52,7 @@ class FaultTally:
     it."""
 
     def __init__(self) -> None:
-        self.latest: deque[Fault] = deque(maxlen=KEPT)
+        self.latest: deque[Fault] = deque(maxlen=LIMITS.records.loader_faults)
         self.verdicts: Counter[str] = Counter()  # of all there were
         self.lost = 0  # workers
 
@@ -109,7 +109,7 @@ class LoaderFaults:
         self.tally.verdicts[fault.verdict] += 1
         self.tally.lost += fault.kind in LOST
         if fault.verdict in COUNTED:
-            if len(self._of_epoch) < KEPT:
+            if len(self._of_epoch) < LIMITS.records.loader_faults:
                 self._of_epoch.append(fault)
             if fault.kind != QUARANTINED:
                 self._hold_against_budget(fault)
@@ -126,7 +126,7 @@ class LoaderFaults:
         """Keep a sample that a policy has seen to; or which one it is that will be raised."""
         if failed.verdict == "raised":
             self._raised[failed.position] = failed
-            while len(self._raised) > KEPT:
+            while len(self._raised) > LIMITS.records.loader_faults:
                 del self._raised[next(iter(self._raised))]
             return
         self.note(

@@ -21,6 +21,7 @@ from .._core.health.worker_phases import (
     PACK,
     SAMPLER,
 )
+from .._core.limits import LIMITS
 from .._core.states import Loop, Sampling
 from .._core.worker_slots import Gap, Life, LifeState, Seat
 from .wait_accounting import Split, WorkAccount
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .._core.supervisor import Supervisor
     from .wait_causes import Waits
 
-TRIES = 8  # to see what another thread changes
 
 _OF_STEP = {
     OURS: "transport",
@@ -48,7 +48,7 @@ _OF_GAP = {Gap.NONE: "startup", Gap.LOST: "recovery", Gap.GROWN: "memory"}
 def so_far(sup: Supervisor, waits: Waits, now: float, answered_at: float) -> Split:
     """Split a wait that is not over. `answered_at`: when the core was last heard, if by now it has
     answered; what was until then is split already."""
-    for _ in range(TRIES):
+    for _ in range(LIMITS.records.snapshot_tries):
         try:
             return _so_far(sup, waits, now, answered_at)
         except RuntimeError:  # a collection has changed meanwhile

@@ -29,6 +29,7 @@ from enum import Enum
 from typing import Any
 
 from .. import stats
+from .._core.limits import LIMITS, RecordLimits
 from .._core.messages import frozen
 from .._linux import platform_support
 from .._linux.clock import monotonic
@@ -39,14 +40,9 @@ from .log import logger
 from .ranks import ranks
 from .untrusted_text import printable
 
-REFRESH_S = 5.0  # so old is what a killed process has left, at most
-LOADERS = 20  # of a process; some programs make one an epoch
-MOST_PROCESSES = 1000  # that may write, and that are read
-MOST_BYTES = 1 << 18  # of one file; one with 20 loaders has 30 kB
 LONGEST = 500  # characters of a sentence
 LONGEST_NAME = 100
 LINES = 10  # of advice for one loader
-LOCK_S = 1.0  # for another thread of this process to have written
 _SUFFIX = ".json"
 
 
@@ -94,8 +90,8 @@ class Place:
 class _Writer:
     """Writes the summary of this process."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, place: Place, limits: RecordLimits = LIMITS.records) -> None:
+        self.place, self._limits = place, limits
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._path = ""  # none before its first loop
@@ -109,14 +105,14 @@ class _Writer:
             return
         if not (self.place.is_awaited and _make_folder(self.place.folder)):
             return
-        if len(os.listdir(self.place.folder)) >= MOST_PROCESSES:
+        if len(os.listdir(self.place.folder)) >= self._limits.summary_processes:
             return
         unique = f"{self._pid}-{os.urandom(4).hex()}{_SUFFIX}"  # a number may come again
         self._path = os.path.join(self.place.folder, unique)
         self._write()
         multiprocessing_children.call_at_end(self.end)
 
-    def refresh(self, *, due_s: float = REFRESH_S) -> None:
+    def refresh(self, *, due_s: float = LIMITS.records.summary_s) -> None:
         """Write again if the file is older than that."""
         if self._path and monotonic() - self._written_at >= due_s:
             self._write()
@@ -133,7 +129,7 @@ class _Writer:
             self._write(last=True)
 
     def _write(self, *, last: bool = False) -> None:
-        locked = self._lock.acquire(timeout=LOCK_S)
+        locked = self._lock.acquire(timeout=self._limits.summary_lock_s)
         try:
             if not last and self._state is not State.LOOPING:
                 return  # another thread was late
@@ -154,13 +150,14 @@ class _Writer:
         if here.world_size > 1:  # at its end, a process has often left its group
             self._rank = here.rank
         found = [each for each in stats.entries() if each.accounts.seconds]
+        most = self._limits.summary_loaders
         return {
             "name": multiprocessing_children.child_name(),
             "pid": self._pid,
             "rank": self._rank,
             "state": self._state.value,
-            "loaders": [asdict(summarize(each)) for each in found[:LOADERS]],
-            "more_loaders": len(found[LOADERS:]),
+            "loaders": [asdict(summarize(each)) for each in found[:most]],
+            "more_loaders": len(found[most:]),
         }
 
     def __repr__(self) -> str:
@@ -190,7 +187,7 @@ def leave_in(place: Place) -> None:
     _writer = _Writer(place)
 
 
-def refresh(*, due_s: float = REFRESH_S) -> None:
+def refresh(*, due_s: float = LIMITS.records.summary_s) -> None:
     """Write how this process is by now, if that is due. In any thread."""
     if _writer is not None:
         _writer.refresh(due_s=due_s)
@@ -240,7 +237,10 @@ def _make_folder(path: str) -> bool:
 
 def read(place: Place) -> list[ProcessSummary]:
     """Return what processes have left there so far, the longest loops first."""
-    found = [_read(path) for path in itertools.islice(_files(place.folder), MOST_PROCESSES)]
+    found = [
+        _read(path)
+        for path in itertools.islice(_files(place.folder), LIMITS.records.summary_processes)
+    ]
     return sorted((each for each in found if each is not None), key=lambda each: -each.seconds)
 
 
@@ -287,7 +287,7 @@ def _is_ours(folder: str) -> bool:
 
 def _read(path: str) -> ProcessSummary | None:
     """Read one file; None if it is not as we write them."""
-    content = read_regular(path, MOST_BYTES)
+    content = read_regular(path, LIMITS.records.summary_bytes)
     try:
         told = json.loads(content or b"")
         state = State(told["state"])
@@ -299,7 +299,9 @@ def _read(path: str) -> ProcessSummary | None:
             pid=pid,
             rank=None if told["rank"] is None else _number(told["rank"]),
             state=state,
-            loaders=tuple(_loader(each) for each in _list(told["loaders"], LOADERS)),
+            loaders=tuple(
+                _loader(each) for each in _list(told["loaders"], LIMITS.records.summary_loaders)
+            ),
             more_loaders=_number(told["more_loaders"]),
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):

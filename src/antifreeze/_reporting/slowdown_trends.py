@@ -1,7 +1,7 @@
 """What creeps: samples that take longer and longer, loops that wait more and more, memory that
 rises from hour to hour. Said once, with figures, before it becomes a freeze.
 
-1. A run is cut into windows of some seconds; one that is long is kept as `KEPT` windows, by joining
+1. A run is cut into windows of some seconds; one that is long is kept as 48 windows, by joining
    neighbours, so that all of it counts and memory does not grow with it.
 2. The first third of the windows is compared with the last third: the medians, so that a burst of
    slow samples, a cold cache at first or a validation in between are no trend.
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
+from .._core.limits import LIMITS
 from .._core.messages import frozen
 
-KEPT = 48  # windows; then neighbours are joined
 LEAST = 12  # windows; nothing is said of fewer
 FACTOR = 1.5  # by which samples take longer
 SHARE = 0.25  # by which more of the time is waited
@@ -69,10 +69,11 @@ def _ms(seconds: float) -> str:
 class Trends:
     """The windows of a run, and what they show."""
 
-    __slots__ = ("_said", "_span", "_waiting", "due", "own_bytes", "windows")
+    __slots__ = ("_said", "_span", "_waiting", "due", "most", "own_bytes", "windows")
 
     def __init__(self) -> None:
         self.windows: list[Window] = []
+        self.most = LIMITS.records.trend_windows
         self.own_bytes = 0  # of the largest worker, in the present window
         self.due: list[Trend] = []  # to be said
         self._said: set[str] = set()
@@ -88,7 +89,7 @@ class Trends:
             return
         self.windows.append(_joined(self._waiting))
         self._waiting = []
-        if len(self.windows) >= KEPT:
+        if len(self.windows) >= self.most:
             self.windows = [_joined(list(pair)) for pair in _pairs(self.windows)]
             self._span *= 2
         self.due.extend(self._found())

@@ -17,18 +17,18 @@ from operator import index as as_integer
 from operator import sub
 from typing import Any
 
+from .._core.limits import LIMITS, RecordLimits
 from .._core.messages import frozen, message, record
 from .._core.timings import Timings
 from .histogram import Histogram
 from .slowdown_trends import Trends, Window
 
-FOLD_S = 0.25  # between two sums of a loop's times: rarely, and yet fresh to who looks
-MOST = 512  # numbers between them at the most
-WORST = 10  # samples kept: as many as people look at
 LONGEST = 40  # characters of an index that is no integer
-LATEST = 100  # waits kept
-PLACES = 200  # lines of code counted; beyond it the rarest are forgotten
-WINDOW_S = 30.0  # that trends are made of: long enough for a fair mean, short beside an hour
+
+
+def share_of_time(part_s: float, seconds: float) -> float:
+    """Return which share of a time was waited, say; 0 of no time."""
+    return part_s / seconds if seconds else 0.0
 
 
 @record
@@ -154,12 +154,17 @@ class Accounts:
     sample_s: Histogram = field(default_factory=Histogram)  # means of batches, and the slowest
     fetched: array[float] = field(default_factory=lambda: array("d"))  # not yet in `sample_s`
     slowest: list[SlowSample] = field(default_factory=list)  # the slowest last
-    latest: deque[Wait] = field(default_factory=lambda: deque(maxlen=LATEST))
+    latest: deque[Wait] = field(default_factory=deque)
     places: Counter[str] = field(default_factory=Counter)  # where samples were found
     usages: tuple[Usage, ...] = ()
     trends: Trends = field(default_factory=Trends)
     guard: AbstractContextManager[Any] = field(default_factory=nullcontext)  # against threads
+    limits: RecordLimits = LIMITS.records
     _window: _Sums | None = None  # when it began
+
+    def __post_init__(self) -> None:
+        self.latest = deque(self.latest, maxlen=self.limits.waits)
+        self.trends.most = self.limits.trend_windows
 
     @property
     def seconds(self) -> float:
@@ -167,8 +172,13 @@ class Accounts:
         return self.waited_s + self.away_s + self.open_s
 
     @property
+    def waited_so_far_s(self) -> float:
+        """The length of all waits, of those that are not over, too."""
+        return self.waited_s + self.open_s
+
+    @property
     def wait_share(self) -> float:
-        return (self.waited_s + self.open_s) / self.seconds if self.seconds else 0.0
+        return share_of_time(self.waited_so_far_s, self.seconds)
 
     @property
     def busy_share(self) -> float:
@@ -213,7 +223,7 @@ class Accounts:
     def note_slow(self, sample: SlowSample) -> None:
         """Keep a sample if it is among the slowest; the same one once."""
         slowest = self.slowest
-        if len(slowest) == WORST and sample.seconds <= slowest[0].seconds:
+        if len(slowest) == self.limits.slow_samples and sample.seconds <= slowest[0].seconds:
             return
         for at, other in enumerate(slowest):
             same = other.index == sample.index
@@ -223,14 +233,14 @@ class Accounts:
                 del slowest[at]
                 break
         insort(slowest, sample, key=lambda each: each.seconds)
-        del slowest[:-WORST]
+        del slowest[: -self.limits.slow_samples]
 
     def note_places(self, found: tuple[tuple[str, int], ...]) -> None:
         """Count lines of code that samples were found in."""
         with self.guard:
             self.places.update(dict(found))
-            if len(self.places) > PLACES:
-                self.places = Counter(dict(self.places.most_common(PLACES // 2)))
+            if len(self.places) > self.limits.lines_of_code:
+                self.places = Counter(dict(self.places.most_common(self.limits.lines_of_code // 2)))
 
     def note_memory(self, own_bytes: int) -> None:
         """Take what the largest worker holds of its own."""
@@ -239,7 +249,7 @@ class Accounts:
     def turn_window(self, now: float) -> None:
         """See to it that trends have their windows."""
         before = self._window
-        if before is not None and now - before.at < WINDOW_S:
+        if before is not None and now - before.at < self.limits.trend_window_s:
             return
         self._window = _Sums(now, self.waited_s, self.away_s, self.work.samples, self.work.fetch_s)
         if before is None:
@@ -248,7 +258,7 @@ class Accounts:
         waited_s, away_s = self.waited_s - before.waited_s, self.away_s - before.away_s
         if loaded and waited_s + away_s:
             each_s = (self.work.fetch_s - before.fetch_s) / loaded
-            self.trends.add(Window(now, each_s, waited_s / (waited_s + away_s)))
+            self.trends.add(Window(now, each_s, share_of_time(waited_s, waited_s + away_s)))
 
 
 def _plain(index: Any) -> int | str | None:
@@ -267,8 +277,10 @@ class Turnstile:
 
     __slots__ = (
         "_accounts",
+        "_fold_s",
         "_folds",
         "_left_at",
+        "_most",
         "_overs",
         "_seats",
         "_times",
@@ -278,6 +290,7 @@ class Turnstile:
 
     def __init__(self, accounts: Accounts, seats: int) -> None:
         self._accounts, self._seats = accounts, max(1, seats)
+        self._fold_s, self._most = accounts.limits.fold_s, accounts.limits.unsummed_times
         # When the loop came and when it left, in turns, not yet summed. Numbers: of tuples that
         # live for a while Python's collector would take note, and go through all it has.
         self._times: list[float] = []
@@ -293,7 +306,7 @@ class Turnstile:
         """Take one call of `next`."""
         times = self._times
         times.extend((came_at, left_at))  # in one: a signal's handler may `fold`
-        if left_at >= self.fold_at or len(times) >= MOST:
+        if left_at >= self.fold_at or len(times) >= self._most:
             self.fold(left_at)
 
     def fold(self, now: float) -> None:
@@ -308,7 +321,7 @@ class Turnstile:
                 self._folds = False
 
     def _fold(self, now: float) -> None:
-        self.fold_at = now + FOLD_S
+        self.fold_at = now + self._fold_s
         accounts = self._accounts
         times = self._times[:]
         if times:
@@ -347,7 +360,7 @@ class Turnstile:
         """Sum, and forget when the loop left: time between two epochs is not work of the loop."""
         if self._times:
             self.fold(now)
-        self._left_at, self.fold_at = None, now + FOLD_S
+        self._left_at, self.fold_at = None, now + self._fold_s
 
     def began(self, seconds: float, sampler_s: float = 0.0) -> None:
         """Count what `iter` took, the sampler's part of it included: the loop waited for it."""

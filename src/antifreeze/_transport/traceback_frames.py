@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import traceback
-from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 
 from .own_frames import HERE
@@ -69,17 +68,3 @@ def leave_out_ours(trace: TracebackType | None, raisers: frozenset[CodeType]) ->
     for frame in left_out:  # the user's frames keep those that called them, and all they hold
         with contextlib.suppress(RuntimeError):  # it still runs
             frame.clear()
-
-
-def innermost_of_user(trace: TracebackType | None) -> str:
-    """Return the innermost line of a traceback that is the user's, or else a library's, such as
-    `photos.py:41, in decode`; empty if there is none."""
-    found = ""
-    of_user = False
-    for frame, line in traceback.walk_tb(trace):
-        file = frame.f_code.co_filename
-        users = not is_library(file)
-        if not is_ours(file) and (users or not of_user):
-            found = f"{PurePath(file).name}:{line}, in {frame.f_code.co_name}"
-            of_user = users
-    return found

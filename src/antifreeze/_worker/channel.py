@@ -11,9 +11,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from .._core.limits import LIMITS
 from .._transport.framing import CHUNK, OVERTAKES, Frame, FrameReader, Kind, prefix
 
-PAUSE_MS = 20  # without a message; a loop that trains asks more often
 JOINED = 1024 * 1024  # bytes; a longer message is sent piece by piece
 
 
@@ -31,6 +31,7 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(None)  # whatever socket.setdefaulttimeout the program has called
         self._sock = sock
+        self._pause_ms = LIMITS.streams.pause_ms
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()
         self._overtakes = OVERTAKES
@@ -52,7 +53,7 @@ class Channel:
         self.overtaken()
         if not self._inbox:
             before_waiting()
-            if self._overtakes is not OVERTAKES and not self._poller.poll(PAUSE_MS):
+            if self._overtakes is not OVERTAKES and not self._poller.poll(self._pause_ms):
                 in_pause()
             while not self._inbox:
                 self._read()

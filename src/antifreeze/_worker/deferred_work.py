@@ -16,12 +16,12 @@ import queue
 import threading
 from collections.abc import Callable
 
+from .._core.limits import LIMITS, StartLimits
 from .._linux.clock import monotonic
 from .._reporting.log import logger
 from . import parent_watch, thread_start
 
 NAME = "antifreeze-errands"
-IDLE_S = 1.0  # that the thread waits for the next errand
 Errand = Callable[[], object]
 # When to do it, and what: in a list that whoever does it, or takes it back, empties.
 Noted = tuple[float, list[Errand]]
@@ -33,7 +33,7 @@ class _DeferredWork:
         self._new: queue.SimpleQueue[Noted | None] = queue.SimpleQueue()
         self._runs: threading.Thread | None = None
 
-    def add(self, errand: Errand, delay_s: float) -> bool:
+    def add(self, errand: Errand, delay_s: float, limits: StartLimits) -> bool:
         """Return whether it will be done."""
         noted = [errand]
         taken = False
@@ -42,7 +42,7 @@ class _DeferredWork:
             thread = self._runs
             if thread is None or not thread.is_alive():  # interrupted before its start, or worse
                 thread = self._runs = threading.Thread(target=self._run, name=NAME, daemon=True)
-                thread_start.start(thread)
+                thread_start.start(thread, limits)
             taken = thread.ident is not None
         finally:
             if not taken:
@@ -57,7 +57,8 @@ class _DeferredWork:
         parent_watch.name_thread()
         waiting: list[Noted] = []
         while True:  # bounded by the errands there are
-            first_at = min((at for at, _ in waiting), default=monotonic() + IDLE_S)
+            idle_s = LIMITS.starting.idle_thread_s
+            first_at = min((at for at, _ in waiting), default=monotonic() + idle_s)
             if (new := self._take(first_at - monotonic())) is not None:
                 waiting.append(new)
                 continue
@@ -88,10 +89,10 @@ def _do(noted: list[Errand]) -> None:
         logger.debug("antifreeze: an errand failed", exc_info=True)
 
 
-def later(errand: Errand, delay_s: float = 0.0) -> bool:
+def later(errand: Errand, delay_s: float = 0.0, limits: StartLimits = LIMITS.starting) -> bool:
     """Have this called soon, in another thread; or return False: there is none to be had. What a
     signal handler raises comes out as it is; the errand may then be done, or not."""
-    return _errands.add(errand, delay_s)
+    return _errands.add(errand, delay_s, limits)
 
 
 def rest() -> None:

@@ -16,13 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core.limits import LIMITS
 from .._loading.dataset_walk import things_in
 from .._loading.observations import Suspect
 
-SAMPLED = 32  # items of a container
-DEEPEST = 4  # containers in containers
-TOLD = 16
-LITTLE = 1024 * 1024  # bytes; what is smaller is nobody's suspect
 _CONTAINERS = (list, dict, set, deque)
 _CACHE: Any = functools._lru_cache_wrapper
 
@@ -31,10 +28,10 @@ def suspects(*roots: tuple[str, Any]) -> tuple[Suspect, ...]:
     """Give the largest containers in these named objects; of caches nobody knows the size."""
     found = []
     for path, thing in _named(roots):
-        items, size = _items(thing), _size(thing, DEEPEST)
-        if type(thing) is _CACHE or size >= LITTLE:
+        items, size = _items(thing), _size(thing, LIMITS.growth.measured_depth)
+        if type(thing) is _CACHE or size >= LIMITS.growth.suspect_bytes:
             found.append(Suspect(path, items, 0 if type(thing) is _CACHE else round(size)))
-    return tuple(sorted(found, key=lambda each: -each.bytes)[:TOLD])
+    return tuple(sorted(found, key=lambda each: -each.bytes)[: LIMITS.growth.suspects])
 
 
 def grown(found: tuple[Suspect, ...], *roots: tuple[str, Any]) -> tuple[Suspect, ...]:
@@ -79,7 +76,7 @@ def _size(thing: Any, depth: int) -> float:
     try:
         size = float(sys.getsizeof(thing))
         held, count = _held(thing, kind)
-        looked_at = list(itertools.islice(held, SAMPLED)) if depth else []
+        looked_at = list(itertools.islice(held, LIMITS.growth.measured_items)) if depth else []
     except Exception:  # a class that cannot say; or another thread fills it meanwhile
         return 0.0
     if looked_at:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 
-from .._core.bundling import BUNDLE_BYTES
 from .._core.events import Outcome
+from .._core.limits import LIMITS, BundleLimits
 from .._core.timings import Timings
 from .._linux.clock import monotonic
 from .._loading.observations import Observation
@@ -25,19 +25,13 @@ from .._transport.worker_slabs import Slab
 from . import parent_watch, thread_start
 from .channel import Channel, MainGone
 
-FULL_BYTES = 32 * 1024  # of a message; a socket takes several such without blocking
-# Messages need not come closer together than this. A message costs both sides a tenth of it.
-FLUSH_S = 0.001
-# How often the thread looks while bundles are made: seldom enough to cost nothing.
-LOOK_S = 0.005
-IDLE_LOOKS = 20  # without anything new; then it sleeps until something comes
-LONG_S = 3600.0
-
 
 class Outbox:
     """Send parcels, several of the small ones at a time. What is sent keeps its order."""
 
-    def __init__(self, channel: Channel, status: StatusLine) -> None:
+    def __init__(
+        self, channel: Channel, status: StatusLine, limits: BundleLimits = LIMITS.bundles
+    ) -> None:
         self._channel = channel
         self._status = status
         self._bundle = Bundle(Outcome.LOADED)
@@ -49,7 +43,10 @@ class Outbox:
         self._put_some = threading.Event()
         self._nothing = threading.Event()  # never set: to sleep on
         self._thread: threading.Thread | None = None
-        self._flush_s = FLUSH_S  # how long a parcel may wait for others
+        self._limits = limits
+        self._full_bytes, self._slab_bytes = limits.message_bytes, limits.slab_bytes
+        self._pause_s = limits.flush_s
+        self._flush_s = limits.flush_s  # how long a parcel may wait for others
 
     def expect_bundles(self) -> None:
         """Be prepared for parcels that wait: have somebody who sends them in time."""
@@ -83,16 +80,16 @@ class Outbox:
                 self._send_new(task, packed, timings, slab)
                 return True
             mark = (task.slot, task.generation, slab.memory.size)
-            self._bytes += slab.memory.size * FULL_BYTES // BUNDLE_BYTES
+            self._bytes += slab.memory.size * self._full_bytes // self._slab_bytes
         if not self._bundle.parcels:
             self._since = timings.sealed_at
         self._bundle.add(task.number, packed, timings, mark)
         self._bytes += packed.message_bytes
         now = timings.sealed_at
         if (
-            self._bytes >= FULL_BYTES
+            self._bytes >= self._full_bytes
             or now - self._since >= self._flush_s
-            or (now - self._sent_at >= FLUSH_S and self._status.loop_waits)
+            or (now - self._sent_at >= self._pause_s and self._status.loop_waits)
         ):
             self.flush()
             return True
@@ -132,17 +129,17 @@ class Outbox:
         parent_watch.name_thread()
         looks = 0
         while True:  # bounded by the life of the worker
-            if looks >= IDLE_LOOKS:
+            if looks >= self._limits.idle_looks:
                 with self._lock:
                     if not self._bundle.parcels:
                         self._put_some.clear()
-                self._put_some.wait(LONG_S)
+                self._put_some.wait(self._limits.sleep_s)
                 looks = 0
-            self._nothing.wait(LOOK_S)
+            self._nothing.wait(self._limits.look_s)
             with self._lock:
                 if not self._bundle.parcels:
                     looks += 1
-                elif monotonic() - self._since >= FLUSH_S:
+                elif monotonic() - self._since >= self._pause_s:
                     try:
                         self.flush()
                     except MainGone:

@@ -13,14 +13,13 @@ import fcntl
 import os
 import stat
 
+from .._core.limits import LIMITS
 from .._core.messages import frozen
 from .private_lmdb_environments import Reopening
 
 _ACCESS = os.O_ACCMODE | os.O_PATH
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DIRECT | os.O_SYNC | os.O_NOATIME
 _LOCKABLE = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFBLK, stat.S_IFCHR)  # of what people lock
-# Descriptors. To look at more takes longer than to wait for the end of a zygote, 5 ms.
-_MOST_LOOKED_AT = 500
 _TOLD = 4096  # bytes of what the kernel tells of a descriptor; a lock takes 60
 
 
@@ -51,7 +50,7 @@ def positions(held: Held = NOTHING) -> dict[int, int]:
     return found
 
 
-def may_hold_locks() -> bool:
+def may_hold_locks(most_files: int = LIMITS.forking.files_looked_at) -> bool:
     """Whether this process holds a lock of an open file (`flock`, or `F_OFD_SETLK`).
 
     A fork of this process holds such a lock as well, until both have closed the file. Locks that
@@ -62,7 +61,7 @@ def may_hold_locks() -> bool:
     the machine for it, which takes 6 to 25 ms unless somebody has just done the same.
     """
     names = os.listdir("/proc/self/fd")
-    if len(names) > _MOST_LOOKED_AT:
+    if len(names) > most_files:
         return True
     for name in names:
         with contextlib.suppress(OSError):  # closed meanwhile, or not told

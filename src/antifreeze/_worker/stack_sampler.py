@@ -21,10 +21,10 @@ import threading
 import traceback
 from types import FrameType
 
+from .._core.limits import LIMITS
 from .._linux.clock import monotonic
 from .._loading.observations import Places
 from .._loading.sampling_profiler import (
-    DEEPEST,
     LINE_EVERY,
     LOOK_S,
     SamplingProfiler,
@@ -33,9 +33,6 @@ from .._loading.sampling_profiler import (
 from .._transport.stack_file import ASKED_BY, EXIT, header
 from .._transport.status_board import StatusLine
 from . import parent_watch
-
-LONGEST = 1024 * 1024  # bytes of all stacks; then it begins anew
-TELL_S = 2.0  # between two messages about where samples are
 
 
 class StackSampler:
@@ -104,7 +101,7 @@ class StackSampler:
     @property
     def due(self) -> bool:
         """Say whether there is something to tell."""
-        return self.looks.any_places and monotonic() - self._told_at > TELL_S
+        return self.looks.any_places and monotonic() - self._told_at > LIMITS.looks.hot_lines_s
 
     def places(self) -> Places | None:
         """Give, once, the lines that samples were found in."""
@@ -115,13 +112,15 @@ class StackSampler:
     def note_exit(self, error: SystemExit) -> None:
         """Write down where SystemExit was raised. By the worker itself, which is about to end."""
         frames = list(traceback.walk_tb(error.__traceback__))
-        lines = [_line(frame, line) for frame, line in reversed(frames[-DEEPEST:])]
+        lines = [
+            _line(frame, line) for frame, line in reversed(frames[-LIMITS.looks.stack_frames :])
+        ]
         self._put([EXIT, *lines])
 
     def _write(self, call: tuple[int, int]) -> None:
         frame = sys._current_frames().get(self._worker)
         lines = [header(call)]
-        while frame is not None and len(lines) <= DEEPEST:
+        while frame is not None and len(lines) <= LIMITS.looks.stack_frames:
             lines.append(_line(frame, frame.f_lineno))
             frame = frame.f_back
         self._put(lines)
@@ -132,7 +131,7 @@ class StackSampler:
             return
         self._written = text
         with contextlib.suppress(OSError):  # no memory: then there is no stack
-            if os.lseek(self._trace, 0, os.SEEK_CUR) > LONGEST:
+            if os.lseek(self._trace, 0, os.SEEK_CUR) > LIMITS.looks.stack_file_bytes:
                 os.ftruncate(self._trace, 0)
                 os.lseek(self._trace, 0, os.SEEK_SET)
             os.write(self._trace, text)

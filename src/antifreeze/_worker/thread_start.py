@@ -11,13 +11,11 @@ from __future__ import annotations
 import _thread
 import threading
 
+from .._core.limits import LIMITS, StartLimits
 from . import parent_watch
 
-START_S = 5.0  # a thread that the system has given starts in well under a millisecond
-TRIES = 10  # so many signals may interrupt the wait for it
 
-
-def start(thread: threading.Thread) -> bool:
+def start(thread: threading.Thread, limits: StartLimits = LIMITS.starting) -> bool:
     """Start a thread; return whether the machine gave one.
 
     What this raises is the exception of a signal handler, as it is. The thread has then started all
@@ -25,7 +23,7 @@ def start(thread: threading.Thread) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return _start(thread)
-    over = _Over()
+    over = _Over(limits.thread_s)
     interrupt: BaseException | None = None
     try:
         _thread.start_new_thread(_start, (thread, over))
@@ -35,7 +33,7 @@ def start(thread: threading.Thread) -> bool:
         interrupt = error
     except BaseException as error:
         interrupt = error
-    for _ in range(TRIES):
+    for _ in range(limits.thread_tries):
         try:
             over.wait()
             break
@@ -53,7 +51,8 @@ class _Over:
     """Whether a start is over, for one who waits. (Not an event: its lock is Python's, and may be
     left behind by an exception in the middle.)"""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
         self._is_set = False
         self._lock = _thread.allocate_lock()
         self._lock.acquire()
@@ -64,7 +63,7 @@ class _Over:
 
     def wait(self) -> None:
         if not self._is_set:  # else an exception may have come right after the lock was had
-            self._lock.acquire(timeout=START_S)
+            self._lock.acquire(timeout=self._longest_s)
 
 
 def _start(thread: threading.Thread, over: _Over | None = None) -> bool:

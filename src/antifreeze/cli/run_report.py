@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+from .._core.limits import LIMITS
 from .._linux.clock import monotonic
 from .._reporting import process_summaries
 from .._reporting.explain import IS_REPORTED
 from .._reporting.loader_summary import LoaderSummary, summarize
-from .._reporting.process_summaries import REFRESH_S, Place, ProcessSummary, State
+from .._reporting.process_summaries import Place, ProcessSummary, State
 from .._reporting.ranks import who as speaks
 from .._reporting.redaction import shareable_line
 from .._reporting.stall_messages import listeners
@@ -196,7 +197,7 @@ def _named(process: ProcessSummary, who: str) -> str:
 
 def _how_far(process: ProcessSummary) -> str:
     """Return what is missing of what a process tells, if something is."""
-    as_of = f"What it had counted by then, to within {REFRESH_S:.0f} s:"
+    as_of = f"What it had counted by then, to within {LIMITS.records.summary_s:.0f} s:"
     if process.state is State.GONE:
         words = "ended without a report of its own (it was killed, or left by os._exit)."
         return (

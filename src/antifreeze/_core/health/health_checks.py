@@ -7,7 +7,7 @@ from dataclasses import replace
 from .. import commands as do
 from .. import events as ev
 from ..deadlines import DeadlineKind, Key
-from ..limits import Plan, Source
+from ..loader_plan import Plan, Source
 from ..ticket_tracking import Ledger
 from ..worker_lifecycle import Out, WorkerLifecycle
 from .memory_growth import Growth, Growths

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..limits import Limits
+from ..limits import LIMITS, Limits, StallLimits
 from ..messages import frozen
-from .stall_detection import QUIET_S, REPORTED_S, Activity, Sight, Stall, StallDetector
+from .stall_detection import Activity, Sight, Stall, StallDetector
 from .worker_phases import OURS
 
-_LIMITS = Limits(still_s=None, spin_s=None)
 _LIFE = 0  # this process has no other
 
 
@@ -31,8 +30,9 @@ class MainProcessCall:
 class MainProcessCalls:
     """Keep the calls that loops are in, in this process."""
 
-    def __init__(self) -> None:
-        self._stalls = StallDetector(_LIMITS)
+    def __init__(self, limits: StallLimits = LIMITS.stalls) -> None:
+        self._limits = limits
+        self._stalls = StallDetector(Limits(still_s=None, spin_s=None, stalls=limits))
         self._quiet: dict[int, tuple[float, float]] = {}  # by loop: until when, and then how long
 
     def __repr__(self) -> str:
@@ -58,8 +58,9 @@ class MainProcessCalls:
         advice = self._stalls.examined((loop, _LIFE), activity, now, waiting_since=0.0)
         if advice is None or not advice.report:
             return None
-        if advice.stall.seconds < REPORTED_S[1]:  # where every sample is slow, one line is enough
-            until, quiet_s = self._quiet.get(loop, (0.0, QUIET_S))
+        # Where every sample is slow, one line is enough.
+        if advice.stall.seconds < self._limits.reported_s[1]:
+            until, quiet_s = self._quiet.get(loop, (0.0, self._limits.quiet_s))
             if now < until:
                 return None
             self._quiet[loop] = now + quiet_s, 2 * quiet_s

@@ -15,10 +15,6 @@ from ..messages import frozen, message
 from ..worker_slots import Life, LifeState
 from .stall_detection import Sight
 
-TOO_LITTLE = 0.1  # of what a life may hold: one that grows by less began with too much
-AHEAD = 3  # looks; one that is let go brings first what it holds
-WORTH = 0.02  # of all there is: less does not help against a shortage
-
 
 @message
 class Room:
@@ -80,17 +76,18 @@ class Growths:
     ) -> list[Growth]:
         if any(life.state is LifeState.RETIRING for _, life in seen):
             return []
-        most = self._limits.life_bytes
+        limits, growth = self._limits, self._limits.growth
+        most = limits.life_bytes
         if most is not None:
             over = [each for each in grown if each.now > most]
-            if over := [each for each in over if each.grown > TOO_LITTLE * most]:
+            if over := [each for each in over if each.grown > growth.least_share_of_limit * most]:
                 return [max(over, key=lambda each: each.grown)]
-        if room is None or not grown or not self._limits.short:
+        if room is None or not grown or not limits.short:
             return []
-        if room.left >= max(self._limits.short * room.total, AHEAD * min(self._rates)):
+        if room.left >= max(limits.short * room.total, growth.ahead_looks * min(self._rates)):
             return []
         worst = max(grown, key=lambda each: each.grown)
-        if worst.grown < max(self._limits.grown_bytes, WORTH * room.total):
+        if worst.grown < max(limits.grown_bytes, growth.least_share_of_memory * room.total):
             return []
         return [Growth(worst.seat, worst.life, worst.before, worst.now, worst.parcels, room)]
 

@@ -17,32 +17,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from ..limits import Limits
+from ..limits import Limits, StallLimits
 from ..messages import frozen, message, record
 from ..states import State
 from .worker_phases import CLEAN, HAND_OVER, OURS, is_of_user
-
-EXAMINED_S = 1.0  # a call that lasts longer is looked at closely
-RESUMED_S = 3.0  # who is stopped is told to go on
-# When it is reported. The first comes early enough to be seen within ten seconds of the hang.
-REPORTED_S = (5.0, 60.0, 300.0, 1800.0)
-MOVING_S = 7.0  # the first, of what moves: it may be done by then
-# Between first reports of calls that move: where every sample is slow, one line is enough. Doubles.
-QUIET_S = 60.0
-PAUSE_S = 10.0  # without a look: the whole program stood still, and nobody is to blame for that
-# In each second between two looks: a thread that sleeps and looks, as our own do, uses less.
-CPU_S = 0.02
-MOVED_S = 5.0  # what moves does something in this time; stacks come every second
-# On one unchanged stack, at every look: a loop in Python is found on its hottest line now and then.
-SPUN_S = 30.0
-# Looks, the stacks of which are taken together: what they have in common is the part of the code
-# that a call is in. A loop is seen at one of its lines or another, and goes on to nothing.
-STACKS = 3
-WOKEN = 0.5  # at so many of the looks, at most, is one that only waits seen to run
-AGAIN_S = 1.5  # for a deadlock that comes again: a new worker did not help
-
-
-LONG_S = 3600.0
 
 
 class Pulse(State):
@@ -184,7 +162,7 @@ class _Call:
     first_at: float = 0.0  # it was first examined
     examined_at: float = 0.0  # it was last examined
     progressed_at: float = 0.0  # bytes, or another part of the code; 0: it never has
-    stacks: tuple[tuple[StackLine, ...], ...] = ()  # of the last looks, fewer than `STACKS`
+    stacks: tuple[tuple[StackLine, ...], ...] = ()  # of the last looks
     part: tuple[StackLine, ...] | None = None  # that those before had in common, innermost first
     rested: int = 0  # how often it had been woken when it last moved
     moves: bool = False  # it was seen to
@@ -206,11 +184,11 @@ class StallDetector:
     """Keep the calls that lives are in."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self._limits, self._stalls = limits, limits.stalls
         self._calls: dict[tuple[int, int], _Call] = {}
         self._looked_at = 0.0
         self._deadlocked = False  # one was ended for that
-        self._quiet_s, self._quiet_until = QUIET_S, 0.0
+        self._quiet_s, self._quiet_until = self._stalls.quiet_s, 0.0
 
     def snapshot(self) -> tuple[CallSnapshot, ...]:
         return tuple(
@@ -230,7 +208,7 @@ class StallDetector:
         self._looked_at = now
         for key in self._calls.keys() - lives:
             del self._calls[key]
-        if paused_s > PAUSE_S:
+        if paused_s > self._stalls.pause_s:
             for call in self._calls.values():
                 call.since += paused_s
                 call.moved_at += paused_s
@@ -252,7 +230,10 @@ class StallDetector:
             return False
         if not is_of_user(sight.step):
             call.since = max(call.since, waiting_since)
-        return now - call.since >= min(EXAMINED_S, (self._limits.call_s or LONG_S) / 2)
+        enough_s = self._stalls.examined_s
+        if self._limits.call_s is not None:
+            enough_s = min(enough_s, self._limits.call_s / 2)
+        return now - call.since >= enough_s
 
     def examined(
         self,
@@ -272,10 +253,10 @@ class StallDetector:
         call.examined_at = now
         pulse = self._pulse(call, activity, now)
         lasts_s = now - call.since
-        resume = pulse is Pulse.STOPPED and lasts_s >= RESUMED_S and not call.resumed
+        resume = pulse is Pulse.STOPPED and lasts_s >= self._stalls.resumed_s and not call.resumed
         if resume:  # and has its time to go on, however long nobody could tell it to
             call.resumed = True
-            call.moved_at = max(call.moved_at, now - RESUMED_S)
+            call.moved_at = max(call.moved_at, now - self._stalls.resumed_s)
         still_s = now - call.moved_at
         unchanged_s = now - (call.progressed_at or call.first_at)
         stall = Stall(
@@ -283,7 +264,7 @@ class StallDetector:
             unchanged_s=unchanged_s,
             wakes=activity.wakes - call.rested,
             computes=call.spins or activity.runs,
-            is_inherited=activity.can_turn and _waits(call, pulse),
+            is_inherited=activity.can_turn and _waits(call, pulse, self._stalls),
         )
         certain = stall.is_inherited and activity.must_turn
         suspect, call.suspected = certain and not call.suspected, certain
@@ -317,18 +298,19 @@ class StallDetector:
         if gone := sorted(self._calls.keys() - living):
             yield f"calls are kept of lives that are gone: {gone}"
         for key, call in self._calls.items():
-            if call.reports > len(REPORTED_S):
-                yield f"{key} was reported {call.reports} times, at most {len(REPORTED_S)}"
+            if call.reports > len(self._stalls.reported_s):
+                most = len(self._stalls.reported_s)
+                yield f"{key} was reported {call.reports} times, at most {most}"
             if call.since > self._looked_at:
                 yield f"the call of {key} begins after it was seen"
 
     def _is_due(self, call: _Call, pulse: Pulse, now: float, waited_s: float) -> bool:
         """Say whether it is time for a report, the first or a further one."""
-        due = sum(waited_s >= at for at in REPORTED_S)
+        due = sum(waited_s >= at for at in self._stalls.reported_s)
         if due == 1 and call.step == CLEAN and pulse not in (Pulse.STUCK, Pulse.DEADLOCKED):
             return False  # imports take their time on a busy machine
         works = pulse in (Pulse.MOVING, Pulse.RUNNING, Pulse.SPINNING)
-        if due == 1 and works and waited_s < MOVING_S:
+        if due == 1 and works and waited_s < self._stalls.moving_s:
             return False
         if due <= call.reports:
             return False
@@ -361,7 +343,7 @@ class StallDetector:
         if activity.deadlock != before.deadlock:
             call.locked_at = now
         turned = activity.stack != before.stack and bool(before.stack)
-        enough_s = CPU_S * max(1.0, passed_s)
+        enough_s = self._stalls.cpu_s * max(1.0, passed_s)
         call.spins = activity.cpu_s - before.cpu_s >= enough_s
         others = activity.cpu_s_of_others - before.cpu_s_of_others >= enough_s
         if turned:
@@ -376,20 +358,20 @@ class StallDetector:
             call.moved_at, call.moves, call.rested = now, True, activity.wakes
         if read or others:  # who waits for a program that works does not spin
             call.turned_at = now
-        if _goes_on(call, activity.stack) or read or others:
+        if _goes_on(call, activity.stack, self._stalls.stacks) or read or others:
             call.progressed_at = now
 
     def _pulse(self, call: _Call, activity: Activity, now: float) -> Pulse:
         if activity.stopped:
             return Pulse.STOPPED
-        if not call.moves or now - call.moved_at >= MOVED_S:
+        if not call.moves or now - call.moved_at >= self._stalls.moved_s:
             locked = activity.deadlock and now > call.locked_at
             return Pulse.DEADLOCKED if locked else Pulse.STUCK
         # Who spins on a busy machine has no processor at some looks, and would like one.
         busy = call.spins or activity.runs
-        if busy and activity.stack and now - call.turned_at >= SPUN_S:
+        if busy and activity.stack and now - call.turned_at >= self._stalls.spun_s:
             return Pulse.SPINNING
-        progressed = call.progressed_at and now - call.progressed_at < MOVED_S
+        progressed = call.progressed_at and now - call.progressed_at < self._stalls.moved_s
         return Pulse.MOVING if progressed else Pulse.RUNNING
 
     def _must_go(self, call: _Call, stall: Stall, now: float) -> bool:
@@ -400,7 +382,7 @@ class StallDetector:
             return False
         if stall.pulse is Pulse.DEADLOCKED:
             locked_s = now - max(call.locked_at, call.moved_at)
-            enough_s = AGAIN_S if self._deadlocked else limits.locked_s
+            enough_s = self._stalls.again_s if self._deadlocked else limits.locked_s
             if stall.activity.must_turn:
                 enough_s = min(enough_s, limits.turn_s)
             # Where it is will be known soon, and people will want to know.
@@ -418,18 +400,18 @@ class StallDetector:
         return limits.spin_s is not None and spun_s >= limits.spin_s
 
 
-def _waits(call: _Call, pulse: Pulse) -> bool:
+def _waits(call: _Call, pulse: Pulse, limits: StallLimits) -> bool:
     """Whether a call only waits. Who waits with a limit, again and again, wakes now and then, and
     on a busy machine is seen at it."""
     if pulse is Pulse.RUNNING:
-        return bool(call.looks > 1 and call.runs is not None and call.runs <= WOKEN)
+        return bool(call.looks > 1 and call.runs is not None and call.runs <= limits.woken_share)
     return pulse in (Pulse.STUCK, Pulse.DEADLOCKED)
 
 
-def _goes_on(call: _Call, stack: tuple[StackLine, ...]) -> bool:
+def _goes_on(call: _Call, stack: tuple[StackLine, ...], together: int) -> bool:
     """Note a stack. Return whether the call has gone on to another part of the code."""
     call.stacks = (*call.stacks, stack)
-    if len(call.stacks) < STACKS:
+    if len(call.stacks) < together:
         return False
     before, call.part, call.stacks = call.part, _common(call.stacks), ()
     if before is None:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from ..commands import Command
 from ..events import Event
+from ..limits import LIMITS
 from ..messages import frozen
-
-KEPT = 256  # entries; enough to see what led to an error, small enough to keep with every loader
 
 
 @frozen
@@ -28,7 +27,7 @@ class EventLog:
 
     __slots__ = ("_entries", "record")
 
-    def __init__(self, limit: int | None = KEPT) -> None:
+    def __init__(self, limit: int | None = LIMITS.records.event_log_entries) -> None:
         self._entries: deque[tuple[float, Event, Sequence[Command]]] = deque(maxlen=limit)
         # Called with (at, event, commands) for every event of a run: nothing but an append.
         self.record = self._entries.append

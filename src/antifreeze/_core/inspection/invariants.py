@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..deadlines import DeadlineKind
-from ..faults import KEPT as FAULTS_KEPT
 from ..health.health_checks import LOOK_KEY
-from ..limits import Source
+from ..loader_plan import Source
 from ..slab_leases import LeaseState
 from ..states import Loop, Run, Sampling
 from ..worker_slots import EMPLOYED, LIVE, MAY_LOAD, Life, LifeState, SeatState
@@ -193,8 +192,8 @@ def _bounds(sup: Supervisor) -> Iterator[str]:
 def _records(sup: Supervisor) -> Iterator[str]:
     """What is kept for reports does not grow with the run."""
     faults = sup.faults
-    if len(faults.latest) > FAULTS_KEPT:
-        yield f"{len(faults.latest)} faults are kept, {FAULTS_KEPT} are enough"
+    if len(faults.latest) > (most := sup.plan.limits.records.supervisor_faults):
+        yield f"{len(faults.latest)} faults are kept, {most} are enough"
     if len(faults.latest) > faults.seen:
         yield f"{len(faults.latest)} faults are kept, and {faults.seen} were seen"
     losses = sup._recovery.losses

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..faults import Fault
 from ..health.stall_detection import CallSnapshot
+from ..limits import LIMITS
 from ..messages import frozen
 from ..states import Loop, Run
 from ..tickets import Progress
@@ -13,9 +14,6 @@ from ..worker_slots import LifeState, Seat, SeatState
 
 if TYPE_CHECKING:
     from ..supervisor import Supervisor
-
-
-TRIES = 8  # to copy what another thread changes
 
 
 @frozen
@@ -77,7 +75,7 @@ def snapshot_supervisor(sup: Supervisor) -> SupervisorSnapshot:
 
 def snapshot_in_passing(sup: Supervisor) -> SupervisorSnapshot:
     """Take a snapshot in another thread than the supervisor's."""
-    for _ in range(TRIES):
+    for _ in range(LIMITS.records.snapshot_tries):
         try:
             return sup.snapshot()
         except RuntimeError:  # a collection changed while it was copied

@@ -17,6 +17,7 @@ from types import FrameType
 
 from ..._core.fork_or_clean import SHOWN, Program
 from ..._core.health.stall_detection import StackLine
+from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from ..._core.native_pool_names import is_of_pool, pool_needed, pool_used, pools_among
 from ..._linux.clock import pause
@@ -40,7 +41,6 @@ _HARMLESS_NAMES = (
     # during a fork, and does without the thread in the child.
     "jemalloc_bg_thd",
 )
-LOOKS, LOOK_S = 10, 0.002  # for threads of a pool that was laid down to be gone
 NATIVE = "of a native library"
 # System calls in which native threads wait for work, or for time to pass.
 _IDLE = frozenset(
@@ -64,13 +64,13 @@ def program(reached: Reached = NOTHING_REACHED) -> Program:
     `reached`: what workers can reach. A thread that is only passing through is looked at again, for
     some milliseconds.
     """
-    for _ in range(LOOKS):
+    for _ in range(LIMITS.forking.first_looks):
         threads = [*_python_threads(Positions()), *_native_threads(reached.packages)]
         running = [each for each in threads if each.running]
         held = reached.held() if threads else ""
         if not (running or held):
             break
-        pause(LOOK_S)
+        pause(LIMITS.forking.first_look_s)
     return Program(
         tuple(each.name for each in running),
         next((each.running for each in running), ""),

@@ -23,12 +23,12 @@ import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
+from ..._core.limits import LIMITS, ForkLimits
 from ..._linux.clock import pause
 from ..._loading.raw_attributes import module_of
 from . import fork_hazards
 from .reachable_objects import Reached
 
-LOOKS, LOOK_S = 20, 0.001  # for a thread that is only passing through
 # That a thread which waits for the GIL waits until it asks for it. A fork takes 30 ms where the
 # process is large; after that all is as before. (Python's own is 5 ms.)
 UNDISTURBED_S = 0.1
@@ -52,8 +52,8 @@ class ForkHazard(Exception):
 class _Check:
     """The looks at one fork."""
 
-    def __init__(self, reached: Reached) -> None:
-        self.reached, self.unsafe = reached, ""
+    def __init__(self, reached: Reached, limits: ForkLimits) -> None:
+        self.reached, self._limits, self.unsafe = reached, limits, ""
         self._raised: BaseException | None = None
         self._positions: fork_hazards.Positions | None = None  # if it was safe with them there
         self._interval_s = 0.0  # the interpreter's own, while another one is set
@@ -72,7 +72,7 @@ class _Check:
 
     def _look(self) -> str:
         unsafe = _MOVED
-        for _ in range(LOOKS):
+        for _ in range(self._limits.looks):
             self._positions = fork_hazards.Positions()
             unsafe = fork_hazards.unsafe_now(self.reached, self._positions)
             if not unsafe:
@@ -82,7 +82,7 @@ class _Check:
                     return ""
                 self.let_go()
                 unsafe = _MOVED
-            pause(LOOK_S)
+            pause(self._limits.look_s)
         return unsafe
 
     def compare(self) -> None:
@@ -186,11 +186,13 @@ os.register_at_fork(
 
 
 @contextlib.contextmanager
-def looking(reached: Reached | None) -> Iterator[_Check | None]:
+def looking(
+    reached: Reached | None, limits: ForkLimits = LIMITS.forking
+) -> Iterator[_Check | None]:
     """Look at the other threads at each fork within. None: do not."""
     global _parent
     _parent = os.getpid()
-    _present.check = check = None if reached is None else _Check(reached)
+    _present.check = check = None if reached is None else _Check(reached, limits)
     try:
         yield check
     finally:

@@ -25,7 +25,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from ..._core.fork_or_clean import UNBOUNDED, Bounds
+from ..._core.limits import UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
 from ..._transport.packing import parts

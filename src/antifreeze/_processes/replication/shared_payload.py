@@ -14,7 +14,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from ..._core.fork_or_clean import Bounds
+from ..._core.limits import Bounds
 from ..._core.messages import frozen
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic

@@ -8,7 +8,7 @@ take turns. What keeps them from waiting forever:
    other one needs a stand-in meanwhile, it borrows the turn. It then sees what the first one would
    if it did that import itself: a module that the first one runs is half of a circle.
 2. It may wait for another thread in some other way, for a pool that it has started, say. A thread
-   that has waited for `BESIDE_S` goes on beside it, with other modules.
+   that has waited for `SendLimits.turn_s` goes on beside it, with other modules.
 3. Finders of modules are called under Python's import lock, which every import of another thread
    needs. Whoever has the turn, or waits for it, lets go of that lock.
 4. In the child of a fork only the thread that forked is left: `renew`.
@@ -24,17 +24,15 @@ from collections.abc import Iterator
 from threading import get_ident
 from typing import Any
 
+from ..._core.limits import LIMITS, SendLimits
 from ..._linux.clock import monotonic
-
-LOOK_S = 0.01  # between two looks at whom others wait for: nobody is told when that changes
-BESIDE_S = 5.0  # longer than most modules run; without it, some programs would wait forever
-CHAIN = 16  # threads of which each waits for the next; more are no longer looked at
 
 
 class StandInLock:
     """Let one thread run modules. Re-entrant."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: SendLimits = LIMITS.sending) -> None:
+        self._limits = limits
         self._changed = threading.Condition()
         self._running: dict[str, int] = {}  # threads, by the modules whose code they run
         self._owners: list[int] = []  # threads that have the turn; each waits for the next
@@ -97,7 +95,7 @@ class StandInLock:
         self._waiting[me], began = name, monotonic()
         try:
             while not self._may_go_on(me, name, has_turn, monotonic() - began):
-                self._changed.wait(LOOK_S)
+                self._changed.wait(self._limits.turn_look_s)
         finally:
             self._waiting.pop(me, None)
 
@@ -107,11 +105,11 @@ class StandInLock:
             return self._waits(runner, me)
         if not has_turn or not self._owners or me in self._owners:
             return True
-        return self._waits(self._owners[-1], me) or waited_s >= BESIDE_S
+        return self._waits(self._owners[-1], me) or waited_s >= self._limits.turn_s
 
     def _waits(self, thread: int | None, me: int) -> bool:
         """Whether another thread waits for this one, or for one that does."""
-        for _ in range(CHAIN):
+        for _ in range(self._limits.turn_chain):
             name = self._waiting.get(thread or 0)
             if name is None:
                 thread = _importer(thread or 0)

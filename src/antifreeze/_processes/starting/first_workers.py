@@ -21,6 +21,7 @@ import signal
 import socket
 from multiprocessing.process import BaseProcess
 
+from ..._core.limits import LIMITS, Limits
 from ..._linux.clock import monotonic, process_time
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.stack_file import StackFile
@@ -43,16 +44,14 @@ from .worker_source import (
 from .zygote_main import Mother, live_one
 
 _FORK = multiprocessing.get_context("fork")
-# Of processor time. Another life is forked here unless so much was spent on those before it: four
-# where a fork takes 3 ms, one where the process is large.
-FORKING_S = 0.012
 _OF_TORCH = "torch."  # whose handler of SIGCHLD takes nobody's exit status
 
 
 class FirstWorkers:
     """Lives that are children of the main process itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits, self._cpu_s = limits, limits.starting.first_workers_cpu_s
         self._lives: dict[int, tuple[Wanted, BaseProcess, Descriptor]] = {}  # by pidfd
         self._ended = select.epoll()
         self.descriptor = self._ended.fileno()
@@ -62,7 +61,7 @@ class FirstWorkers:
     def takes_another(self) -> bool:
         """Whether the next life is better forked here than by a zygote."""
         return (
-            self._spent_s < FORKING_S
+            self._spent_s < self._cpu_s
             and _knows_endings()
             and not native_thread_pools.ends_children()
         )
@@ -103,7 +102,10 @@ class FirstWorkers:
             target=_live, args=(spec, channel), name=worker_name(wanted.seat), daemon=True
         )
         try:
-            with without_interrupts(), threads_at_fork.looking(reached) as check:
+            with (
+                without_interrupts(),
+                threads_at_fork.looking(reached, self._limits.forking) as check,
+            ):
                 patiently(process.start)
             assert process.pid is not None
             if check is not None and check.unsafe:
@@ -115,7 +117,7 @@ class FirstWorkers:
                 process.join(REAP_S)
             disown(process)
             if isinstance(error, BlockingIOError):
-                self._spent_s = FORKING_S  # the machine gives no more
+                self._spent_s = self._cpu_s  # the machine gives no more
             raise
         finally:
             os.close(its_trace)

@@ -21,7 +21,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
-from ..._core.fork_or_clean import Bounds
+from ..._core.limits import Bounds
 from ..._linux.available_memory import available
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.memory import MemoryShort

@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 from typing import Any
 
-from ..._core.fork_or_clean import HUGE_BYTES, Choice, Program, Wish, WorkerOrigin, choose
+from ..._core.fork_or_clean import Choice, Program, Wish, WorkerOrigin, choose
+from ..._core.limits import LIMITS
 
 
 def in_words(choice: Choice, pid: int | None = None) -> str:
@@ -37,7 +38,7 @@ def of_programs(wish: Wish) -> str:
         return "a clean process"
     if choose(Program(threads=("another",)), wish).descent is WorkerOrigin.MAIN:
         return "a fork of the program, always"
-    size = f"{HUGE_BYTES / 1024**3:.0f} GiB"
+    size = f"{LIMITS.forking.huge_bytes / 1024**3:.0f} GiB"
     return (
         "a fork of the program, or of a clean process where another thread runs, a lock is held or"
         f" the program holds {size}"

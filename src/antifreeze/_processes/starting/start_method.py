@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._core.fork_or_clean import Choice, Program, Wish, WorkerOrigin, choose
 from ..._core.health.stall_detection import Inherited
+from ..._core.limits import LIMITS, Limits
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
 from ..._reporting.log import logger
@@ -30,17 +31,19 @@ HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a l
 class StartMethod:
     """The choice of one loader, and what became of it."""
 
-    def __init__(self, wish: Wish, dataset: Any = None, **others: Any) -> None:
+    def __init__(
+        self, wish: Wish, dataset: Any = None, *, limits: Limits = LIMITS, **others: Any
+    ) -> None:
         """Look at this process and choose. `others`: what else runs in workers, by its name."""
         if clean_process_main.is_opening:
             raise RuntimeError(
                 "a module that the dataset needs begins a loop over a DataLoader when it is"
                 ' imported; put that under `if __name__ == "__main__":`'
             )
-        self._wish, self._process = wish, os.getpid()
+        self._wish, self._process, self._limits = wish, os.getpid(), limits
         native_thread_pools.lay_down()
         self._looked_at, self._reached = monotonic(), NOTHING_REACHED
-        self.choice: Choice = choose(self._look({"dataset": dataset, **others}), wish)
+        self.choice: Choice = choose(self._look({"dataset": dataset, **others}), wish, limits)
         known = _stuck[0] if _stuck and self.choice.beside else _unfit.get(type(dataset))
         if known:
             self.choice = self.choice.at_fork(known) or self.choice
@@ -117,7 +120,7 @@ class StartMethod:
             "collate_fn": job.collate_fn,
             "worker_init_fn": job.init_fn,
         }
-        self.choice = choose(self._look(roots), self._wish)
+        self.choice = choose(self._look(roots), self._wish, self._limits)
 
     def beware(self, words: str) -> None:
         """Note that a fork was not safe at its very moment."""

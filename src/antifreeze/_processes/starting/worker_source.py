@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..._core.faults import Ending
 from ..._core.health.stall_detection import Inherited
+from ..._core.limits import LIMITS, StartLimits
 from ..._core.messages import frozen, message
 from ..._linux.clock import pause
 from ..._transport.descriptors import Descriptor
@@ -33,7 +34,6 @@ from .slow_unpickling import Opening
 
 T = TypeVar("T")
 
-STARTS, BETWEEN_STARTS_S = 25, 0.01  # where the machine gives no process
 REAP_S = 1.0  # between the end of a process and its exit status, at most
 
 
@@ -42,14 +42,14 @@ def in_words(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def patiently(make: Callable[[], T]) -> T:
+def patiently(make: Callable[[], T], limits: StartLimits = LIMITS.starting) -> T:
     """Make a process. Where the machine gives none, try again for a moment: workers of the last
     epoch may be about to end. Raises OSError."""
-    for _ in range(STARTS):
+    for _ in range(limits.process_tries):
         try:
             return make()
         except BlockingIOError:  # EAGAIN: a limit of processes
-            pause(BETWEEN_STARTS_S)
+            pause(limits.process_pause_s)
     return make()
 
 

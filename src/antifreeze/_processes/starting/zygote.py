@@ -29,6 +29,7 @@ import torch
 
 from ..._core.faults import Ending
 from ..._core.fork_or_clean import Choice
+from ..._core.limits import LIMITS, ForkLimits
 from ..._linux.oom_kills import OomKills
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
@@ -94,7 +95,9 @@ class Zygote:
         keep_from_children(self)
 
     @classmethod
-    def fork(cls, mother: Mother, reached: Reached | None = None) -> Zygote:
+    def fork(
+        cls, mother: Mother, reached: Reached | None = None, limits: ForkLimits = LIMITS.forking
+    ) -> Zygote:
         """Make one that inherits everything. Raises OSError, or ForkHazard (see `FirstWorkers`)."""
         ours, theirs = _channel()
         process = process_numbers.without_number(
@@ -103,7 +106,7 @@ class Zygote:
             )
         )
         try:
-            with without_interrupts(), threads_at_fork.looking(reached) as check:
+            with without_interrupts(), threads_at_fork.looking(reached, limits) as check:
                 patiently(process.start)
             assert process.pid is not None
             if check is not None and check.unsafe:

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from ..._core.fork_or_clean import Choice, WorkerOrigin
 from ..._core.health.stall_detection import Inherited
+from ..._core.limits import LIMITS, Limits
 from ..._loading.rng_adapters import global_generators
 from ..._transport.descriptors import keep_from_children
 from ..._transport.memory import MemoryShort
@@ -89,7 +90,10 @@ class _Waiting:
 class Zygotes:
     """The present zygote of a loader, made anew when it is gone."""
 
-    def __init__(self, job: Job, status: StatusBoard, lineage: StartMethod) -> None:
+    def __init__(
+        self, job: Job, status: StatusBoard, lineage: StartMethod, limits: Limits = LIMITS
+    ) -> None:
+        self._limits = limits
         self._job, self._status, self._lineage = job, status, lineage
         # By which the present lives were born; another loop over the loader may have changed it.
         self._choice: Choice | None = None
@@ -98,7 +102,7 @@ class Zygotes:
         self._mother: Mother | None = None  # of the first lives, for the zygote that follows
         self._waiting = _Waiting()
         self._stillborn = 0
-        self._lifecycle = FirstWorkers()
+        self._lifecycle = FirstWorkers(limits)
         self._waiting.add(self._lifecycle.descriptor)
         self._no_process = ""  # why the machine gives none, to the first lives
         self._deferred = False  # the zygote is not made yet, though it could be
@@ -308,7 +312,7 @@ class Zygotes:
         if self._may_fork:
             try:
                 mother = mother or _before_fork(self._job, self._status)
-                return Zygote.fork(mother, self._lineage.looked_for)
+                return Zygote.fork(mother, self._lineage.looked_for, self._limits.forking)
             except ForkHazard as hazard:  # a clean process is better
                 self._beware(hazard, asked)
         if not self._may_fork:

@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..._core.limits import LIMITS
 from ..._linux.clock import monotonic
 from .numbers import Figures, duration, faults, rate, waited
 
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-BAR_S = 0.1  # between two looks: as often as people can read it
-SHARE = 50  # drawing takes one part of so many of the time at the most ...
-SELDOM_S = 2.0  # ... but however slow a terminal is, people look
 WIDEST_BAR, NARROWEST_BAR = 40, 8  # columns
 
 
 def pause(usual_s: float, began_at: float) -> float:
     """Say how long not to draw again, after what it took this time."""
-    return min(SELDOM_S, max(usual_s, SHARE * (monotonic() - began_at)))
+    return min(
+        LIMITS.records.bar_longest_s,
+        max(usual_s, LIMITS.records.bar_share * (monotonic() - began_at)),
+    )
 
 
 class Bar:
@@ -80,7 +81,7 @@ class Stage:
             if self._live is None:
                 self._open(file)
             self.draw()
-            return BAR_S  # the first time takes long: it imports
+            return LIMITS.records.bar_s  # the first time takes long: it imports
 
     def _open(self, file: TextIO) -> None:
         from rich.console import Console
@@ -114,13 +115,13 @@ class Stage:
     def draw(self) -> float:
         with self._lock:
             if self._live is None:
-                return BAR_S
+                return LIMITS.records.bar_s
             began_at = monotonic()
             try:
                 self._live.refresh()
             except (OSError, ValueError):  # the terminal is gone: no reason to end an epoch
                 return float("inf")
-            return pause(BAR_S, began_at)
+            return pause(LIMITS.records.bar_s, began_at)
 
     def leave(self, bar: Bar) -> None:
         with self._lock:

@@ -7,13 +7,13 @@ import sys
 from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
+from ..._core.limits import LIMITS
 from ..._linux.clock import monotonic
 from ..ranks import ranks
 from .bars import Bar, pause, stage
 from .numbers import Figures, faults, line
 
 FIRST_LINE_S, LINE_S = 10.0, 60.0  # in a log: soon a sign of life, then few lines
-CELL_S = 0.25  # between two updates of a notebook: each is a message to a browser
 
 
 class Display(Protocol):
@@ -88,12 +88,12 @@ class Cell:
         from IPython.display import display  # type: ignore[import-not-found]
 
         self._handle = display(Shown(figures, over=False), display_id=True)
-        return CELL_S
+        return LIMITS.records.cell_s
 
     def show(self, figures: Figures) -> float:
         began_at = monotonic()
         self._handle.update(Shown(figures, over=False))
-        return pause(CELL_S, began_at)
+        return pause(LIMITS.records.cell_s, began_at)
 
     def end(self, figures: Figures) -> None:
         self._handle.update(Shown(figures, over=True))

@@ -19,6 +19,7 @@ from ... import _torch_internals
 from ..._core.messages import frozen
 from ..._linux import platform_support
 from ..redaction import shareable_line
+from ..wait_accounting import share_of_time
 from .displays import Display, display_for
 from .numbers import Figures
 
@@ -124,7 +125,7 @@ class _Tally:
         entry = self._loader._settled()
         accounts = entry.accounts
         return _Counted(
-            accounts.seconds, accounts.waited_s, accounts.work.samples, entry.faults.seen
+            accounts.seconds, accounts.waited_so_far_s, accounts.work.samples, entry.faults.seen
         )
 
     def _figures(self) -> Figures:
@@ -133,6 +134,7 @@ class _Tally:
         if total is not None and done > total:
             total = None  # streams are estimated
         seconds, samples = counted.seconds - before.seconds, counted.samples - before.samples
+        waited_s = counted.waited_s - before.waited_s
         left_s = None
         if total is not None and done > 1:
             left_s = (total - done) * (now - self._first_at) / (done - 1)
@@ -145,7 +147,7 @@ class _Tally:
             left_s=left_s,
             # Workers are ahead of the loop: theirs is the exact number only at the end.
             samples=min(samples, done * size) if size and samples else None,
-            wait_share=(counted.waited_s - before.waited_s) / seconds if seconds else None,
+            wait_share=share_of_time(waited_s, seconds) if seconds else None,
             faults=counted.faults - before.faults,
         )
 
