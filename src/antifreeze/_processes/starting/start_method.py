@@ -17,7 +17,7 @@ from ..._reporting.log import logger
 from ..._worker.worker_spec import Job
 from ..fork_safety import fork_hazards, native_thread_pools
 from ..fork_safety.reachable_objects import NOTHING_REACHED, Reached, lock_at, reached_from
-from . import clean_process, clean_process_main, source_messages
+from . import chosen_start_method, clean_process, clean_process_main, source_messages
 from .kept_zygote import Kept
 
 if TYPE_CHECKING:
@@ -326,9 +326,8 @@ def source_of(context: Any, lineage: StartMethod, *, as_torch: bool) -> str:
 
 def wish_of(context: Any, *, as_torch: bool = False) -> Wish:
     """Return how the user wants processes to start. `as_torch`: as torch would start them."""
-    # From Python 3.14 on the first one, the default, is not "fork": nobody has asked for it.
-    default = multiprocessing.get_all_start_methods()[0]
-    says_nothing = multiprocessing.get_start_method(allow_none=True) in (None, default)
+    # (From Python 3.14 on the default is not "fork". Nobody has asked for it.)
+    says_nothing = not chosen_start_method.is_chosen()
     if context is None and says_nothing and not as_torch:
         return Wish.NONE
     if torch_context(context).get_start_method() != "fork":
