@@ -133,6 +133,16 @@ class Reading:
             self._blocks[offset] = tuple(each for each in found if each is not None)
         return self._blocks[offset]
 
+    def acquired(self) -> list[Expression]:
+        """Return whose `acquire` the code names."""
+        found = []
+        for at, step in enumerate(self._steps):
+            if step.name in _ATTRIBUTES and step.names == ("acquire",):
+                expression = self._expression(at)
+                if expression is not None and expression.names[1:]:
+                    found.append(expression._replace(names=expression.names[:-1]))
+        return found
+
     # ---- instructions ----------------------------------------------------------------------------
 
     @functools.cached_property

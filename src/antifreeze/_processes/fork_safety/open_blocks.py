@@ -17,6 +17,7 @@ from __future__ import annotations
 import collections
 import re
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -92,6 +93,19 @@ def may_hold(frame: FrameType) -> Block | None:
         elif not all(_is_harmless_call(frame, each) for each in block.calls):
             return block
     return None
+
+
+def entered_by(frame: FrameType) -> Iterator[Any]:
+    """Yield what the blocks that a frame stands in have entered, as far as that is known: by a
+    `with`, or by hand where a `finally` or an `except` calls its `release`."""
+    if not frame.f_code.co_exceptiontable:
+        return
+    for block in reading_of(frame.f_code).blocks_at(frame.f_lasti):
+        if block.context is not None and not block.context.is_call:
+            yield value_in(frame, block.context.expression)
+        for called in block.calls:
+            if called is not None and called.names[-1] == "release" and called.names[1:]:
+                yield value_in(frame, called._replace(names=called.names[:-1]))
 
 
 def is_held(lock: Any) -> bool:

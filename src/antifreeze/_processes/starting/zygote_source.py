@@ -39,6 +39,7 @@ from .fd_passing import OriginGone
 from .first_workers import FirstWorkers
 from .inherited_handles import held_by, warn_of_connections
 from .slow_unpickling import Opening
+from .source_messages import Wait
 from .start_method import StartMethod
 from .worker_source import News, Orphaned, Refused, Wanted
 from .zygote import Zygote
@@ -253,8 +254,8 @@ class Zygotes:
             self._present.given_up = True
             self.forsake()
 
-    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
-        return self._lineage.inherited(self._born_by, deadlock, lacks, at)
+    def inherited(self, wait: Wait) -> Inherited | None:
+        return self._lineage.inherited(self._born_by, wait, self._job.dataset)
 
     @property
     def can_turn(self) -> bool:
