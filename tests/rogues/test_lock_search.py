@@ -176,7 +176,7 @@ def test_a_permit_that_a_thread_holds_is_sent_along() -> None:
 
 def test_a_signal_gets_a_permit_only_once_a_worker_has_frozen() -> None:
     used_up, waited_for = threading.Semaphore(0), threading.Semaphore(0)
-    waiter = threading.Thread(target=waited_for.acquire)
+    waiter = threading.Thread(target=take, args=(waited_for,))
     waiter.start()
     try:
         while not waited_for._cond._waiters:  # type: ignore[attr-defined]
