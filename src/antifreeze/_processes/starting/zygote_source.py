@@ -343,7 +343,8 @@ class Zygotes:
         self._news.extend(zygote.read())
         told = zygote.unfit is not None and self._lineage.refuse(zygote.unfit.words)
         how, opened = zygote.how_it_ended(), zygote.opening is None
-        told = told or zygote.given_up
+        lost = zygote.lost_its_home
+        told = told or zygote.given_up or lost
         # Where all are to be made in another way, those that were forked here are, too.
         spared = frozenset() if told else self._lifecycle.numbers
         self._news.append(Orphaned(how, told, spared))
@@ -351,7 +352,7 @@ class Zygotes:
         zygote.close()
         if not opened:
             self._lineage.forget_kept()  # perhaps it comes from there
-        if not (opened or zygote.forsaken) and zygote.unfit is None:
+        if not (opened or lost or zygote.forsaken) and zygote.unfit is None:
             self._count_stillborn(how)
 
 
