@@ -31,6 +31,7 @@ from .source_messages import Wait
 if TYPE_CHECKING:
     from .zygote import Zygote
 
+ADVICE = ' To start there in the first place: multiprocessing_context="forkserver".'
 IN_VAIN = 3  # comparisons in a row: a dataset that changes in each epoch is sent in each
 HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
@@ -209,11 +210,14 @@ class StartMethod:
             _stuck.append(words)
         elif _TOO_LONG not in words:  # it uses an accelerator, and another one of its class would
             _unfit[self._kind] = words
+        wait = self._searched[0]
+        # A semaphore gets its permit only because a worker has waited for it.
+        helps = wait is None or not wait.for_semaphore
         logger.warning(
             "antifreeze: %s. All workers are started again from a clean process, with the dataset"
-            " as it is now; what they held is loaded again. To start there in the first place:"
-            ' multiprocessing_context="forkserver".',
+            " as it is now; what they held is loaded again.%s",
             words,
+            ADVICE if helps else "",
         )
         self.choice = choice
         return True
