@@ -1,6 +1,6 @@
 """Which lock of this process a forked worker waits for, and which thread holds it, in words.
 
-Searched once it is known that the worker waits forever: that takes some ten milliseconds.
+Searched once it is known that the worker waits forever: that takes 10 ms for each step of the path.
 
 1. A worker has the locks of this process at their addresses. Not so for a semaphore: whoever waits
    for one waits for a lock of its own. Then it is the one that has no permit left, if there is but
@@ -36,7 +36,7 @@ from .bytecode import Expression, reading_of
 from .frame_names import value_in
 from .open_blocks import entered_by, owner_of
 
-LONGEST_S = 0.2  # of processor time, for one search
+LONGEST_S = 0.5  # of processor time, for one search
 DEEPEST = 16  # from the lock back
 WIDEST = 64  # objects that refer to those of the step before
 _OF_EXECUTORS = "._idle_semaphore"  # counts threads that have nothing to do
@@ -103,19 +103,21 @@ def path_to(thing: Any, named: dict[str, Any]) -> str:
     level = [_Node(thing, None, "")]
     for _ in range(DEEPEST):
         following: list[_Node] = []
-        for node in level:
-            if thread_time() > give_up:
-                return ""
-            for referrer in gc.get_referrers(node.thing):
-                if id(referrer) in seen or referrer is level or referrer is following:
-                    continue
+        things = [node.thing for node in level]
+        for referrer in gc.get_referrers(*things):  # once for all: it goes through all objects
+            if id(referrer) in seen or referrer is things or thread_time() > give_up:
+                continue
+            for node in level:
                 found, end = _step(referrer, node, ends)
                 if end:
                     return shortened(end)
                 if found is not None and len(following) < WIDEST:
                     seen.add(id(referrer))
                     following.append(found)
+                    break
         level = following
+        if not level:
+            break
     return ""
 
 
