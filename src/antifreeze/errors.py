@@ -21,7 +21,7 @@ from ._core.tickets import Ticket
 from ._linux.available_memory import Available, in_words
 from ._reporting import stall_messages
 from ._reporting.crash_library import crashed_in
-from ._reporting.formatting import shown
+from ._reporting.formatting import shortened, shown
 
 __all__ = [
     "AntifreezeError",
@@ -94,15 +94,23 @@ class TransportFailed(AntifreezeError, RuntimeError):
         )
 
     @classmethod
-    def cannot_send(cls, path: str, kind: str, why: str) -> TransportFailed:
+    def cannot_send(cls, path: str, kind: str, why: str, threaded: bool = False) -> TransportFailed:
+        """`threaded`: it works by threads, which a fork does not copy either."""
+        path, make = shortened(path), "make" if threaded else "open"
+        remedy = (
+            f"have each worker {make} its own: {path} = antifreeze.per_worker({make}_it), and"
+            f" {path}() where it is used; or leave it out of __getstate__"
+        )
+        if threaded:
+            remedy += ", and make it when a worker first needs it"
+        else:
+            remedy += '; or multiprocessing_context="fork", where workers inherit it'
         return cls(
             report(
                 f"the dataset cannot be sent to a worker: {path} is a {kind} ({why})",
                 did="no worker was started",
                 cause="under spawn and forkserver workers inherit nothing; the dataset is pickled",
-                remedy=f"have each worker open its own: {path} = antifreeze.per_worker(open_it),"
-                f" and {path}() where it is used; or leave it out of __getstate__; or"
-                ' multiprocessing_context="fork", where workers inherit it',
+                remedy=remedy,
             )
         )
 
@@ -296,8 +304,8 @@ def _cause_of_deadlock(stall: Stall) -> str:
             f"it {inherited.words}. It could not be started in a clean process: {inherited.no_way}"
         )
     return (
-        "it was forked while another thread held the lock, or waits for threads (a pool, an event"
-        " loop) that a fork does not take along"
+        "another thread of the main process held the lock when the worker was made; or it waits for"
+        " threads (of a pool, of an event loop) that only the main process has"
     )
 
 
@@ -305,17 +313,19 @@ def _remedy_for(stall: Stall, fault: Fault) -> str:
     if stall.step == CLEAN:
         return "look at that line: it runs in every new process, before any sample"
     if stall.activity.left_behind:
-        return (
-            "use that library in the workers only, not in the main process before the loop begins;"
-            ' or multiprocessing_context="spawn", with a dataset that can be pickled'
-        )
+        remedy = "use that library in the workers only, not in the main process before the loop"
+        inherited = stall.activity.inherited
+        if inherited is not None and inherited.no_way:  # it was tried
+            return f"{remedy} begins"
+        way = 'multiprocessing_context="spawn", with a dataset that can be pickled'
+        return f"{remedy} begins; or {way}"
     if stall.pulse is not Pulse.DEADLOCKED:
         remedy = "a larger sample_timeout, if your code can be this slow; else look at that line"
         is_sample = fault.kind is FaultKind.HANG and fault.place is not None
         return f"{remedy}, or {SPARE}" if is_sample else remedy
     return (
-        "have each worker make its own: self.pool = antifreeze.per_worker(make_it), and self.pool()"
-        ' where it is used; or multiprocessing_context="spawn"'
+        "have each worker make its own lock, pool or event loop: self.pool ="
+        " antifreeze.per_worker(make_it), and self.pool() where it is used"
     )
 
 

@@ -158,7 +158,7 @@ WALLS: dict[str, tuple[str, ...]] = {
     "_worker": (*OUTSIDE, *MAIN_PROCESS),
     "_processes": (*OUTSIDE, *DECIDES, "stats"),
     "_processes.fork_safety": (
-        *(*OUTSIDE, *DECIDES, "integrations", "stats", "_reporting", "errors"),
+        *(*OUTSIDE, *DECIDES, "integrations", "stats", "_reporting.reporter", "errors"),
         *("_processes.process_backend", "_processes.starting"),
     ),
     "_processes.replication": (*OUTSIDE, *DECIDES, "stats", "_processes.process_backend"),

@@ -47,9 +47,13 @@ class Shy(metaclass=Meta):
         pass
 
 
+def anything() -> None:
+    """Called in a context: it could take a lock."""
+
+
 class Enters(Shy):
     def __enter__(self) -> None:
-        pass
+        anything()
 
 
 class Makes:

@@ -8,6 +8,8 @@ import ctypes
 import gc
 import logging
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -226,6 +228,75 @@ def test_a_fork_that_was_asked_for_is_a_fork() -> None:
         list(iterator)
 
 
+BY_START_METHOD = """
+    {before}
+    import threading
+    lock, taken = threading.Lock(), threading.Event()
+
+    class Locked:
+        def __len__(self):
+            return 2
+        def __getitem__(self, index):
+            return index, lock.locked()
+
+    def hold():
+        with lock:
+            taken.set()
+            threading.Event().wait()
+
+    {after}
+    threading.Thread(target=hold, daemon=True).start()
+    taken.wait()
+    loader = DataLoader(Locked(), None, num_workers=1)
+    list(loader)
+    say(loader._lineage().choice.descent.value)
+"""
+CHOSEN = "import {}; {}.set_start_method({!r}{})"
+
+
+@pytest.mark.parametrize("module", ["multiprocessing", "torch.multiprocessing"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_start_method_that_the_program_has_set_is_a_choice(
+    tmp_path: Path, module: str, before: bool
+) -> None:
+    chosen = CHOSEN.format(module, module, "fork", "")
+    code = BY_START_METHOD.format(before="" if before else chosen, after=chosen if before else "")
+    with program(tmp_path, code) as process:
+        assert finish(process) == (0, "main\n", "")
+
+
+def test_also_when_it_was_fixed_before_and_is_set_by_force(tmp_path: Path) -> None:
+    chosen = CHOSEN.format("multiprocessing", "multiprocessing", "fork", ", force=True")
+    with program(tmp_path, BY_START_METHOD.format(before=FIXED, after=chosen)) as process:
+        assert finish(process) == (0, "main\n", "")
+
+
+FIXED = "import multiprocessing; multiprocessing.Lock()"
+EARLIER = """
+{}
+from antifreeze import DataLoader
+from antifreeze._processes.starting.chosen_start_method import is_chosen
+print(is_chosen())
+"""
+
+
+@pytest.mark.parametrize(
+    ("earlier", "chosen"),
+    [(CHOSEN.format(*2 * ["multiprocessing"], "fork", ""), True), (FIXED, False), ("", False)],
+)
+def test_also_before_antifreeze_is_imported(earlier: str, chosen: bool) -> None:
+    code = EARLIER.format(earlier)
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == f"{chosen}\n"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_default_that_was_only_fixed_is_no_choice(tmp_path: Path, before: bool) -> None:
+    code = BY_START_METHOD.format(before=FIXED if before else "", after="" if before else FIXED)
+    with program(tmp_path, code) as process:
+        assert finish(process) == (0, "clean process\n", "")
+
+
 # ---- what is no hazard ---------------------------------------------------------------------------
 
 
@@ -255,7 +326,7 @@ def test_pools_of_torch_numpy_and_backward_are_no_hazard(tmp_path: Path) -> None
     with program(tmp_path, QUIET) as process:
         code, out, err = finish(process)
     assert (code, err) == (0, "")
-    assert out.startswith("True Choice(descent=<Descent.MAIN: 'main'>, why='',")
+    assert out.startswith("True Choice(descent=<WorkerOrigin.MAIN: 'main'>, why='',")
 
 
 def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:

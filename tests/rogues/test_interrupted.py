@@ -140,6 +140,26 @@ def test_ctrl_c_ends_a_program_with_one_traceback_and_nothing_left(tmp_path: Pat
         assert all_gone(pids)
 
 
+@pytest.mark.parametrize("loaders", [1, 2])
+def test_ctrl_c_while_the_clean_process_starts_says_nothing_of_workers(
+    tmp_path: Path, loaders: int
+) -> None:
+    code = f"""
+        if __name__ == "__main__":
+            named = dict(num_workers=2, multiprocessing_context="spawn")
+            loaders = [DataLoader(Numbers(), **named) for _ in range({loaders})]
+            iterators = [iter(each) for each in loaders]
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            for each in iterators:
+                next(each)
+            time.sleep(60)
+    """
+    with program(tmp_path, code) as process:
+        returned, _, err = finish(process)
+    assert returned == -signal.SIGINT
+    assert err.count("Traceback") == 1 and err.strip().endswith("KeyboardInterrupt")
+
+
 class Own(ForkContext):
     """A context of the program's own."""
 

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import gc
 import io
+import logging
 import multiprocessing
 import multiprocessing.pool
 import os
@@ -18,6 +19,7 @@ import socket
 import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -35,6 +37,33 @@ from ..patience import PATIENCE_S
 from .parked import wait_until_at_rest, wait_until_parked
 
 LOCK, OTHER = threading.Lock(), threading.RLock()
+
+
+class Counting:
+    """A context of the program's that does nothing but count."""
+
+    entered = 0
+
+    def __enter__(self) -> Counting:
+        self.entered += 1
+        return self
+
+    def __exit__(self, *given: object) -> None:
+        self.entered -= len(given) // 3
+
+
+class Locking(Counting):
+    """One that takes a lock."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    def __enter__(self) -> Counting:
+        self.lock.acquire()
+        return super().__enter__()
+
+    def __exit__(self, *given: object) -> None:
+        self.lock.release()
 
 
 class Stage:
@@ -150,6 +179,65 @@ class Stage:
         except (KeyError, OSError):
             pass
 
+    def in_a_context_that_logs(self) -> None:
+        @contextlib.contextmanager
+        def timed() -> Iterator[None]:
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                logging.getLogger(__name__).debug("%.3f s", time.monotonic() - began)
+
+        with timed():
+            self.done.wait(PATIENCE_S)
+
+    def in_a_context_that_counts(self) -> None:
+        with Counting():
+            self.done.wait(PATIENCE_S)
+
+    def in_a_stack_of_files(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(open("/dev/null"))
+            stack.callback(print, end="")
+            self.done.wait(PATIENCE_S)
+
+    def in_a_stack_with_nothing(self) -> None:
+        with contextlib.ExitStack() as stack:
+            self.done.wait(PATIENCE_S)
+            stack.pop_all()
+
+    def in_files(self) -> None:
+        with tempfile.NamedTemporaryFile() as named, tempfile.TemporaryFile():
+            self.done.wait(PATIENCE_S)
+            named.flush()
+
+    def closes_a_file_in_the_end(self) -> None:
+        file = open("/dev/null")  # noqa: SIM115
+        try:
+            self.done.wait(PATIENCE_S)
+        finally:
+            file.close()
+
+    def reads_the_output_of_a_program(self) -> None:
+        process = subprocess.Popen(["sleep", "1"], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        with process.stdout:
+            for _ in process.stdout:
+                pass
+        process.wait()
+
+    def polls_until_the_end(self) -> None:
+        poller = select.epoll()
+        try:
+            poller.register(self.here, select.EPOLLIN)
+            poller.poll()
+        finally:
+            poller.close()
+
+    def in_a_lock_that_nobody_else_has(self) -> None:
+        with threading.Lock():
+            self.done.wait(PATIENCE_S)
+
     # ---- not -----------------------------------------------------------------------------------
 
     def holds(self) -> None:
@@ -182,10 +270,41 @@ class Stage:
     def in_a_context_of_its_own(self) -> None:
         @contextlib.contextmanager
         def anything() -> Iterator[None]:
+            self.lock.acquire()
             yield
+            self.lock.release()
 
         with anything():
             self.done.wait(PATIENCE_S)
+
+    def in_a_context_with_a_class(self) -> None:
+        with Locking(self.lock):
+            self.done.wait(PATIENCE_S)
+
+    def in_a_stack_with_a_lock(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.lock)
+            self.done.wait(PATIENCE_S)
+
+    def in_a_stack_that_releases(self) -> None:
+        with contextlib.ExitStack() as stack:
+            self.lock.acquire()
+            stack.callback(self.lock.release)
+            self.done.wait(PATIENCE_S)
+
+    def in_a_stack_that_was_changed(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.lock)
+            kept, stack = stack, contextlib.ExitStack()
+            self.done.wait(PATIENCE_S)
+        kept.close()
+
+    def in_the_lock_of_a_function(self) -> None:
+        with self.get_lock():
+            self.done.wait(PATIENCE_S)
+
+    def get_lock(self) -> Any:
+        return self.lock
 
     def computes(self) -> None:
         while not self.done.is_set():
@@ -216,6 +335,15 @@ PARKED: list[Callable[[Stage], None]] = [
     Stage.queue_that_was_read_often,
     Stage.reads_a_file_meanwhile,
     Stage.catches,
+    Stage.in_a_context_that_logs,
+    Stage.in_a_context_that_counts,
+    Stage.in_a_stack_of_files,
+    Stage.in_a_stack_with_nothing,
+    Stage.in_files,
+    Stage.closes_a_file_in_the_end,
+    Stage.reads_the_output_of_a_program,
+    Stage.polls_until_the_end,
+    Stage.in_a_lock_that_nobody_else_has,
 ]
 RUNNING: list[Callable[[Stage], None]] = [
     Stage.holds,
@@ -225,6 +353,11 @@ RUNNING: list[Callable[[Stage], None]] = [
     Stage.spins,
     Stage.waits_for_a_lock,
     Stage.in_a_context_of_its_own,
+    Stage.in_a_context_with_a_class,
+    Stage.in_a_stack_with_a_lock,
+    Stage.in_a_stack_that_releases,
+    Stage.in_a_stack_that_was_changed,
+    Stage.in_the_lock_of_a_function,
     Stage.computes,
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -216,6 +217,69 @@ def test_what_cannot_be_sent_is_named_by_its_path_before_anything_starts(
     assert "__getstate__" in text
     if hasattr(thing, "close"):
         thing.close()
+
+
+def refusal_of(dataset: Any) -> str:
+    with pytest.raises(TransportFailed) as caught:
+        iter(DataLoader(dataset, num_workers=2, multiprocessing_context="spawn"))
+    return str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:antifreeze. dataset.own holds an open socket")
+def test_an_event_loop_is_named_itself_and_a_fork_is_no_way_out() -> None:
+    dataset: Any = Numbers()
+    dataset.own = {"loop": asyncio.new_event_loop()}
+    try:
+        text = refusal_of(dataset)
+    finally:
+        dataset.own["loop"].close()
+    assert 'dataset.own["loop"] is a _UnixSelectorEventLoop (' in text
+    assert 'dataset.own["loop"] = antifreeze.per_worker(make_it)' in text
+    assert 'multiprocessing_context="fork"' not in text
+
+
+def test_a_long_path_to_what_cannot_be_sent_is_shortened() -> None:
+    dataset: Any = Numbers()
+    inner: Any = (number for number in range(3))
+    for _ in range(60):
+        inner = {"nested": inner}
+    dataset.inner = inner
+    text = refusal_of(dataset)
+    assert 'dataset.inner["nested"]["nested"]' in text and " ... " in text
+    assert len(text.splitlines()[0]) < 300
+
+
+IN_A_GLOBAL = """
+    import itertools
+    TABLE = {"rows": [1, (number for number in range(3))]}
+
+    def look(index):
+        return TABLE["rows"][0] + index
+
+    class Looks(Numbers):
+        def __getitem__(self, index):
+            return look(index)
+
+    done = threading.Event()
+    lock = threading.Lock()
+
+    def hold():
+        with lock:
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    Looks.lock = lock
+    say(*[int(batch) for batch in DataLoader(Looks(4), num_workers=2)])
+    done.set()
+"""
+
+
+def test_a_global_that_cannot_be_sent_is_named(tmp_path: Path) -> None:
+    with program(tmp_path, IN_A_GLOBAL) as process:
+        returned, out, err = finish(process)
+    assert (returned, out) == (0, "1 2 3 4\n")
+    assert '__main__.TABLE["rows"][1] is a generator (' in err
 
 
 SCRIPT = """

@@ -9,8 +9,8 @@ from .._core.fork_or_clean import WorkerOrigin
 from .._core.limits import Limits, LookLimits
 from .._core.loader_plan import Plan, Source, Tenure
 from .._core.reorder import Order
-from .._torch_internals import is_stream
 from .._loading.resumable_streams import is_stateful
+from .._torch_internals import is_stream
 from ..policies import policy_of
 from .arguments import TORCH
 

@@ -16,6 +16,7 @@ from .._reporting.wait_accounting import Usage
 from . import process_activity
 from .fork_safety import fork_hazards
 from .resource_usage import usage_of
+from .starting.source_messages import Wait, is_for_semaphore
 from .starting.worker_source import Origin
 from .worker_socket import Line
 
@@ -69,7 +70,8 @@ class WorkerInspector:
         if self._origin.forks and seen.received == network_bytes.NOTHING:  # no server's answer
             lacks = fork_hazards.left_behind(pid, seen.stack)
         if seen.deadlock or lacks or seen.own_lock:
-            inherited = self._origin.inherited(seen.deadlock, lacks, where(seen.stack))
+            wait = Wait(seen.deadlock, lacks, where(seen.stack), is_for_semaphore(seen.stack))
+            inherited = self._origin.inherited(wait)
         if seen.wakeable and (inherited is None or inherited.no_way):
             seen = replace(seen, deadlock="")  # a handler might release the lock
         return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)

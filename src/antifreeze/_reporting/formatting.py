@@ -16,6 +16,8 @@ class _Short(reprlib.Repr):
         return super().repr_str(without_credentials(x), level)
 
 
+LONGEST_PATH = 120  # characters
+
 _short = _Short()
 _short.maxstring = _short.maxother = 80  # characters
 _short.maxlist = _short.maxtuple = 16
@@ -27,6 +29,13 @@ def shown(thing: Any) -> str:
         return redacted(_short.repr(thing)) if redacts() else _short.repr(thing)
     except Exception:
         return f"<{type(thing).__name__} without a repr>"
+
+
+def shortened(path: str) -> str:
+    """Return a path of attributes and entries, without its middle if it is long."""
+    if len(path) <= LONGEST_PATH:
+        return path
+    return f"{path[: LONGEST_PATH // 2]} ... {path[-LONGEST_PATH // 3 :]}"
 
 
 def said(error: BaseException) -> str:

@@ -45,8 +45,11 @@ class Step(NamedTuple):
     ends: Position
 
 
+CALLED = "()"  # among the names of an expression: what is before it is called
+
+
 class Expression(NamedTuple):
-    """A name and attributes of it: `self._queue.get`."""
+    """A name and attributes of it, or of what it returns: `self._queue.get`, `getLogger().info`."""
 
     names: tuple[str, ...]
     is_local: bool
@@ -58,6 +61,7 @@ class Context(NamedTuple):
 
     expression: Expression
     is_call: bool
+    bound: Expression | None = None  # the variable of its `as`, if it keeps what it got there
 
 
 class Block(NamedTuple):
@@ -133,6 +137,23 @@ class Reading:
             self._blocks[offset] = tuple(each for each in found if each is not None)
         return self._blocks[offset]
 
+    def calls(self) -> list[Expression | None] | None:
+        """Return all that the code calls, but for errors that it raises; None if it enters a
+        `with`, or waits for another coroutine or generator."""
+        if any(step.name in _ENTERING or step.name == "SEND" for step in self._steps):
+            return None
+        return self._calls({(at, 0) for at in range(len(self._steps))})
+
+    def acquired(self) -> list[Expression]:
+        """Return whose `acquire` the code names."""
+        found = []
+        for at, step in enumerate(self._steps):
+            if step.name in _ATTRIBUTES and step.names == ("acquire",):
+                expression = self._expression(at)
+                if expression is not None and expression.names[1:]:
+                    found.append(expression._replace(names=expression.names[:-1]))
+        return found
+
     # ---- instructions ----------------------------------------------------------------------------
 
     @functools.cached_property
@@ -185,6 +206,9 @@ class Reading:
             if step.name in _ATTRIBUTES and len(step.names) == 1:
                 names.append(step.names[0])
                 continue
+            if step.name.startswith("CALL") and names:
+                called = self._callee(at)
+                return called and called._replace(names=(*called.names, CALLED, *names[::-1]))
             if not step.names or (step.name in _PAIRS and at == last):
                 return None
             is_local = step.name in _LOCALS or step.name in _PAIRS
@@ -364,7 +388,20 @@ class Reading:
         found = self._callee(at) if is_call else self._expression(at, enter)
         if found is None or self._is_rebound(found, regions):
             return None
-        return Context(found, is_call)
+        return Context(found, is_call, self._bound(enter, regions))
+
+    def _bound(self, enter: int, regions: list[tuple[int, int]]) -> Expression | None:
+        """Return the variable that a `with` binds right after it has entered, and nothing else
+        binds within it."""
+        at = self._skip(enter + 1)
+        if at is not None and self._steps[at].name.startswith("CALL"):  # from 3.14 on
+            at = self._skip(at + 1)
+        if at is None or self._steps[at].name != "STORE_FAST":
+            return None
+        bound = Expression(self._steps[at].names, True, False)
+        first = self._steps[at].offset
+        later = [(max(start, first + 1), end) for start, end in regions]
+        return None if self._is_rebound(bound, later) else bound
 
     def _is_rebound(self, expression: Expression, regions: list[tuple[int, int]]) -> bool:
         return any(

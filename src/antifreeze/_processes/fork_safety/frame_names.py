@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -17,11 +19,13 @@ from types import (
 from typing import Any
 
 from ..._loading.raw_attributes import attribute, module_of, name_of_module, qualified_name
-from .bytecode import Expression, reading_of
+from .bytecode import CALLED, Expression, reading_of
 
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = _STANDARD + "site-packages" + os.sep
 _OPTIMIZED = 1  # inspect.CO_OPTIMIZED: locals are kept in the frame, not in a dict of the program's
+# What functions return, as its class: attributes of both are the same, unbound.
+_RESULTS: dict[str, type] = {"logging.getLogger": logging.Logger}
 _KEEPS_SNAPSHOT = sys.version_info < (3, 13)
 
 
@@ -35,8 +39,33 @@ def value_in(frame: FrameType, expression: Expression) -> Any:
         found = _item(frame.f_globals, first)
         if found is None:
             found = _item(frame.f_builtins, first)
+    return _further(found, rest)
+
+
+def value_around(function: FunctionType, expression: Expression) -> Any:
+    """Return what an expression stands for in a function that does not run, or not here; None if
+    that is not known: of a variable of its own."""
+    first, *rest = expression.names
+    found, code = None, function.__code__
+    if first in code.co_freevars and function.__closure__ is not None:
+        cell = function.__closure__[code.co_freevars.index(first)]
+        try:
+            found = cell.cell_contents
+        except ValueError:  # it is empty
+            return None
+    elif not expression.is_local:
+        found = _item(function.__globals__, first)
+        if found is None:
+            found = _item(vars(builtins), first)
+    return _further(found, rest)
+
+
+def _further(found: Any, rest: list[str]) -> Any:
     for name in rest:
-        found = attribute(found, name)
+        if name != CALLED:
+            found = attribute(found, name)
+        else:
+            found = _RESULTS.get(name_of(found))
     return found
 
 

@@ -15,14 +15,16 @@ function that has returned.
 from __future__ import annotations
 
 import collections
+import contextlib
 import re
 import threading
-from types import FrameType
+from collections.abc import Iterator
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 from ..._loading.raw_attributes import instance_dict, on_class
 from .bytecode import Block, Context, Expression, reading_of
-from .frame_names import name_of, value_in
+from .frame_names import name_of, standard_file, value_around, value_in
 
 # What a `with` may enter without holding anything that a worker could need: what it calls for that,
 # and the types of what it is given.
@@ -30,6 +32,30 @@ _HARMLESS_CONTEXTS = frozenset(
     {
         "_io.open",
         "io.open",
+        *(f"_io.{kind}" for kind in ("FileIO", "TextIOWrapper", "BytesIO", "StringIO")),
+        *(f"_io.Buffered{kind}" for kind in ("Reader", "Writer", "Random", "RWPair")),
+        *(f"selectors.{kind}Selector" for kind in ("Default", "Epoll", "Poll", "Select")),
+        "_thread.RLock",  # a lock that is made here has no other name
+        "_thread.allocate_lock",
+        "_thread.lock",
+        "gzip.open",
+        "mmap.mmap",
+        "posix.scandir",
+        "select.epoll",
+        "socket.create_server",
+        "subprocess.Popen",
+        "tarfile.TarFile.open",
+        "tempfile.NamedTemporaryFile",
+        "tempfile.SpooledTemporaryFile",
+        "tempfile.TemporaryFile",
+        "tempfile._TemporaryFileWrapper",
+        "threading.RLock",
+        "torch.autograd.grad_mode.set_grad_enabled",
+        "torch.autograd.profiler.record_function",
+        "tqdm.asyncio.tqdm_asyncio",
+        "tqdm.notebook.tqdm_notebook",
+        "tqdm.std.tqdm",
+        "zipfile.ZipFile",
         "asyncio.runners.Runner",
         "concurrent.futures.process.ProcessPoolExecutor",
         "concurrent.futures.thread.ThreadPoolExecutor",
@@ -54,6 +80,9 @@ _KINDS = tuple(f"{name_of(each)}." for each in (*_CONTAINERS, BaseException))
 # ... and these functions and methods, by where they are defined.
 _LOGGING = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
 _OF_QUEUES = ("put", "put_nowait", "get", "get_nowait", "qsize", "empty")
+# (What lies in a file stays locked by a fork's parent alone, wherever workers come from.)
+_FILES: tuple[str, ...] = ("FileIO", "TextIOWrapper", "BytesIO", "StringIO", "_IOBase", "_Buffered")
+_FILES += ("BufferedReader", "BufferedWriter", "BufferedRandom", "_BufferedIOBase")
 _HARMLESS_CALLS = frozenset(
     {f"time.{name}{ns}" for name in ("time", "monotonic", "perf_counter") for ns in ("", "_ns")}
     | {f"time.{name}_time{ns}" for name in ("thread", "process") for ns in ("", "_ns")}
@@ -70,11 +99,21 @@ _HARMLESS_CALLS = frozenset(
     | {f"builtins.{name}" for name in ("bool", "type")}
     | {"_warnings.warn", "sys.exc_info", "sys.exit", "posix._exit", "posix.getpid"}
     | {"threading.current_thread", "threading.get_ident", "_thread.get_ident"}
+    | {"logging.getLogger", "threading.Thread.join", "threading.Timer.cancel"}
+    | {f"subprocess.Popen.{name}" for name in ("kill", "terminate", "poll", "send_signal")}
+    | {"subprocess.Popen.wait", "posix.close", "posix.unlink", "posix.remove", "posix.rmdir"}
+    | {f"select.epoll.{name}" for name in ("close", "unregister", "modify")}
+    | {"select.poll.unregister", "socket.socket.close", "_socket.socket.shutdown"}
+    | {"selectors._BaseSelectorImpl.close", "selectors.EpollSelector.close"}
+    | {"selectors._BaseSelectorImpl.unregister", "selectors._PollLikeSelector.unregister"}
+    | {f"_io.{kind}.{name}" for kind in _FILES for name in ("close", "flush")}
+    | {f"tqdm.{kind}.close" for kind in ("std.tqdm", "notebook.tqdm_notebook")}
 )
 # The last name of each: what bears another one need not be looked up.
 _HARMLESS_NAMES = frozenset(each.rpartition(".")[2] for each in _HARMLESS_CALLS).union(
     *(vars(each) for each in _CONTAINERS)
 )
+_OF_CONTEXTLIB = "contextlib.contextmanager.<locals>.helper"
 _OWNER = re.compile(r"owner\W(\d+)")
 _LOCK = type(threading.Lock())
 _RLOCK = type(threading.RLock())
@@ -92,6 +131,23 @@ def may_hold(frame: FrameType) -> Block | None:
         elif not all(_is_harmless_call(frame, each) for each in block.calls):
             return block
     return None
+
+
+def entered_by(frame: FrameType) -> Iterator[Any]:
+    """Yield what the blocks that a frame stands in have entered, as far as that is known: by a
+    `with`, or by hand where the code calls `acquire`, and a `finally` its `release`."""
+    if not frame.f_code.co_exceptiontable:
+        return
+    reading = reading_of(frame.f_code)
+    for block in reading.blocks_at(frame.f_lasti):
+        if block.context is not None and not block.context.is_call:
+            yield value_in(frame, block.context.expression)
+        for called in block.calls:
+            if called is None or called.names[-1] != "release":
+                continue
+            owner = called._replace(names=called.names[:-1])
+            if owner in reading.acquired():
+                yield value_in(frame, owner)
 
 
 def is_held(lock: Any) -> bool:
@@ -131,21 +187,68 @@ def _is_harmless_context(frame: FrameType, context: Context | None) -> bool:
     if context is None:
         return False
     thing = value_in(frame, context.expression)
-    if context.is_call:
-        return name_of(thing) in _HARMLESS_CONTEXTS
+    if not context.is_call:
+        return _is_harmless(thing)
+    if thing is contextlib.ExitStack:
+        made = None if context.bound is None else value_in(frame, context.bound)
+        return type(made) is contextlib.ExitStack and _is_harmless(made)
+    return name_of(thing) in _HARMLESS_CONTEXTS or _makes_harmless(thing)
+
+
+def _is_harmless(thing: Any) -> bool:
+    """Whether somebody who has entered a thing holds nothing by it."""
     kind = type(thing)
     if kind is _LOCK or kind is _RLOCK:
         return not is_held(thing)
     if issubclass(kind, threading.Condition):  # it is released while somebody waits for it
         enter = on_class(kind, "__enter__")
         return enter is on_class(threading.Condition, "__enter__") and not is_held(thing)
-    return name_of(kind) in _HARMLESS_CONTEXTS
+    if kind is contextlib.ExitStack:
+        callbacks = instance_dict(thing).get("_exit_callbacks")
+        return type(callbacks) is collections.deque and all(
+            map(_is_harmless_callback, list(callbacks))
+        )
+    return name_of(kind) in _HARMLESS_CONTEXTS or _makes_harmless(kind)
+
+
+def _is_harmless_callback(entry: Any) -> bool:
+    """Whether an entry of an ExitStack is the exit of a harmless thing, or calls what is known."""
+    if type(entry) is not tuple or len(entry) != 2:
+        return False
+    callback = entry[1]
+    if type(callback) is MethodType:
+        return _is_harmless(callback.__self__)
+    if type(callback) is FunctionType and standard_file(callback.__code__) == "contextlib.py":
+        return name_of(callback.__dict__.get("__wrapped__")) in _HARMLESS_CALLS
+    return False
+
+
+def _makes_harmless(maker: Any) -> bool:
+    """Whether a class of contexts, or a function with `contextlib.contextmanager`, is the program's
+    and does nothing but what is known to take no lock."""
+    if type(maker) is FunctionType and name_of(maker) == _OF_CONTEXTLIB:
+        generator = value_around(maker, Expression(("func",), False, False))
+        return type(generator) is FunctionType and _does_little(generator)
+    if not issubclass(type(maker), type):
+        return False
+    ways = [on_class(maker, name) for name in ("__enter__", "__exit__")]
+    return all(type(way) is FunctionType and _does_little(way) for way in ways)
+
+
+def _does_little(function: FunctionType) -> bool:
+    calls = reading_of(function.__code__).calls()
+    return calls is not None and all(
+        each is not None and _is_harmless_function(value_around(function, each)) for each in calls
+    )
 
 
 def _is_harmless_call(frame: FrameType, called: Expression | None) -> bool:
     if called is None or (called.is_local and called.names[-1] not in _HARMLESS_NAMES):
         return False
-    found = value_in(frame, called)
+    return _is_harmless_function(value_in(frame, called))
+
+
+def _is_harmless_function(found: Any) -> bool:
     if issubclass(type(found), type) and issubclass(found, (BaseException, *_CONTAINERS)):
         return True
     name = name_of(found)

@@ -69,13 +69,17 @@ class Reached:
 NOTHING_REACHED = Reached()
 
 
+def addresses_of(deadlock: str) -> set[int]:
+    """Return the addresses of a deadlock's locks (`thread:address`, as the kernel tells them)."""
+    return {int(each.rpartition(":")[2], 16) for each in deadlock.split()}
+
+
 def lock_at(reached: Reached, deadlock: str) -> str:
-    """Return the path of the lock at one of these addresses (`thread:address`, as the kernel tells
-    them), if it is among those that were reached. Not from Python 3.13 on, whose locks wait
-    elsewhere."""
+    """Return the path of the lock at one of these addresses, if it is among those that were
+    reached. Not from Python 3.13 on, whose locks wait elsewhere."""
     if sys.version_info >= (3, 13):
         return ""
-    addresses = {int(each.rpartition(":")[2], 16) for each in deadlock.split()}
+    addresses = addresses_of(deadlock)
     for path, lock in reached.locks:
         inner = instance_dict(lock).get("_lock", lock)
         if is_one_of(type(inner), *_LOCKS[:2]):

@@ -10,14 +10,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import io
 import os
 import pickle
 import sys
+import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from multiprocessing import context, reduction
 from types import FunctionType, ModuleType
 from typing import Any
@@ -42,6 +45,10 @@ IMPORTED_S = 1.0  # for trying what functions import while they run
 SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
 SEARCHED_S = 1.0  # for that
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
+
+
+# They work by threads, which no worker gets: what of them cannot be sent is beside the point.
+_THREADED = (asyncio.AbstractEventLoop, threading.Thread, Executor)
 
 
 class SentJob:
@@ -304,7 +311,10 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
         thing = getattr(job, name)
         if (why := _refusal(thing)) is not None:
             path, part, why = _find(thing, name, why)
-            return TransportFailed.cannot_send(path, type(part).__name__, why)
+            if part is thing:  # nothing that it holds: what its code uses
+                path, part, why = _find_global(thing, name, why)
+            kind, threaded = type(part), issubclass(type(part), _THREADED)
+            return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
 
 
@@ -331,7 +341,7 @@ def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     """Find the smallest part that cannot be sent by itself."""
     left, give_up = SEARCHED, monotonic() + SEARCHED_S
     around = [thing]  # what it is in, which may be in it again
-    while left > 0:
+    while left > 0 and not issubclass(type(thing), _THREADED):
         for step, part in _parts_sent(thing):
             if any(part is each for each in around):
                 continue
@@ -345,6 +355,35 @@ def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
         else:
             break
     return path, thing, why
+
+
+def _find_global(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
+    """Find the global variable that the code of a thing uses and that cannot be sent."""
+    kind: Any = type(thing)
+    left: list[Any] = [thing if kind is FunctionType else kind]
+    seen, give_up = {id(left[0])}, monotonic() + SEARCHED_S
+    while left and monotonic() < give_up:
+        for function in _functions_of(left.pop(0)):
+            for name, value in user_code.globals_of(function):
+                if id(value) in seen or isinstance(value, ModuleType):
+                    continue
+                seen.add(id(value))
+                if isinstance(value, type | FunctionType):
+                    left.append(value)
+                elif (refusal := _refusal(value, give_up)) is not None:
+                    return _find(value, f"{function.__module__}.{name}", refusal)
+    return path, thing, why
+
+
+def _functions_of(thing: Any) -> Iterator[FunctionType]:
+    """Yield the functions of the program's own that a class has, or a function itself."""
+    things = [thing]
+    if isinstance(thing, type):
+        things = [value for each in thing.__mro__ for value in vars(each).values()]
+    for each in things:
+        function = getattr(each, "__func__", each)  # of a static method
+        if type(function) is FunctionType and user_code.is_own(function.__module__ or ""):
+            yield function
 
 
 def _parts_sent(thing: Any) -> list[tuple[str, Any]]:

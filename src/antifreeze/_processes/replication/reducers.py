@@ -36,6 +36,7 @@ from ..._torch_internals import share_storage, share_tensor, untyped
 from ..._transport.sparse_tensors import reduce_sparse
 from ..._transport.tensors import is_named, take_names
 from .mapped_memory import Areas, InFile
+from .semaphores import reduce_semaphore
 
 _STANDARD = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
 _SEMAPHORES = (
@@ -72,6 +73,7 @@ def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
         # Those who wait for it, or have taken of it, are threads of this process.
         threading.Condition: lambda condition: (threading.Condition, (condition._lock,)),
         threading.BoundedSemaphore: lambda it: (threading.BoundedSemaphore, (it._initial_value,)),
+        threading.Semaphore: reduce_semaphore,
         threading.local: lambda local: (_local, (dict(vars(local)),)),
         ThreadPoolExecutor: _executor,
         struct.Struct: lambda layout: (struct.Struct, (layout.format,)),

@@ -47,6 +47,14 @@ _LOOKING = frozenset(
 )
 
 
+def globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the globals that a function, or one inside of it, names."""
+    for code in _inner(function.__code__):
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
+
+
 def is_own(name: str) -> bool:
     """Say whether a module that is here belongs to the program, and is written in Python."""
     if name in SCRIPTS:

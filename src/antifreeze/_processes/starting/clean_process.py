@@ -70,7 +70,7 @@ class CleanProcess:
         self._ended: dict[int, Ended] = {}  # zygotes that nobody has asked about
         self._wishes = 0  # to have libraries imported: so many are sent
         self._wishes_known = 0  # so many were granted when it told what it has
-        self._given_up = False
+        self.given_up = False  # we have ended it ourselves
         self._sending = threading.Lock()  # for as long as the messages of one wish take
 
     def bring(self, channel: socket.socket, trace: StackFile) -> None:
@@ -128,11 +128,11 @@ class CleanProcess:
     @property
     def is_fit(self) -> bool:
         """Say whether it can be asked: it lives, and has no rights that the program gave up."""
-        return not (self._given_up or self._is_gone()) and self._rights == rights()
+        return not (self.given_up or self._is_gone()) and self._rights == rights()
 
     def kill(self) -> None:
         """End it; its zygotes stay. Takes no lock: it may be called from anywhere."""
-        self._given_up = True
+        self.given_up = True
         with contextlib.suppress(OSError):  # it was quicker
             signal.pidfd_send_signal(self._pidfd.number, signal.SIGKILL)
 

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import multiprocessing
+from pathlib import PurePath
 from typing import Any
 
 from ..._core.fork_or_clean import Choice, Program, Wish, WorkerOrigin, choose
+from ..._core.health.stall_detection import StackLine
 from ..._core.limits import LIMITS
+from ..._core.messages import frozen
+
+
+@frozen
+class Wait:
+    """What is known of a forked worker that waits."""
+
+    deadlock: str  # the locks, as `Activity` has them; empty: it may yet go on
+    lacks: str  # a native library whose threads it does not have
+    at: str  # the line of code, in words
+    for_semaphore: bool = False
+
+
+def is_for_semaphore(stack: tuple[StackLine, ...]) -> bool:
+    """Whether a thread waits for a semaphore of the standard library, by its stack."""
+    calls = [(PurePath(each.file).name, each.function) for each in stack[:2]]
+    return calls == [("threading.py", "wait"), ("threading.py", "acquire")]
 
 
 def in_words(choice: Choice, pid: int | None = None) -> str:

@@ -16,14 +16,23 @@ from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
 from ..._reporting.log import logger
 from ..._worker.worker_spec import Job
-from ..fork_safety import fork_hazards, native_thread_pools
-from ..fork_safety.reachable_objects import NOTHING_REACHED, Reached, lock_at, reached_from
-from . import clean_process, clean_process_main, source_messages
+from ..fork_safety import fork_hazards, lock_search, native_thread_pools
+from ..fork_safety.reachable_objects import (
+    NOTHING_REACHED,
+    Reached,
+    addresses_of,
+    lock_at,
+    reached_from,
+)
+from ..replication import semaphores
+from . import chosen_start_method, clean_process, clean_process_main, source_messages
 from .kept_zygote import Kept
+from .source_messages import Wait
 
 if TYPE_CHECKING:
     from .zygote import Zygote
 
+ADVICE = ' To start there in the first place: multiprocessing_context="forkserver".'
 IN_VAIN = 3  # comparisons in a row: a dataset that changes in each epoch is sent in each
 HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
@@ -50,6 +59,7 @@ class StartMethod:
         self._dataset, self._kind = _reference(dataset), type(dataset)
         self._kept: list[Kept] = []  # at most one
         self._in_vain = 0  # so often what would be sent was another thing
+        self._searched: tuple[Wait | None, str] = None, ""  # what a worker waits for, in words
         weakref.finalize(self, _end_all, self._kept)
         if (words := _refused.get(id(dataset))) is not None:  # to another loader
             self.choice = self.choice.after_refusal(words) or self.choice
@@ -142,10 +152,10 @@ class StartMethod:
     def _has_turned(self) -> bool:
         return self.choice.descent is WorkerOrigin.CLEAN_PROCESS
 
-    def inherited(self, choice: Choice, deadlock: str, lacks: str, at: str) -> Inherited | None:
+    def inherited(self, choice: Choice, wait: Wait, dataset: Any) -> Inherited | None:
         """Return what a worker that was forked by this choice has inherited that keeps it waiting
         (see `Origin`)."""
-        proven = bool(deadlock or lacks)
+        proven = bool(wait.deadlock or wait.lacks)
         if choice.descent is not WorkerOrigin.MAIN:
             if proven:  # here, too: the fork was not the cause
                 self._take_back()
@@ -153,19 +163,38 @@ class StartMethod:
         no_way = "" if self.can_turn(choice) else self.choice.forked_though
         if not (self.can_turn(choice) or (proven and no_way)):
             return None
-        return Inherited(self._waits_for(choice, deadlock, lacks, at), no_way, proven)
+        return Inherited(self._waits_for(choice, wait, dataset), no_way, proven)
 
-    def _waits_for(self, choice: Choice, deadlock: str, lacks: str, at: str) -> str:
+    def _waits_for(self, choice: Choice, wait: Wait, dataset: Any) -> str:
+        at = wait.at
         beside = f" (the main process has {choice.beside})" if choice.beside else ""
-        if lacks:
-            return f"{_FOREVER}{at}, for threads of {lacks}, which a fork does not copy"
-        if not deadlock:
+        if wait.lacks:
+            return f"{_FOREVER}{at}, for threads of {wait.lacks}, which a fork does not copy"
+        if not wait.deadlock:
             lock = "a lock that another thread may have held at the fork"
             return f"{_TOO_LONG}{at}, for {lock}{beside}"
-        if lock := lock_at(self._reached, deadlock):
-            return f"{_FOREVER}{at}, for {lock}, held by another thread at the fork{beside}"
+        if wait.for_semaphore:
+            semaphores.note_freeze()
+        lock = self._lock_in_words(wait, dataset)
+        if lock:
+            return f"{_FOREVER}{at}, for {lock}{beside}"
+        if wait.for_semaphore:
+            return f"{_FOREVER}{at}, for a semaphore that had no permit left at the fork{beside}"
         lock = "a lock that was held at the fork, or a thread that a fork does not copy"
         return f"{_SEEMS}{at}, for {lock}{beside}"
+
+    def _lock_in_words(self, wait: Wait, dataset: Any) -> str:
+        """Return the lock that a worker waits for, by its path, and who held it. Searched once."""
+        if self._searched[0] != wait:
+            named = {"dataset": dataset}
+            if wait.for_semaphore:
+                found = lock_search.semaphore_in_words(named)
+            else:
+                found = lock_search.lock_in_words(addresses_of(wait.deadlock), named)
+                if not found and (path := lock_at(self._reached, wait.deadlock)):
+                    found = f"{path}, held by another thread at the fork"
+            self._searched = wait, found
+        return self._searched[1]
 
     def expect_turn(self) -> None:
         """Start the clean process, which may be needed."""
@@ -184,17 +213,21 @@ class StartMethod:
             _stuck.append(words)
         elif _TOO_LONG not in words:  # it uses an accelerator, and another one of its class would
             _unfit[self._kind] = words
+        wait = self._searched[0]
+        # A semaphore gets its permit only because a worker has waited for it.
+        helps = wait is None or not wait.for_semaphore
         logger.warning(
             "antifreeze: %s. All workers are started again from a clean process, with the dataset"
-            " as it is now; no sample is lost. To start there in the first place:"
-            ' multiprocessing_context="forkserver".',
+            " as it is now; what they held is loaded again.%s",
             words,
+            ADVICE if helps else "",
         )
         self.choice = choice
         return True
 
     def _take_back(self) -> None:
         """Forget, for the program's other loaders, why this one has turned."""
+        semaphores.forget_freeze()
         if self.choice.why in _stuck:
             _stuck.remove(self.choice.why)
 
@@ -329,9 +362,8 @@ def source_of(context: Any, lineage: StartMethod, *, as_torch: bool) -> str:
 
 def wish_of(context: Any, *, as_torch: bool = False) -> Wish:
     """Return how the user wants processes to start. `as_torch`: as torch would start them."""
-    # From Python 3.14 on the first one, the default, is not "fork": nobody has asked for it.
-    default = multiprocessing.get_all_start_methods()[0]
-    says_nothing = multiprocessing.get_start_method(allow_none=True) in (None, default)
+    # (From Python 3.14 on the default is not "fork". Nobody has asked for it.)
+    says_nothing = not chosen_start_method.is_chosen()
     if context is None and says_nothing and not as_torch:
         return Wish.NONE
     if torch_context(context).get_start_method() != "fork":

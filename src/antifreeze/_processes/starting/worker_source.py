@@ -31,6 +31,7 @@ from ..._worker.worker_spec import EpochBrief, Job, WorkerSpec
 from ..replication.job_pickler import SentJob
 from .inherited_handles import warn_of_connections
 from .slow_unpickling import Opening
+from .source_messages import Wait
 
 T = TypeVar("T")
 
@@ -166,10 +167,9 @@ class Origin(Protocol):
     def doubt(self) -> None:
         """Take note that no life got going: try another way to make them, if there is one."""
 
-    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
-        """Return what a forked life has inherited that keeps it waiting for a lock. What is known
-        of it: the locks of a deadlock (as `Activity` has them), a native library whose threads it
-        lacks, a line of code. Without a deadlock or a library that is a guess."""
+    def inherited(self, wait: Wait) -> Inherited | None:
+        """Return what a forked life has inherited that keeps it waiting for a lock. Without a
+        deadlock or a library that is a guess."""
 
     @property
     def can_turn(self) -> bool:
@@ -304,7 +304,7 @@ class Children:
     def doubt(self) -> None:
         """Nothing to do: how a life begins is the user's own choice."""
 
-    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
+    def inherited(self, wait: Wait) -> Inherited | None:
         return None  # likewise
 
     @property

@@ -264,6 +264,13 @@ class Zygote:
         poller.register(self.pidfd.number, select.POLLIN)
         return bool(poller.poll(1000 * within_s))
 
+    @property
+    def lost_its_home(self) -> bool:
+        """Whether the clean process that was to fork it was ended by us, as another loader left."""
+        home = self._home
+        gone = isinstance(home, clean_process.CleanProcess) and home.given_up
+        return gone and self.pid is None and not self.forsaken
+
     def how_it_ended(self) -> str:
         if self.pid is None:
             return "the clean process, from which its zygote was to come, has ended"

@@ -40,6 +40,7 @@ from .fd_passing import OriginGone
 from .first_workers import FirstWorkers
 from .inherited_handles import held_by, warn_of_connections
 from .slow_unpickling import Opening
+from .source_messages import Wait
 from .start_method import StartMethod
 from .worker_source import News, Orphaned, Refused, Wanted
 from .zygote import Zygote
@@ -257,8 +258,8 @@ class Zygotes:
             self._present.given_up = True
             self.forsake()
 
-    def inherited(self, deadlock: str, lacks: str, at: str) -> Inherited | None:
-        return self._lineage.inherited(self._born_by, deadlock, lacks, at)
+    def inherited(self, wait: Wait) -> Inherited | None:
+        return self._lineage.inherited(self._born_by, wait, self._job.dataset)
 
     @property
     def can_turn(self) -> bool:
@@ -346,7 +347,8 @@ class Zygotes:
         self._news.extend(zygote.read())
         told = zygote.unfit is not None and self._lineage.refuse(zygote.unfit.words)
         how, opened = zygote.how_it_ended(), zygote.opening is None
-        told = told or zygote.given_up
+        lost = zygote.lost_its_home
+        told = told or zygote.given_up or lost
         # Where all are to be made in another way, those that were forked here are, too.
         spared = frozenset() if told else self._lifecycle.numbers
         self._news.append(Orphaned(how, told, spared))
@@ -354,7 +356,7 @@ class Zygotes:
         zygote.close()
         if not opened:
             self._lineage.forget_kept()  # perhaps it comes from there
-        if not (opened or zygote.forsaken) and zygote.unfit is None:
+        if not (opened or lost or zygote.forsaken) and zygote.unfit is None:
             self._count_stillborn(how)
 
 
