@@ -19,6 +19,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from ..._linux.clock import thread_time
 from ..._loading.dataset_walk import ATOMS, inside, is_users
@@ -36,7 +37,6 @@ from ..replication.user_code import is_own
 from .open_blocks import is_held, owner_of
 from .used_packages import UsedPackages
 
-LONGEST_S = 0.005  # of processor time, for each of two searches: the loop waits for them
 MOST_MODULES = 64
 MOST_THINGS = 4_000  # objects, in all
 DEEPEST = 6  # from an attribute or a global on
@@ -118,11 +118,11 @@ class _Search:
         self._modules: dict[str, ModuleType] = {}
         self._locks: list[tuple[str, Any]] = []
         self._threads: list[tuple[str, weakref.ref[Any]]] = []
-        self._give_up = thread_time() + LONGEST_S
+        self._give_up = thread_time() + LIMITS.forking.search_cpu_s
 
     def run(self, named: dict[str, Any]) -> Reached:
         self._walk([(name, thing) for name, thing in named.items() if thing is not None])
-        used = UsedPackages(thread_time() + LONGEST_S)
+        used = UsedPackages(thread_time() + LIMITS.forking.search_cpu_s)
         for thing in named.values():
             used.look_at(thing)
         done: set[str] = set()

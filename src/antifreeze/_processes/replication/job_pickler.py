@@ -25,7 +25,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from ..._core.limits import UNBOUNDED, Bounds
+from ..._core.limits import LIMITS, UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
 from ..._transport.packing import parts
@@ -37,10 +37,6 @@ from .reducers import Unsendable, check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
 from .user_code import UserCode
 
-SCRIPT_S = 0.05  # for what the script names and the dataset does not
-IMPORTED_S = 1.0  # for trying what functions import while they run
-SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
-SEARCHED_S = 1.0  # for that
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
 
 
@@ -250,14 +246,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         more: list[Any] = []
         if self._code.looks_for_names:
             more = module_state.plain_of_script()
-            give_up = monotonic() + SCRIPT_S
+            give_up = monotonic() + LIMITS.sending.script_s
             sent = {id(thing) for _, _, thing in self._code.sent}
             for thing in list(vars(sys.modules["__main__"]).values()):
                 if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
                     continue
                 if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
                     self._code.note(thing)
-        done, give_up = 0, monotonic() + IMPORTED_S
+        done, give_up = 0, monotonic() + LIMITS.sending.imports_s
         while True:  # bounded: nothing is noted twice
             for module, name, value in () if self._imports else self._code.take_imported():
                 if _refusal(value, give_up) is None:
@@ -329,7 +325,7 @@ class _Nowhere:
 
 def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     """Find the smallest part that cannot be sent by itself."""
-    left, give_up = SEARCHED, monotonic() + SEARCHED_S
+    left, give_up = LIMITS.sending.tried_parts, monotonic() + LIMITS.sending.tried_s
     around = [thing]  # what it is in, which may be in it again
     while left > 0:
         for step, part in _parts_sent(thing):
