@@ -11,18 +11,18 @@ import os
 import signal
 from pathlib import Path
 
-MOST = 200  # processes that one has started, looked at; a bound, not a wish
+from .._core.limits import LIMITS
 
 
 def family(pid: int) -> list[int]:
     """Give a process and those it has started, and so on."""
     found = [pid]
     for each in found:
-        if len(found) >= MOST:
+        if len(found) >= LIMITS.searches.child_processes:
             break
         for task in tasks(each):
             found += children(each, task)
-    return found[:MOST]
+    return found[: LIMITS.searches.child_processes]
 
 
 def children(pid: int, task: str) -> list[int]:

@@ -37,9 +37,9 @@ from ..replication.user_code import is_own
 from .open_blocks import is_held, owner_of
 from .used_packages import UsedPackages
 
-MOST_MODULES = 64
-MOST_THINGS = 4_000  # objects, in all
-DEEPEST = 6  # from an attribute or a global on
+# Looked up for every object of a walk.
+_OBJECTS = LIMITS.searches.reached_objects
+
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
 _FUNCTIONS = (FunctionType, MethodType)
 
@@ -128,16 +128,16 @@ class _Search:
         done: set[str] = set()
         while left := [name for name in self._modules if name not in done][:1]:
             done.add(left[0])
-            if len(done) > MOST_MODULES or self._is_over():
+            if len(done) > LIMITS.searches.reached_modules or self._is_over():
                 break
             self._walk_module(self._modules[left[0]], used.names)
         return Reached(tuple(self._locks), tuple(self._threads), frozenset(used.found))
 
     def _is_over(self) -> bool:
-        return len(self._seen) > MOST_THINGS or thread_time() > self._give_up
+        return len(self._seen) > _OBJECTS or thread_time() > self._give_up
 
     def _walk(self, level: list[tuple[str, Any]]) -> None:
-        for _ in range(DEEPEST):
+        for _ in range(LIMITS.searches.reached_depth):
             following: list[tuple[str, Any]] = []
             for path, thing in level:
                 if self._is_over():

@@ -32,9 +32,8 @@ from .fd_passing import LARGEST, OriginGone
 from .worker_source import without_interrupts
 from .zygote_forks import ask_for
 
-# Of all clean processes of this program: sets of strings must have the same order in all of them.
-KEPT = 64  # ends of zygotes
 _BEGINNING = "ANTIFREEZE_CLEAN_PROCESS"  # in the environment of one, until it is there
+# Of all clean processes of this program: sets of strings must have the same order in all of them.
 _HASH_SEED = str(secrets.randbelow(2**32))
 
 
@@ -105,7 +104,7 @@ class CleanProcess:
                 said = pickle.loads(data)
                 if isinstance(said, Ended):
                     self._ended[said.pid] = said
-                    while len(self._ended) > KEPT:
+                    while len(self._ended) > LIMITS.starting.zygote_ends:
                         del self._ended[next(iter(self._ended))]
                 else:
                     self._wishes_known, self._known = said
