@@ -441,7 +441,7 @@ class Limits:
     life_bytes: int | None = None
     # When less than this share of the memory there is is left, who has grown most is let go, if by
     # this much at least. 0: nobody is.
-    short: float = 0.1
+    short_share: float = 0.1
     grown_bytes: int = 64 * 1024 * 1024
     # Rest after the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
