@@ -159,12 +159,12 @@ ALL_DIE = """
     thread.join()                                      # whoever started them is gone
     pids = [worker.pid for worker in box[0]._workers]
     zygote = psutil.Process(pids[0]).ppid()
-    clean process = psutil.Process(zygote).ppid()
-    assert clean process != os.getpid()
+    clean = psutil.Process(zygote).ppid()
+    assert clean != os.getpid()
     if os.fork() == 0:                                 # and somebody holds everything open
         time.sleep(60)
         os._exit(0)
-    say(clean process, zygote, *pids)
+    say(clean, zygote, *pids)
     time.sleep(60)
 """
 
@@ -439,8 +439,8 @@ def test_a_program_that_gave_up_rights_gets_a_clean_process_without_them(tmp_pat
     code = """
         threading.Thread(target=__import__("ctypes").CDLL(None).sleep, args=(2,)).start()
         os.setgroups([0, 4242])
-        from antifreeze._processes.starting import clean_process as clean process
-        clean process.present()
+        from antifreeze._processes.starting import clean_process
+        clean_process.present()
         os.setgroups([0])
 
         class Rights(Numbers):
