@@ -318,7 +318,7 @@ def test_a_folder_that_others_can_write_to_is_not_read(place: Place) -> None:
 def test_names_and_sentences_are_cut_and_mean_nothing_to_a_terminal(place: Place) -> None:
     loader = {**summary()["loaders"][0], "sentence": "\x1b[2J\n::error::" + "x" * 5000}
     many = summary(name="N" * 5000, loaders=[loader] * 1000, more_loaders=1 << 30)
-    Path(place.folder, "1.json").write_text(json.dumps(many)[: process_summaries.MOST_BYTES])
+    Path(place.folder, "1.json").write_text(json.dumps(many)[: LIMITS.records.summary_bytes])
     many["loaders"] = [loader] * 20
     Path(place.folder, "2.json").write_text(json.dumps(many))
     text = run_report.text()

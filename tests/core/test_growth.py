@@ -109,7 +109,7 @@ def test_what_a_life_held_from_the_beginning_is_what_it_needs() -> None:
 
 
 def test_nobody_goes_if_that_is_not_wanted() -> None:
-    s = _at_work(_plan(short=0.0))
+    s = _at_work(_plan(short_share=0.0))
     _look(s, (100 * MB, 100 * MB))
     assert _told(_look(s, (900 * MB, 900 * MB), SHORT)) == []
 

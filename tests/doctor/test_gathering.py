@@ -138,9 +138,8 @@ def test_one_that_cannot_be_stopped_in_time_is_looked_at_without(
     )
     spy.chmod(0o755)
     monkeypatch.setattr(py_spy.PySpy, "find", staticmethod(lambda: str(spy)))
-    monkeypatch.setattr(py_spy, "BOUND_S", 1.0)
     with running() as pid:
-        found = py_spy.PySpy().take([pid])[pid]
+        found = py_spy.PySpy(bound_s=1.0).take([pid])[pid]
     assert found.error == ""
     assert [each.name for each in found.threads] == ["told"]
 

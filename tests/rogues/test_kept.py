@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from antifreeze import DataLoader
+from antifreeze._core.limits import LIMITS
 from antifreeze._engine import main_process_monitor
 from antifreeze._linux.available_memory import Available
 from antifreeze._processes.starting import kept_zygote as kept_zygotes
@@ -232,7 +233,7 @@ def test_only_so_much_memory_is_kept_as_there_is_room_for(monkeypatch: pytest.Mo
     assert epoch(first) == wanted
     (held,) = soon_kept()
     size = sum(each.bytes for each in kept_zygotes._all)
-    little = Available(kept_zygotes.SHARE * size + size, "in this test")
+    little = Available(LIMITS.starting.kept_zygote_share * size + size, "in this test")
     monkeypatch.setattr(kept_zygotes, "available", lambda: little)
     assert epoch(second) == wanted
     assert epoch(first) == wanted

@@ -182,6 +182,11 @@ class StartLimits:
     kept_zygote_tries: int = 3
     # A kept zygote takes no more than one part in so many of the memory that is left.
     kept_zygote_share: int = 2
+    # Of which it is remembered how they ended.
+    zygote_ends: int = 64
+    # Of a loader without workers: `it = iter(loader)`, again and again, has two iterators for a
+    # moment.
+    kept_drivers: int = 2
     # A thread that the system has given starts in well under a millisecond.
     thread_s: float = 5.0
     # Signals that may interrupt the wait for it.
@@ -261,6 +266,35 @@ class SendLimits:
     turn_s: float = 5.0
     # Threads of which each waits for the next; more are no longer looked at.
     turn_chain: int = 16
+
+
+@frozen
+class SearchLimits:
+    """Walks through what belongs to the program: it may be large, deep or a circle."""
+
+    # What a Compose in a Compose in a Subset of a Subset holds is eight steps away.
+    dataset_depth: int = 8
+    dataset_objects: int = 1_000
+    # Of the entries of one list or dict: a dataset may hold a list of millions.
+    dataset_items: int = 32
+    # Objects among which generators are; each would have to be looked at before every epoch.
+    generator_objects: int = 200
+    # Datasets around datasets; beyond that a batch of Subsets is asked for as a whole.
+    wrapped_datasets: int = 32
+    # What workers can reach, before a fork; from an attribute or a global on.
+    reached_modules: int = 64
+    reached_objects: int = 4_000
+    reached_depth: int = 6
+    # Functions that workers call, and the way from an object to them.
+    used_functions: int = 2_000
+    used_depth: int = 6
+    # Parts of samples that do not fit together, of all of them; containers in containers.
+    collate_parts: int = 100_000
+    collate_depth: int = 20
+    # Errors, each the cause of the one before, in which notes and advice are looked for.
+    error_chain: int = 8
+    # Processes that one worker has started.
+    child_processes: int = 200
 
 
 @frozen
@@ -407,7 +441,7 @@ class Limits:
     life_bytes: int | None = None
     # When less than this share of the memory there is is left, who has grown most is let go, if by
     # this much at least. 0: nobody is.
-    short: float = 0.1
+    short_share: float = 0.1
     grown_bytes: int = 64 * 1024 * 1024
     # Rest after the second barren life in a row; doubles up to `rest_max_s`.
     rest_s: float = 0.05
@@ -430,6 +464,7 @@ class Limits:
     starting: StartLimits = StartLimits()
     forking: ForkLimits = ForkLimits()
     sending: SendLimits = SendLimits()
+    searches: SearchLimits = SearchLimits()
     closing: CloseLimits = CloseLimits()
     streams: StreamLimits = StreamLimits()
     records: RecordLimits = RecordLimits()

@@ -59,7 +59,7 @@ def _limits(
     """Return the bounds of a loader, with what its arguments ask for."""
     limits = replace(limits, start_s=start_s, look_s=limits.looks.workers_s)
     if worker_memory is None:
-        limits = replace(limits, short=0.0)
+        limits = replace(limits, short_share=0.0)
     elif not isinstance(worker_memory, str):
         limits = replace(limits, life_bytes=int(worker_memory))
     if sample_timeout is None:

@@ -52,7 +52,6 @@ WORTH_S = 0.0002  # a batch that takes longer is measured closely; others feel e
 # (`END`: the call brought the end of the epoch).
 ROW = 7
 END = -1
-MOST_KEPT = 2  # drivers: `it = iter(loader)`, again and again, has two iterators for a moment
 _NOTHING: Iterator[Any] = iter(())
 _END = object()
 _RUNNING, _FINISHED, _CLOSED = Run.RUNNING, Run.FINISHED, Run.CLOSED  # looked up with every batch
@@ -140,7 +139,7 @@ class SingleProcessDriver:
         self._fetcher.end()
         self._post.indices = None
         if self.home is not None:
-            if len(self.home) < MOST_KEPT:
+            if len(self.home) < self._limits.starting.kept_drivers:
                 self.home.append(self)
             else:
                 self.retire()

@@ -68,7 +68,7 @@ class SingleProcessIterator(LoaderIterator):
     def _kept_driver(self, loader: DataLoader[Any]) -> SingleProcessDriver | None:
         """Return a driver that an earlier loop has left and that fits this one, made ready."""
         kept: list[SingleProcessDriver] = loader.__dict__.get(KEPT, [])
-        while kept:  # bounded by MOST_KEPT
+        while kept:  # bounded: `kept_drivers`
             try:
                 driver = kept.pop()  # at once: another thread may begin a loop, too
             except IndexError:

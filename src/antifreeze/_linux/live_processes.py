@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._core.limits import LIMITS
 from . import procfs, syscalls
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-MOST_DESCENDANTS = 200  # that are looked at; a bound, not a wish
 
 _IO = re.compile(r"^(?:rchar|wchar|read_bytes): (\d+)$", re.MULTILINE)
 _CAUGHT = re.compile(r"^SigCgt:\s+([0-9a-f]+)$", re.MULTILINE)
@@ -46,11 +46,11 @@ def with_descendants(pid: int) -> list[int]:
     """Return a process, those it has started, and so on."""
     found = [pid]
     for each in found:
-        if len(found) >= MOST_DESCENDANTS:
+        if len(found) >= LIMITS.searches.child_processes:
             break
         for thread in threads(each):
             found += children(each, thread)
-    return found[:MOST_DESCENDANTS]
+    return found[: LIMITS.searches.child_processes]
 
 
 def stat_fields(process: str) -> list[str]:

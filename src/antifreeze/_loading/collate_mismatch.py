@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .._core.limits import LIMITS
 from .._reporting.formatting import shown
 from .._torch_internals import default_collate_fn_map
 from .subset_indices import behind
 
 NAMED = 3  # odd samples in one sentence
-DEEPEST = 20  # containers in containers
-MOST = 100_000  # parts looked at, of all samples together
 
 
 def odd_samples(samples: Any, indices: Any, dataset: Any = None, *, default: bool = True) -> str:
@@ -35,14 +34,14 @@ def _name(place: int, index: Any, dataset: Any) -> str:
 
 class _Comparing:
     def __init__(self, default: bool) -> None:
-        self._left = MOST
+        self._left = LIMITS.searches.collate_parts
         self._default = default
 
     def compare(self, parts: list[Any], names: list[str], path: str, depth: int = 0) -> str:
         self._left -= len(parts)
         kinds = [_describe(part) for part in parts]
         said = self._differ(parts, kinds, names, path)
-        if said or depth > DEEPEST or self._left < 0 or len(set(kinds)) > 1:
+        if said or depth > LIMITS.searches.collate_depth or self._left < 0 or len(set(kinds)) > 1:
             return said
         first = parts[0]
         keys: Any = ()

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from .._core.limits import LIMITS
 from ..data.per_worker import per_worker
 from .raw_attributes import (
     class_name,
@@ -34,11 +35,11 @@ from .raw_attributes import (
     namespace,
 )
 
-# How deep to look in attributes, lists and dicts: what a Compose in a Compose in a Subset of a
-# Subset holds is eight steps away.
-DEPTH = 8
-LOOKED_AT = 1_000  # objects, at most
-LOOKED_AT_IN_ONE = 32  # of the entries of one list or dict: a dataset may hold a list of millions
+# Looked up for every object of a walk.
+_DEPTH = LIMITS.searches.dataset_depth
+_OBJECTS = LIMITS.searches.dataset_objects
+_ITEMS = LIMITS.searches.dataset_items
+
 ATOMS = (str, bytes, int, float, type(None), torch.Tensor)
 DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 # Whose objects are values, however they are made anew.
@@ -83,7 +84,7 @@ def things_in(
     seen = {id(root) for root in roots}
     known: set[int] = set()  # classes
     level = [(name or class_name(type(root)), root) for root in roots]
-    for _ in range(DEPTH):
+    for _ in range(_DEPTH):
         following = []
         for path, thing in level:
             found = inside(path, thing)
@@ -96,7 +97,7 @@ def things_in(
                     continue
                 if id(inner) in seen:
                     continue
-                if len(seen) > LOOKED_AT:
+                if len(seen) > _OBJECTS:
                     return
                 seen.add(id(inner))
                 yield where, inner
@@ -112,18 +113,18 @@ def inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
     if issubclass(kind, type | ModuleType | per_worker):
         return
     if issubclass(kind, dict):
-        entries = list(itertools.islice(dict.items(thing), LOOKED_AT_IN_ONE))
+        entries = list(itertools.islice(dict.items(thing), _ITEMS))
         for place, (key, inner) in enumerate(entries):
             step = repr(key) if is_one_of(type(key), int, str) else f"entry {place}"
             yield f"{path}[{step}]", inner
     for base in (list, tuple, deque):
         if issubclass(kind, base):
-            entries = list(itertools.islice(base.__iter__(thing), LOOKED_AT_IN_ONE))
+            entries = list(itertools.islice(base.__iter__(thing), _ITEMS))
             for place, inner in enumerate(entries):
                 yield f"{path}[{place}]", inner
     if issubclass(kind, set | frozenset):
         some = (set if issubclass(kind, set) else frozenset).__iter__(thing)
-        entries = list(itertools.islice(some, LOOKED_AT_IN_ONE))
+        entries = list(itertools.islice(some, _ITEMS))
         for place, inner in enumerate(entries):
             if not issubclass(type(inner), ATOMS):  # numbers and words have no place in it
                 yield f"{path}[{place}]", inner

@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 from enum import Enum
 
+from .._core.limits import LIMITS
 from .._worker.worker_spec import Job
-
-CHAIN = 8  # errors, each the cause of the one before, that are looked at
 
 # Mistakes in code, whatever the sample is.
 _CODE = (ImportError, NameError, NotImplementedError, RecursionError, SyntaxError)
@@ -81,7 +80,7 @@ def _memory(job: Job) -> str:
 def _chain(error: BaseException) -> list[BaseException]:
     found: list[BaseException] = []
     inner: BaseException | None = error
-    while inner is not None and len(found) < CHAIN:
+    while inner is not None and len(found) < LIMITS.searches.error_chain:
         found.append(inner)
         inner = inner.__cause__ or inner.__context__
     return found

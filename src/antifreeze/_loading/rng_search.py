@@ -21,9 +21,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .._core.limits import LIMITS
 from ..data.per_worker import per_worker
-from .dataset_walk import ATOMS, DEPTH, DESCRIPTORS, LOOKED_AT, LOOKED_AT_IN_ONE, is_users
+from .dataset_walk import ATOMS, DESCRIPTORS, is_users
 from .rng_adapters import KINDS, numpy_if_there
+
+# Looked up for every object of a walk.
+_DEPTH = LIMITS.searches.dataset_depth
+_OBJECTS = LIMITS.searches.dataset_objects
+_ITEMS = LIMITS.searches.dataset_items
 
 # Most of what a dataset holds; `issubclass` takes longer.
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None), torch.Tensor})
@@ -71,14 +77,14 @@ def generators_in(roots: tuple[Any, ...]) -> list[Any]:
     known: set[type] = set()  # classes
     modules: dict[str, None] = {}
     level: list[Any] = list(roots)
-    for _ in range(DEPTH):
+    for _ in range(_DEPTH):
         following: list[Any] = []
         for thing in level:
             for inner in _inside(thing, known, modules):
                 kind = type(inner)
                 if kind in _PLAIN or issubclass(kind, ATOMS) or id(inner) in seen:
                     continue
-                if len(seen) > LOOKED_AT:
+                if len(seen) > _OBJECTS:
                     _note_modules((*level, *following), modules)
                     return found + _in_modules(modules, found)
                 seen.add(id(inner))
@@ -133,7 +139,7 @@ def _entries(thing: Any, kind: Any) -> list[Any]:
 
 
 def _unless_plain(entries: Iterable[Any]) -> list[Any]:
-    held = list(islice(entries, LOOKED_AT_IN_ONE))
+    held = list(islice(entries, _ITEMS))
     return [] if _PLAIN.issuperset(map(type, held)) else held
 
 

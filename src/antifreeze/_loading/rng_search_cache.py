@@ -22,11 +22,14 @@ from operator import is_
 from types import FunctionType, GetSetDescriptorType, ModuleType
 from typing import Any
 
+from .._core.limits import LIMITS
 from . import rng_search as search
-from .dataset_walk import ATOMS, DEPTH, DESCRIPTORS, LOOKED_AT_IN_ONE, is_users
+from .dataset_walk import ATOMS, DESCRIPTORS, is_users
 from .rng_adapters import KINDS
 
-LARGEST = 200  # objects; each would have to be looked at before every epoch
+# Looked up for every object of a walk.
+_DEPTH = LIMITS.searches.dataset_depth
+_ITEMS = LIMITS.searches.dataset_items
 
 _PLAIN = search._PLAIN
 _all_plain = _PLAIN.issuperset
@@ -43,7 +46,7 @@ class Form:
 
     def __init__(self, roots: tuple[Any, ...]) -> None:
         """Note the form of these objects. Raises an exception if they have none."""
-        self._left = LARGEST
+        self._left = LIMITS.searches.generator_objects
         self._classes: dict[type, _Check] = {}
         self._modules: dict[str, None] = {}
         self._roots = tuple((type(root), self._note_root(root)) for root in roots)
@@ -52,7 +55,7 @@ class Form:
         self._in_modules = tuple((name, _module_check(name)) for name in names)
 
     def __repr__(self) -> str:
-        return f"<Form of {LARGEST - self._left} objects>"
+        return f"<Form of {LIMITS.searches.generator_objects - self._left} objects>"
 
     def holds(self, roots: tuple[Any, ...]) -> bool:
         """Whether a search in these objects would find what it would have found then."""
@@ -80,7 +83,7 @@ class Form:
         nothing to compare."""
         kind: Any = type(thing)
         self._left -= 1
-        if self._left < 0 or depth >= DEPTH - 1:
+        if self._left < 0 or depth >= _DEPTH - 1:
             raise Formless
         if kind is FunctionType:
             return self._note_function(thing, depth)
@@ -153,9 +156,9 @@ class Form:
 def _entries_of(kind: type) -> Callable[[Any], Any]:
     """Return what gives the entries of a container, as a search does."""
     if kind is list or kind is tuple:
-        return lambda it: it[:LOOKED_AT_IN_ONE]
+        return lambda it: it[:_ITEMS]
     if kind is dict:
-        return lambda it: islice(it.values(), LOOKED_AT_IN_ONE)
+        return lambda it: islice(it.values(), _ITEMS)
     return partial(search._entries, kind=kind)
 
 

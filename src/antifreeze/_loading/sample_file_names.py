@@ -22,11 +22,11 @@ import numpy
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
+from .._core.limits import LIMITS
 from .._reporting.redaction import disclosed
 from .._transport.traceback_frames import is_library, is_ours
 
 NAMED = 3  # files of one sample: an image and its mask, say
-DEEPEST_WRAPPED = 32  # datasets around datasets
 DEEPEST_CALLS = 3  # methods that hand the index on
 LOCALS = 64  # variables of one frame that are looked at
 FIRST = 4  # items of an entry: `(path, target)`
@@ -78,7 +78,7 @@ def _in_frame(frame: FrameType) -> list[str]:
 
 def _in_dataset(dataset: Any, index: Any, depth: int = DEEPEST_CALLS) -> list[str]:
     place = _plain_index(index)
-    for _ in range(DEEPEST_WRAPPED):
+    for _ in range(LIMITS.searches.wrapped_datasets):
         if place is None:
             return []
         inner = _unwrapped(dataset, place)

@@ -14,9 +14,8 @@ from typing import Any
 
 from torch.utils.data import Subset
 
+from .._core.limits import LIMITS
 from .._reporting.formatting import shown
-
-DEEPEST = 32  # Subsets of Subsets; beyond that the batch is asked for as a whole
 
 Layers = tuple[Sequence[Any], ...]  # indices of Subsets, outermost first
 
@@ -58,7 +57,7 @@ def underlying(dataset: Any, index: Any) -> str:
 
 def _peeled(dataset: Any) -> tuple[Any, Layers]:
     layers: list[Sequence[Any]] = []
-    while _is_torchs(dataset) and len(layers) < DEEPEST:
+    while _is_torchs(dataset) and len(layers) < LIMITS.searches.wrapped_datasets:
         layers.append(dataset.indices)
         dataset = dataset.dataset
     return dataset, tuple(layers)

@@ -61,7 +61,6 @@ from .batch_arrivals import parcels_in
 from .starting.fd_passing import OriginGone
 from .starting.start_method import StartMethod, is_ours, torch_context, wish_of
 from .starting.worker_source import (
-    REAP_S,
     Born,
     Children,
     Exited,
@@ -434,7 +433,7 @@ class ProcessBackend:
             for frame in () if line.garbled else line.read(to_the_end=True):
                 self._notices.append(self._notice(line, frame))
         self._ignore_pidfd(line)
-        self._unexplained[line] = monotonic() + REAP_S
+        self._unexplained[line] = monotonic() + self._limits.reap_s
         if line.ending is not None:  # the news came first
             self._explain(line, line.ending)
         elif line.orphaned:

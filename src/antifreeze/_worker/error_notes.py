@@ -6,6 +6,7 @@ import errno
 import sys
 from collections.abc import Iterator
 
+from .._core.limits import LIMITS
 from .accelerator_errors import is_beside_context, says_fork
 from .private_file_offsets import Held
 from .private_lmdb_environments import is_reopened
@@ -13,7 +14,6 @@ from .private_lmdb_environments import is_reopened
 # What reading and writing give where a conversation was (see `files.take_away`).
 TAKEN = frozenset({errno.EBADF})
 _LMDB_ERRORS = frozenset({"ReadersFullError", "BadRslotError"})
-CHAIN = 8  # errors, each the cause of the one before, that are looked at
 
 
 def needs_no_fork(error: BaseException) -> bool:
@@ -108,7 +108,7 @@ def _of_lmdb(error: BaseException) -> tuple[str, ...]:
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that led to it: libraries wrap them."""
-    for _ in range(CHAIN):
+    for _ in range(LIMITS.searches.error_chain):
         if error is None:
             break
         yield error

@@ -26,9 +26,12 @@ from collections.abc import Callable, Iterator
 from types import MemberDescriptorType
 from typing import Any
 
+from .._core.limits import LIMITS
 from .._core.messages import frozen
-from .._loading.dataset_walk import LOOKED_AT_IN_ONE, inside, things_in
+from .._loading.dataset_walk import inside, things_in
 from .lmdb_database_names import name_of
+
+_ITEMS = LIMITS.searches.dataset_items
 
 # The least room for named databases: how much the inherited one has is not told. So much of it
 # costs a transaction 0.1 us.
@@ -165,7 +168,7 @@ def _can_be_set(dataset: Any, wanted: Any) -> bool:
         holding = _holds(thing, wanted)
         if holding and (
             holding != sum(1 for _ in _places(thing, wanted))
-            or (issubclass(type(thing), dict | list | deque) and len(thing) > LOOKED_AT_IN_ONE)
+            or (issubclass(type(thing), dict | list | deque) and len(thing) > _ITEMS)
         ):
             return False
     return True
@@ -187,12 +190,12 @@ def _places(thing: Any, wanted: Any) -> Iterator[Callable[[Any], object]]:
     that its class may have made its own."""
     kind: Any = type(thing)
     if issubclass(kind, dict):
-        for key, inner in itertools.islice(dict.items(thing), LOOKED_AT_IN_ONE):
+        for key, inner in itertools.islice(dict.items(thing), _ITEMS):
             if inner is wanted:
                 yield functools.partial(dict.__setitem__, thing, key)
     for base in (list, deque):
         if issubclass(kind, base):
-            for place, inner in enumerate(itertools.islice(base.__iter__(thing), LOOKED_AT_IN_ONE)):
+            for place, inner in enumerate(itertools.islice(base.__iter__(thing), _ITEMS)):
                 if inner is wanted:
                     yield functools.partial(base.__setitem__, thing, place)
     with contextlib.suppress(AttributeError):  # it has none

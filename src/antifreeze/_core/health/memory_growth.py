@@ -82,9 +82,9 @@ class Growths:
             over = [each for each in grown if each.now > most]
             if over := [each for each in over if each.grown > growth.least_share_of_limit * most]:
                 return [max(over, key=lambda each: each.grown)]
-        if room is None or not grown or not limits.short:
+        if room is None or not grown or not limits.short_share:
             return []
-        if room.left >= max(limits.short * room.total, growth.ahead_looks * min(self._rates)):
+        if room.left >= max(limits.short_share * room.total, growth.ahead_looks * min(self._rates)):
             return []
         worst = max(grown, key=lambda each: each.grown)
         if worst.grown < max(limits.grown_bytes, growth.least_share_of_memory * room.total):

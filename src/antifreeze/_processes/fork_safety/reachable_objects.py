@@ -19,6 +19,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from ..._linux.clock import thread_time
 from ..._loading.dataset_walk import ATOMS, inside, is_users
@@ -36,10 +37,9 @@ from ..replication.user_code import is_own
 from .open_blocks import is_held, owner_of
 from .used_packages import UsedPackages
 
-LONGEST_S = 0.005  # of processor time, for each of two searches: the loop waits for them
-MOST_MODULES = 64
-MOST_THINGS = 4_000  # objects, in all
-DEEPEST = 6  # from an attribute or a global on
+# Looked up for every object of a walk.
+_OBJECTS = LIMITS.searches.reached_objects
+
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
 _FUNCTIONS = (FunctionType, MethodType)
 
@@ -122,26 +122,26 @@ class _Search:
         self._modules: dict[str, ModuleType] = {}
         self._locks: list[tuple[str, Any]] = []
         self._threads: list[tuple[str, weakref.ref[Any]]] = []
-        self._give_up = thread_time() + LONGEST_S
+        self._give_up = thread_time() + LIMITS.forking.search_cpu_s
 
     def run(self, named: dict[str, Any]) -> Reached:
         self._walk([(name, thing) for name, thing in named.items() if thing is not None])
-        used = UsedPackages(thread_time() + LONGEST_S)
+        used = UsedPackages(thread_time() + LIMITS.forking.search_cpu_s)
         for thing in named.values():
             used.look_at(thing)
         done: set[str] = set()
         while left := [name for name in self._modules if name not in done][:1]:
             done.add(left[0])
-            if len(done) > MOST_MODULES or self._is_over():
+            if len(done) > LIMITS.searches.reached_modules or self._is_over():
                 break
             self._walk_module(self._modules[left[0]], used.names)
         return Reached(tuple(self._locks), tuple(self._threads), frozenset(used.found))
 
     def _is_over(self) -> bool:
-        return len(self._seen) > MOST_THINGS or thread_time() > self._give_up
+        return len(self._seen) > _OBJECTS or thread_time() > self._give_up
 
     def _walk(self, level: list[tuple[str, Any]]) -> None:
-        for _ in range(DEEPEST):
+        for _ in range(LIMITS.searches.reached_depth):
             following: list[tuple[str, Any]] = []
             for path, thing in level:
                 if self._is_over():

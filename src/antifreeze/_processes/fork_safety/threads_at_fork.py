@@ -29,10 +29,6 @@ from ..._loading.raw_attributes import module_of
 from . import fork_hazards
 from .reachable_objects import Reached
 
-# That a thread which waits for the GIL waits until it asks for it. A fork takes 30 ms where the
-# process is large; after that all is as before. (Python's own is 5 ms.)
-UNDISTURBED_S = 0.1
-_ASKS_S = 1.0  # that a child waits until it looks whether its parent is still there
 _SAFE, _VOID = 1, 2
 _NOT_LOOKED = "the other threads could not be looked at"
 _MOVED = "another thread ran while this process was forked"
@@ -77,7 +73,7 @@ class _Check:
             unsafe = fork_hazards.unsafe_now(self.reached, self._positions)
             if not unsafe:
                 self._interval_s = sys.getswitchinterval()
-                sys.setswitchinterval(UNDISTURBED_S)
+                sys.setswitchinterval(self._limits.undisturbed_s)
                 if not self._positions.have_changed():
                     return ""
                 self.let_go()
@@ -211,7 +207,7 @@ def is_void() -> bool:
     try:
         poller = select.poll()
         poller.register(number, select.POLLIN)
-        while not poller.poll(1000 * _ASKS_S):
+        while not poller.poll(1000 * LIMITS.forking.parent_look_s):
             if os.getppid() != _parent:
                 return True
         return os.eventfd_read(number) != _SAFE

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..._core.limits import LIMITS
 from ..._linux.clock import thread_time
 from ..._loading.dataset_walk import ATOMS, inside, is_users
 from ..._loading.raw_attributes import (
@@ -29,8 +30,9 @@ from ..._loading.raw_attributes import (
     namespace,
 )
 
-MOST_FUNCTIONS = 2_000
-DEEPEST = 6  # from an object on
+# Looked up for every function that is read.
+_FUNCTIONS_READ = LIMITS.searches.used_functions
+
 # Not called in a worker for an object that was there before it.
 _MAKING = frozenset(
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__del__"}
@@ -62,11 +64,11 @@ class UsedPackages:
             self._follow(self._functions.pop())
 
     def _is_over(self) -> bool:
-        return len(self._seen) > MOST_FUNCTIONS or thread_time() > self._give_up
+        return len(self._seen) > _FUNCTIONS_READ or thread_time() > self._give_up
 
     def _take(self, thing: Any) -> None:
         level = [thing]
-        for _ in range(DEEPEST):
+        for _ in range(LIMITS.searches.used_depth):
             following: list[Any] = []
             for each in level:
                 kind: Any = type(each)

@@ -28,7 +28,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from ..._core.limits import UNBOUNDED, Bounds
+from ..._core.limits import LIMITS, UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
 from ..._transport.packing import parts
@@ -40,10 +40,6 @@ from .reducers import Unsendable, check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
 from .user_code import UserCode
 
-SCRIPT_S = 0.05  # for what the script names and the dataset does not
-IMPORTED_S = 1.0  # for trying what functions import while they run
-SEARCHED = 400  # parts of a dataset that are tried one by one to find what cannot be sent
-SEARCHED_S = 1.0  # for that
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
 
 
@@ -257,14 +253,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         more: list[Any] = []
         if self._code.looks_for_names:
             more = module_state.plain_of_script()
-            give_up = monotonic() + SCRIPT_S
+            give_up = monotonic() + LIMITS.sending.script_s
             sent = {id(thing) for _, _, thing in self._code.sent}
             for thing in list(vars(sys.modules["__main__"]).values()):
                 if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
                     continue
                 if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
                     self._code.note(thing)
-        done, give_up = 0, monotonic() + IMPORTED_S
+        done, give_up = 0, monotonic() + LIMITS.sending.imports_s
         while True:  # bounded: nothing is noted twice
             for module, name, value in () if self._imports else self._code.take_imported():
                 if _refusal(value, give_up) is None:
@@ -339,7 +335,7 @@ class _Nowhere:
 
 def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     """Find the smallest part that cannot be sent by itself."""
-    left, give_up = SEARCHED, monotonic() + SEARCHED_S
+    left, give_up = LIMITS.sending.tried_parts, monotonic() + LIMITS.sending.tried_s
     around = [thing]  # what it is in, which may be in it again
     while left > 0 and not issubclass(type(thing), _THREADED):
         for step, part in _parts_sent(thing):
@@ -361,7 +357,7 @@ def _find_global(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     """Find the global variable that the code of a thing uses and that cannot be sent."""
     kind: Any = type(thing)
     left: list[Any] = [thing if kind is FunctionType else kind]
-    seen, give_up = {id(left[0])}, monotonic() + SEARCHED_S
+    seen, give_up = {id(left[0])}, monotonic() + LIMITS.sending.tried_s
     while left and monotonic() < give_up:
         for function in _functions_of(left.pop(0)):
             for name, value in user_code.globals_of(function):

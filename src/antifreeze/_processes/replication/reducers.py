@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 
+from ..._core.limits import LIMITS
 from ..._loading.rng_adapters import numpy_if_there
 from ..._torch_internals import share_storage, share_tensor, untyped
 from ..._transport.sparse_tensors import reduce_sparse
@@ -45,7 +46,6 @@ _SEMAPHORES = (
     synchronize.Semaphore,
     synchronize.BoundedSemaphore,
 )
-LARGEST_TEXT = 64 * 1024 * 1024  # bytes: to see how its lines end, a text file is read
 
 
 class Unsendable(Exception):
@@ -426,7 +426,7 @@ def _text_file(file: io.TextIOWrapper) -> Any:
         if file is getattr(sys, name):
             return getattr, (sys, name)
     path = _path_of(file.buffer)  # type: ignore[arg-type]
-    if os.path.getsize(path) > LARGEST_TEXT:
+    if os.path.getsize(path) > LIMITS.sending.text_file_bytes:
         raise Unsendable("a large text file: nobody knows how it translates the ends of lines")
     with open(path, "rb") as content:
         if b"\r" in content.read():

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Sequence
 from multiprocessing import spawn, util
 
+from ..._core.limits import LIMITS
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.stack_file import StackFile
@@ -28,12 +29,11 @@ from ..._worker.thread_pool_limits import VARIABLES
 from ..replication import module_state
 from .clean_process_main import Ended, Warm
 from .fd_passing import LARGEST, OriginGone
-from .worker_source import REAP_S, without_interrupts
+from .worker_source import without_interrupts
 from .zygote_forks import ask_for
 
-# Of all clean processes of this program: sets of strings must have the same order in all of them.
-KEPT = 64  # ends of zygotes
 _BEGINNING = "ANTIFREEZE_CLEAN_PROCESS"  # in the environment of one, until it is there
+# Of all clean processes of this program: sets of strings must have the same order in all of them.
 _HASH_SEED = str(secrets.randbelow(2**32))
 
 
@@ -104,7 +104,7 @@ class CleanProcess:
                 said = pickle.loads(data)
                 if isinstance(said, Ended):
                     self._ended[said.pid] = said
-                    while len(self._ended) > KEPT:
+                    while len(self._ended) > LIMITS.starting.zygote_ends:
                         del self._ended[next(iter(self._ended))]
                 else:
                     self._wishes_known, self._known = said
@@ -145,7 +145,7 @@ class CleanProcess:
         """End it, see it off, and give everything back."""
         self._sock.close()
         self.kill()
-        if self._is_gone(REAP_S):
+        if self._is_gone(LIMITS.starting.reap_s):
             with contextlib.suppress(ChildProcessError):  # somebody else in this program did
                 os.waitid(os.P_PIDFD, self._pidfd.number, os.WEXITED | os.WNOHANG)
         self._pidfd.close()

@@ -7,10 +7,10 @@ import select
 import socket
 from collections.abc import Sequence
 
+from ..._core.limits import LIMITS
+
 RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
 LARGEST = 1024 * 1024  # bytes of a message: it may hold the whole environment
-# For room in a channel: who reads it takes a message when it has done what the last one asked.
-SEND_S = 30.0
 
 
 class OriginGone(OSError):
@@ -25,7 +25,7 @@ def send(sock: socket.socket, data: bytes, riders: Sequence[int]) -> None:
         except BlockingIOError:  # very many at once: they are taken one by one
             poller = select.poll()
             poller.register(sock, select.POLLOUT)
-            poller.poll(1000 * SEND_S)
+            poller.poll(1000 * LIMITS.sending.message_s)
             socket.send_fds(sock, [data], riders)
     except (BlockingIOError, BrokenPipeError, ConnectionResetError) as error:
         raise OriginGone from error

@@ -32,7 +32,6 @@ from ..._worker.worker_spec import WorkerSpec
 from ..fork_safety import native_thread_pools, threads_at_fork
 from ..fork_safety.reachable_objects import Reached
 from .worker_source import (
-    REAP_S,
     Born,
     Exited,
     Wanted,
@@ -114,7 +113,7 @@ class FirstWorkers:
         except BaseException as error:
             if process.pid is not None:
                 process.kill()
-                process.join(REAP_S)
+                process.join(self._limits.starting.reap_s)
             disown(process)
             if isinstance(error, BlockingIOError):
                 self._spent_s = self._cpu_s  # the machine gives no more
@@ -148,7 +147,7 @@ class FirstWorkers:
 
     def see_off(self) -> None:
         """Wait, bounded, for those that are about to end, and let go of all. In any thread."""
-        give_up = monotonic() + REAP_S
+        give_up = monotonic() + self._limits.starting.reap_s
         while self._lives and (left_s := give_up - monotonic()) > 0:
             for number, _ in self._ended.poll(left_s):
                 self._reap(number)

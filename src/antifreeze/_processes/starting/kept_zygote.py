@@ -21,7 +21,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
-from ..._core.limits import Bounds
+from ..._core.limits import LIMITS, Bounds
 from ..._linux.available_memory import available
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.memory import MemoryShort
@@ -37,15 +37,13 @@ from . import clean_process
 from .clean_process_main import Ended
 from .zygote_forks import ask_for
 
-SHARE = 2  # what is kept takes no more than one part in so many of the memory that is left
-
 
 def may_be_kept(payload: Payload) -> bool:
     """Whether what was sent may stay: memory, and as much as there is room for."""
     if not all(_is_memory(each.number) for each in payload.riders):
         return False
     held = sum(each.bytes for each in _all) + payload.bytes
-    return SHARE * held <= available().bytes
+    return LIMITS.starting.kept_zygote_share * held <= available().bytes
 
 
 def give_back() -> bool:

@@ -11,11 +11,10 @@ import faulthandler
 import signal
 
 from ..._core.health.stall_detection import StackLine
+from ..._core.limits import LIMITS
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import ASKED_BY, StackFile
-
-ASKED_LOOKS = 1.5  # between two questions, and from the first close look to the first of them
 
 
 class Opening:
@@ -30,10 +29,10 @@ class Opening:
         """Give the newest stack, if there is one; ask for another if it is time to."""
         now = monotonic()
         if self._next is None:
-            self._next = now + ASKED_LOOKS * look_s
+            self._next = now + LIMITS.stalls.asked_looks * look_s
         found = self.trace.stack_since(0)
         if now >= self._next and self.pidfd is not None:
-            self._next = now + ASKED_LOOKS * look_s
+            self._next = now + LIMITS.stalls.asked_looks * look_s
             with contextlib.suppress(OSError):  # it is gone
                 signal.pidfd_send_signal(self.pidfd.number, ASKED_BY)
         return found

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from .zygote import Zygote
 
 ADVICE = ' To start there in the first place: multiprocessing_context="forkserver".'
-IN_VAIN = 3  # comparisons in a row: a dataset that changes in each epoch is sent in each
-HOLDS_S = 0.25  # that a look at the other threads counts: several ask while a loop begins
 
 
 class StartMethod:
@@ -87,7 +85,8 @@ class StartMethod:
     def keep(self, zygote: Zygote) -> bool:
         """Keep a zygote for later epochs. Return whether it stays: not if there is one already,
         nor where the dataset is another one in each epoch."""
-        if self._kept or self._in_vain >= IN_VAIN or self._process != os.getpid():
+        most = self._limits.starting.kept_zygote_tries
+        if self._kept or self._in_vain >= most or self._process != os.getpid():
             return False
         kept = zygote.keep()
         if kept is not None:
@@ -112,7 +111,7 @@ class StartMethod:
             return True
         if not self.choice.beside:
             return fork_hazards.is_alone()
-        return monotonic() - self._looked_at < HOLDS_S
+        return monotonic() - self._looked_at < self._limits.forking.look_holds_s
 
     @property
     def looked_for(self) -> Reached | None:

@@ -35,8 +35,6 @@ from .source_messages import Wait
 
 T = TypeVar("T")
 
-REAP_S = 1.0  # between the end of a process and its exit status, at most
-
 
 def in_words(code: int) -> str:
     """Say how a process ended: an exit code, or the negative number of a signal."""
@@ -270,7 +268,7 @@ class Children:
         except BaseException:
             if process.pid is not None:  # it runs, and nobody would ever hear of it
                 process.kill()
-                process.join(REAP_S)
+                process.join(LIMITS.starting.reap_s)
             disown(process)
             raise
         self._processes[wanted.seat, wanted.life] = process
@@ -321,7 +319,8 @@ class Children:
         process = self._processes.pop((seat, life), None)
         if process is not None:
             if process.exitcode is None:
-                process.join(REAP_S)  # from a fork server the exit status comes a little later
+                # From a fork server the exit status comes a little later.
+                process.join(LIMITS.starting.reap_s)
             self._news.append(Exited(seat, life, process.exitcode))
             disown(process)
 

@@ -54,7 +54,6 @@ from .kept_zygote import Kept, give_back, may_be_kept
 from .slow_unpickling import Opening
 from .start_method import StartMethod
 from .worker_source import (
-    REAP_S,
     Born,
     Exited,
     News,
@@ -116,7 +115,7 @@ class Zygote:
             ours.close()
             if process.pid is not None:
                 process.kill()
-                process.join(REAP_S)
+                process.join(LIMITS.starting.reap_s)
             disown(process)
             raise
         finally:
@@ -275,14 +274,15 @@ class Zygote:
         if self.pid is None:
             return "the clean process, from which its zygote was to come, has ended"
         # Not `join`, which waits for all who inherited a pipe of the process.
-        self.is_gone(REAP_S)
+        reap_s = LIMITS.starting.reap_s
+        self.is_gone(reap_s)
         if self.forsaken:
             stack = () if self.opening is None else self.opening.trace.stack_since(0)
             return f"its zygote (pid {self.pid}) did not get on{where(stack)}, and was ended"
         code = None if self._process is None else self._process.exitcode
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
-        elif self._home is not None and (ended := self._home.how_ended(self.pid, REAP_S)):
+        elif self._home is not None and (ended := self._home.how_ended(self.pid, reap_s)):
             how = in_words(ended.code)
             if ended.code == -signal.SIGKILL and self._shortage is not None:
                 told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
@@ -339,9 +339,9 @@ class Zygote:
         except IndexError:  # another thread does
             return
         crew.see_off()
-        if not self.is_gone(REAP_S):
+        if not self.is_gone(LIMITS.starting.reap_s):
             self.kill()
-            self.is_gone(REAP_S)
+            self.is_gone(LIMITS.starting.reap_s)
         if self._process is not None:
             self._process.exitcode  # noqa: B018 - reaps it
         self.close()

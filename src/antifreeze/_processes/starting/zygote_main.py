@@ -26,6 +26,7 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
+from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor, keep_from_children, received
@@ -40,12 +41,12 @@ from ..replication.shared_payload import Unpacking
 from ..worker_exit import leave
 from . import kept_zygote_main
 from .fd_passing import receive_many
-from .worker_source import REAP_S, Born, Exited, Refused, Wanted, disown, patiently, worker_name
+from .worker_source import Born, Exited, Refused, Wanted, disown, patiently, worker_name
 from .zygote_forks import ZYGOTE, Bring, say
 
 QUIT, KEEP = "quit", "keep"
 MESSAGE = 64 * 1024  # bytes, of one message, at most
-LEAVING_S = REAP_S / 2  # for lives to end that have said that they do
+LEAVING_S = LIMITS.starting.reap_s / 2  # for lives to end that have said that they do
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -272,7 +273,7 @@ class _Nest:
             if process is not None:
                 if process.pid is not None:
                     process.kill()
-                    process.join(REAP_S)
+                    process.join(LIMITS.starting.reap_s)
                 disown(process)
             self._say(Refused, wanted, f"{error.strerror} (errno {error.errno})")
             return

@@ -46,9 +46,6 @@ from .worker_source import News, Orphaned, Refused, Wanted
 from .zygote import Zygote
 from .zygote_main import Mother, Unfit
 
-ENDS_S = 0.5  # for a process that was killed; what takes longer sits in the kernel
-STILLBORN = 2  # zygotes that were gone before they were ready; once can be bad luck
-
 # What multiprocessing says, and what to do about it.
 DAEMONIC = (
     "daemonic processes are not allowed to have children: this one is a worker of a DataLoader, or"
@@ -225,7 +222,8 @@ class Zygotes:
         if zygote is not None:
             zygote.forsaken = True
             zygote.kill()
-            if zygote.is_gone(ENDS_S):  # else it is buried when it is
+            # Else it is buried when it is gone.
+            if zygote.is_gone(self._limits.starting.killed_zygote_s):
                 self._bury()
 
     def unfit(self, words: str, details: str) -> None:
@@ -243,7 +241,8 @@ class Zygotes:
         if self._present is None or not self._present.sealed:
             return  # it was another's
         self._stillborn += 1
-        if self._stillborn >= STILLBORN and self._lineage.refuse(ChildProcessError(how)):
+        most = self._limits.starting.stillborn_zygotes
+        if self._stillborn >= most and self._lineage.refuse(ChildProcessError(how)):
             if self._present is not None:
                 self._present.given_up = True
             self.forsake()
@@ -318,7 +317,7 @@ class Zygotes:
                 self._beware(hazard, asked)
         if not self._may_fork:
             warn_of_connections(self._job.dataset, held_by(self._job), sent=True)
-        while self._lineage.choice.descent is WorkerOrigin.CLEAN_PROCESS:  # bounded by STILLBORN
+        while self._lineage.choice.descent is WorkerOrigin.CLEAN_PROCESS:  # bounded: `_stillborn`
             try:
                 return Zygote.bring(self._job, self._status, self._lineage)
             except OriginGone:
@@ -330,7 +329,7 @@ class Zygotes:
 
     def _count_stillborn(self, how: str = "a clean process ends before it is ready") -> None:
         self._stillborn += 1
-        if self._stillborn >= STILLBORN:
+        if self._stillborn >= self._limits.starting.stillborn_zygotes:
             self._refuse(ChildProcessError(how))
 
     def _refuse(self, error: Exception) -> None:

@@ -43,8 +43,8 @@ class Stacks:
 class PySpy:
     """Takes stacks, if it can be found."""
 
-    def __init__(self) -> None:
-        self.path = self.find()
+    def __init__(self, bound_s: float = BOUND_S) -> None:
+        self.path, self._bound_s = self.find(), bound_s
 
     @staticmethod
     def find() -> str | None:
@@ -82,7 +82,7 @@ class PySpy:
         # stopped: one on a server that is gone would keep both from ever going on.
         whole = "--full-filenames"
         command = [self.path, "dump", "--json", whole, "--pid", str(pid), *options]
-        bound_s = NATIVE_BOUND_S if "--native" in options else BOUND_S
+        bound_s = NATIVE_BOUND_S if "--native" in options else self._bound_s
         try:
             done = run_bounded(command, bound_s, MOST_BYTES)
         except OSError as error:
