@@ -326,7 +326,7 @@ def test_pools_of_torch_numpy_and_backward_are_no_hazard(tmp_path: Path) -> None
     with program(tmp_path, QUIET) as process:
         code, out, err = finish(process)
     assert (code, err) == (0, "")
-    assert out.startswith("True Choice(descent=<Descent.MAIN: 'main'>, why='',")
+    assert out.startswith("True Choice(descent=<WorkerOrigin.MAIN: 'main'>, why='',")
 
 
 def test_threads_of_ours_and_of_a_progress_bar_are_no_hazard() -> None:
