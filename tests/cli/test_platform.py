@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -18,7 +17,7 @@ import antifreeze
 from antifreeze.cli import tested_versions
 from antifreeze.cli.tested_versions import Run, find, in_words, read
 
-from ..patience import PATIENCE_S
+from ..forked import run_forked
 
 HERE = torch.__version__.partition("+")[0]
 
@@ -37,16 +36,22 @@ RUNS = [
 
 
 def platform(*arguments: str, before: str = "", path: str = "") -> tuple[int, str]:
-    code = f"import sys\n{before}\nfrom antifreeze.cli import main\nsys.exit(main({arguments!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env={**os.environ, "COLUMNS": "200"} | ({"PYTHONPATH": path} if path else {}),
-    )
-    assert done.stderr == ""
-    return done.returncode, done.stdout
+    done = run_forked(lambda: _answered(arguments, before, path))
+    assert done.err == ""
+    return done.code, done.out
+
+
+def _answered(arguments: tuple[str, ...], before: str, path: str) -> int:
+    """Import the package, from `path` if it is given, and run its command."""
+    os.environ["COLUMNS"] = "200"
+    if path:
+        sys.path.insert(0, path)
+    exec(before, {})
+    from antifreeze.cli import main as anew
+
+    if path:
+        assert sys.modules["antifreeze"].__file__ == f"{path}/antifreeze/__init__.py"
+    return anew(list(arguments))
 
 
 def copy_with(tmp_path: Path, rows: str | None) -> str:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import antifreeze
 
+from ..forked import run_forked
 from ..patience import PATIENCE_S
 
 # torch's class itself, with a constructor that has two more keywords, and says what it gets.
@@ -50,14 +51,16 @@ def notices():
 
 
 def run(program: str, before: str = NEWER) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", before + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    """Run a program in a fork, where it changes the torch that is there already."""
+
+    def execute() -> None:
+        exec(
+            compile(before + textwrap.dedent(program), "<string>", "exec"), {"__name__": "program"}
+        )
+
+    done = run_forked(execute)
+    assert done.code == 0, done.err
+    assert done.err == ""
 
 
 def test_with_a_torch_that_has_none_the_constructor_is_as_it_is_written() -> None:

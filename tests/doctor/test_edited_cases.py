@@ -55,7 +55,7 @@ def on_a_machine_that_swaps() -> Case:
     return edited(recorded("well_and_busy"), swaps, waits)
 
 
-def test_a_machine_that_has_swapped_once_is_check_nothing_is_named() -> None:
+def test_a_machine_that_has_swapped_once_has_no_cause_named() -> None:
     def has_swapped(machine: Machine, look: int) -> Machine:
         return replace(machine, swap=8 * GB, swap_free=GB, swapped_in=5_000_000)
 
@@ -82,12 +82,12 @@ EDITED = {
 }
 
 
-def test_a_container_that_is_full_of_cached_files_is_check_nothing_is_named() -> None:
+def test_a_container_that_is_full_of_cached_files_has_no_cause_named() -> None:
     answer = diagnose(edited(recorded("well_and_busy"), at_its_limit))[0]
     assert not named(answer), text_of(answer)
 
 
-def test_a_quota_that_is_seldom_met_is_check_nothing_is_named() -> None:
+def test_a_quota_that_is_seldom_met_has_no_cause_named() -> None:
     def quota(machine: Machine, look: int) -> Machine:
         return replace(machine, group=Group(quota_cores=2.0, throttled=100 + 2 * look))
 

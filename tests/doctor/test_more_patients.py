@@ -20,12 +20,12 @@ _, OTHERS = shares()
 
 
 @pytest.mark.parametrize("patient", [p for p in OTHERS if p.expects], ids=lambda each: each.name)
-def test_a_patient_is_check_cause_is_named(patient: Patient, tmp_path: Path) -> None:
+def test_what_ails_a_patient_is_named(patient: Patient, tmp_path: Path) -> None:
     check_cause_is_named(patient, tmp_path)
 
 
 @pytest.mark.parametrize(
     "patient", [p for p in OTHERS if not p.expects], ids=lambda each: each.name
 )
-def test_who_is_well_is_check_nothing_is_named(patient: Patient, tmp_path: Path) -> None:
+def test_nothing_is_named_for_who_is_well(patient: Patient, tmp_path: Path) -> None:
     check_nothing_is_named(patient, tmp_path)

@@ -58,7 +58,7 @@ def test_a_socket_cannot_write_the_line_of_another_one() -> None:
             squatter.bind(f"\0{forged}")
             table = Path("/proc/net/unix").read_text(errors="replace")
             assert f" {inode} @evil\n" in table
-            ran = antifreeze("attach", str(pid), "--json")
+            ran = antifreeze("attach", str(pid), "--json", hurried=True)
     assert "evil" not in ran.out
 
 
@@ -134,7 +134,8 @@ def test_no_name_of_its_making_means_anything_to_a_terminal(
     form: tuple[str, ...], tmp_path: Path
 ) -> None:
     with victim(DECEIVES, ESCAPES, str(tmp_path)) as pid:
-        ran = antifreeze("attach", str(pid), *form, "--save", str(tmp_path / "case.json"))
+        saved = ("--save", str(tmp_path / "case.json"))
+        ran = antifreeze("attach", str(pid), *form, *saved, hurried=True)
         again = antifreeze("attach", "--case", str(tmp_path / "case.json"), *form)
     for each in (ran, again):
         assert each.code != 2, each.text
@@ -235,7 +236,7 @@ def test_secrets_in_urls_are_neither_shown_nor_saved(tmp_path: Path) -> None:
     """
     saved = tmp_path / "case.json"
     with victim(code, folder=tmp_path) as pid:
-        ran = antifreeze("attach", str(pid), "--json", "--save", str(saved))
+        ran = antifreeze("attach", str(pid), "--json", "--save", str(saved), hurried=True)
     assert "hunter2" not in ran.text + saved.read_text()
     assert "abcdef0123" not in ran.text + saved.read_text()
     assert "host/bucket" in saved.read_text()

@@ -9,10 +9,14 @@ python -m tests.parity.compare_programs FIRST STOP STEP
    code counts. One with torch's ends at once.
 3. A program that does not end is ended, with all that it has started, after its stacks were written
    to stderr. With torch's loader, which may hang for the reason above, it is run again.
+4. What torch's loader leaves behind is ended, too. One of its workers that begins after its program
+   has ended takes the process that adopted it for its program and stays for good, and with it the
+   pipe that somebody reads this program's output from. Ours may leave nobody behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import random
@@ -33,6 +37,7 @@ from antifreeze import DataLoader
 from .drawing_programs import Training, arguments_of, perform
 
 BOUND_S = 60.0  # for one program: they take a second, those that spawn workers ten
+LEFT_S = 30.0  # until all processes that ours has started are gone
 LOOK_S = 10.0  # for the stacks of one process
 TORCHS_TRIES = 2  # more, if it hangs
 ENDS = 4  # one of so many programs ends as programs do
@@ -65,6 +70,8 @@ def compared(number: int, chosen: dict[str, Any], *, at_once: bool) -> str:
         Program(f"program {number} with torch's", with_torchs, at_once=True) as theirs,
     ):
         seen = {"ours": ours.result(), "torch's": theirs.result()}
+        if left := ours.left_behind():
+            return f"ours left behind:\n{left}"
     for _ in range(TORCHS_TRIES):
         if isinstance(seen["torch's"], list):
             break
@@ -114,8 +121,19 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
+    def left_behind(self) -> str:
+        """Return the stacks of processes that are there although their program has ended."""
+        give_up = time.monotonic() + LEFT_S
+        while left := _of_group(self._process):
+            if time.monotonic() > give_up:
+                return "\n".join(map(_looks_of, left))
+            time.sleep(0.01)
+        return ""
+
     def __exit__(self, *_: object) -> None:
         self._seen.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process, signal.SIGKILL)
 
     def _exit_code(self) -> int | None:
         """Return it, or None: after a while it is ended, and all that it has started."""
@@ -133,13 +151,15 @@ class Program:
 
 
 def _of_group(group: int) -> list[int]:
-    """Return the processes of a group, the first of them first."""
+    """Return the processes of a group that still run, the first of them first."""
     found = []
     for process in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
-            if os.getpgid(process) == group:
+            with open(f"/proc/{process}/stat") as file:
+                state, _, its_group = file.read().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
                 found.append(process)
-        except ProcessLookupError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     return found
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,10 @@ from torch.utils.data import Dataset, get_worker_info
 
 from antifreeze import DataLoader, policies
 
+from ..doctor.patient_programs import blindness
 from ..patience import PATIENCE_S
 from ..repetition import some_of
+from . import compare_programs
 from .drawing_programs import EagerBatches, Rows
 
 PROGRAMS = 72
@@ -43,6 +46,36 @@ def test_random_programs_receive_train_and_draw_what_they_do_with_torch(part: in
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0 differ\n"
+    print(done.stderr)  # which programs did not end with torch's loader, and were run again
+
+
+def _leaves_a_process() -> list[Any]:
+    if os.fork() == 0:
+        time.sleep(1000)
+    return [7]
+
+
+def _never_ends() -> list[Any]:
+    time.sleep(1000)
+    return []
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_program_that_does_not_end_or_leaves_a_process_behind_is_told_with_stacks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if reason := blindness():
+        pytest.skip(f"stacks cannot be taken here: {reason}")
+    monkeypatch.setattr(compare_programs, "LEFT_S", 1.0)
+    with compare_programs.Program("one", _leaves_a_process, at_once=True) as program:
+        assert program.result() == ["7"]
+        assert "_leaves_a_process" in program.left_behind()
+    assert program.left_behind() == ""
+    monkeypatch.setattr(compare_programs, "BOUND_S", 1.0)
+    with compare_programs.Program("another", _never_ends, at_once=True) as program:
+        assert program.result() == "did not end in 1 s"
+    told = capsys.readouterr().err
+    assert told.startswith("another did not end in 1 s:") and "_never_ends" in told
 
 
 class Draws(Dataset[Any]):
