@@ -71,7 +71,7 @@ def test_a_path_leads_from_the_dataset_a_module_or_a_class() -> None:
     dataset = Holder()
     named = {"dataset": dataset}
     assert path_to(dataset.slotted[0].lock, named) == "dataset.slotted[0].lock"
-    assert path_to(dataset.condition._lock, named) == "dataset.condition._lock"  # type: ignore[attr-defined]
+    assert path_to(dataset.condition._lock, named) == "dataset.condition._lock"
     assert path_to(dataset.far["last"][0], named) == "dataset.far['last'][0]"
     gc.unfreeze()
     assert path_to(HELD["by name"][1], named) == f"{__name__}.HELD['by name'][1]"
@@ -179,7 +179,7 @@ def test_a_signal_gets_a_permit_only_once_a_worker_has_frozen() -> None:
     waiter = threading.Thread(target=take, args=(waited_for,))
     waiter.start()
     try:
-        while not waited_for._cond._waiters:  # type: ignore[attr-defined]
+        while not waited_for._cond._waiters:
             pass
         assert semaphores.permits(used_up) == 0
         semaphores.note_freeze()
