@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import io
 import os
 import pickle
@@ -32,6 +33,7 @@ from ..._transport.packing import parts
 from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from . import module_state, user_code
+from .enum_classes import reduce_member
 from .lru_caches import CachedFunction, reduce_cached
 from .reducers import Unsendable, check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
@@ -235,6 +237,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not self._imports:
             return self._code.reduce_module(obj)
         check(obj)
+        if issubclass(type(type(obj)), enum.EnumMeta) and self._code.takes(type(obj)):
+            return reduce_member(obj)
         self._note_maker(type(obj))
         return super().reducer_override(obj)
 

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import importlib.util
 import os
@@ -31,6 +32,7 @@ from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from ..._linux import platform_support
 from ..._loading.raw_attributes import attribute, instance_dict
+from .enum_classes import reduce_enum
 from .stand_in_modules import Around, Told, stand_in
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
@@ -212,7 +214,9 @@ _NOTHING = ModuleType("nothing")
 
 def reduce_class(kind: type) -> Any:
     """Send a class as cloudpickle does, but with its slots: made without them, its objects would
-    have a dict there, and could not come back."""
+    have a dict there, and could not come back. Enum classes go in a way of their own."""
+    if issubclass(type(kind), enum.EnumMeta):
+        return reduce_enum(kind)
     reduced = cloudpickle._dynamic_class_reduce(kind)
     slots = vars(kind).get("__slots__")
     if not slots or reduced[0] is not cloudpickle._make_skeleton_class:
