@@ -19,6 +19,7 @@ import pickle
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from multiprocessing import context, reduction
 from types import FunctionType, ModuleType
 from typing import Any
@@ -33,10 +34,16 @@ from ..._transport.packing import parts
 from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from . import module_state, user_code
+from .context_variables import reduce_variable
+from .ctypes_types import reduce_made_type
+from .dynamic_attributes import asks_code, reduce_quietly
 from .enum_classes import reduce_member
+from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
-from .reducers import Unsendable, check, ways
+from .reducers import check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
+from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
+from .unsendable import Unsendable
 from .user_code import UserCode
 
 SCRIPT_S = 0.05  # for what the script names and the dataset does not
@@ -213,34 +220,57 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
         self._code = UserCode(self.globals_ref)
+        self._libraries = LibraryObjects()
+        self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
+            self.dispatch_table[ContextVar] = self._reduce_variable
 
     def go_by_names(self) -> None:
         """Have the other process import the program's modules, and run its script, from now on."""
         self._imports = True
-        del self.dispatch_table[ModuleType]
+        del self.dispatch_table[ModuleType], self.dispatch_table[ContextVar]
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType | CachedFunction):
-            own = not self._imports and self._code.takes(obj)
-            if not own and _found_by_name(obj, self._imports):
-                return NotImplemented
-            self._code.note(obj)
-            if type(obj) is CachedFunction:
-                return reduce_cached(obj, with_results=not self._copies)
-            if isinstance(obj, FunctionType):
-                self._code.seed(obj)
-                return self._dynamic_function_reduce(obj)
-            if own:
-                return user_code.reduce_class(obj)
-        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not self._imports:
-            return self._code.reduce_module(obj)
         check(obj)
-        if issubclass(type(type(obj)), enum.EnumMeta) and self._code.takes(type(obj)):
+        kind = type(obj)
+        if issubclass(kind, type | FunctionType | CachedFunction):
+            return self._reduce_named(obj)
+        if issubclass(kind, ModuleType) and kind is not ModuleType and not self._imports:
+            return self._code.reduce_module(obj)
+        if issubclass(type(kind), enum.EnumMeta) and self._code.takes(kind):
             return reduce_member(obj)
-        self._note_maker(type(obj))
-        return super().reducer_override(obj)
+        self._note_maker(kind)
+        if kind not in self.dispatch_table:
+            if (place := self._libraries.sentinel(obj)) is not None:
+                return find, place
+            if kind not in self._quiet:
+                self._quiet[kind] = asks_code(kind)
+            if self._quiet[kind]:
+                return reduce_quietly(obj)
+        return NotImplemented
+
+    def _reduce_named(self, obj: Any) -> Any:
+        """Send a class or a function: itself, if it is the program's own."""
+        if isinstance(obj, type) and (made := reduce_made_type(obj)) is not NotImplemented:
+            return made
+        own = not self._imports and self._code.takes(obj)
+        if not own and _found_by_name(obj, self._imports):
+            if is_single_dispatch(obj) and not self._imports:
+                return reduce_extended(obj, self._code.takes)
+            return NotImplemented
+        self._code.note(obj)
+        if type(obj) is CachedFunction:
+            return reduce_cached(obj, with_results=not self._copies)
+        if is_single_dispatch(obj):
+            return reduce_dispatch(obj)
+        if isinstance(obj, FunctionType):
+            self._code.seed(obj)
+            return self._dynamic_function_reduce(obj)
+        return user_code.reduce_class(obj) if own else super().reducer_override(obj)
+
+    def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
+        return reduce_variable(variable, self._libraries.place(variable))
 
     def _note_maker(self, kind: type) -> None:
         if kind not in self._makes:

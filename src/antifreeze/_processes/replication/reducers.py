@@ -35,7 +35,9 @@ from ..._loading.rng_adapters import numpy_if_there
 from ..._torch_internals import share_storage, share_tensor, untyped
 from ..._transport.sparse_tensors import reduce_sparse
 from ..._transport.tensors import is_named, take_names
+from . import weak_references
 from .mapped_memory import Areas, InFile
+from .unsendable import Unsendable
 
 _STANDARD = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
 _SEMAPHORES = (
@@ -45,10 +47,6 @@ _SEMAPHORES = (
     synchronize.BoundedSemaphore,
 )
 LARGEST_TEXT = 64 * 1024 * 1024  # bytes: to see how its lines end, a text file is read
-
-
-class Unsendable(Exception):
-    """This would arrive as something else."""
 
 
 def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
@@ -74,6 +72,7 @@ def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
         threading.BoundedSemaphore: lambda it: (threading.BoundedSemaphore, (it._initial_value,)),
         threading.local: lambda local: (_local, (dict(vars(local)),)),
         ThreadPoolExecutor: _executor,
+        **weak_references.ways(),
         struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     }
     if (numpy := numpy_if_there()) is not None:
@@ -86,6 +85,8 @@ def check(thing: Any) -> None:
     """Raise Unsendable for what would arrive, without a word, as less than it is."""
     numpy = sys.modules.get("numpy")
     kind = type(thing)
+    if kind in weak_references.PROXIES:
+        raise Unsendable("a weak reference, which would arrive as a copy of what it leads to")
     if numpy is None or not issubclass(kind, numpy.ndarray) or kind is numpy.memmap:
         return
     if issubclass(kind, numpy.ma.MaskedArray):
