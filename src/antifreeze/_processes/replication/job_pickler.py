@@ -267,7 +267,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, FunctionType):
             self._code.seed(obj)
             return self._dynamic_function_reduce(obj)
-        return user_code.reduce_class(obj) if own else super().reducer_override(obj)
+        if not own:
+            return super().reducer_override(obj)
+        self._code.note_annotations(obj)
+        return user_code.reduce_class(obj)
 
     def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
         return reduce_variable(variable, self._libraries.place(variable))
@@ -280,27 +283,52 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def dump_code(self) -> None:
         """Send what was noted of the program's code, until there is no more: what is sent may
         import other things while it runs. If it looks for things by name, those of the script go
-        along. What of them cannot be sent is left out."""
-        more: list[Any] = []
-        if self._code.looks_for_names:
-            more = module_state.plain_of_script()
-            give_up = monotonic() + SCRIPT_S
-            sent = {id(thing) for _, _, thing in self._code.sent}
-            for thing in list(vars(sys.modules["__main__"]).values()):
-                if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
-                    continue
-                if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
-                    self._code.note(thing)
+        along, and all of the modules in which it looks. What of them cannot be sent is left out,
+        if nothing shows that it is needed. Raises TransportFailed if something does."""
+        more: list[Any] = self._of_script() if self._code.looks_for_names else []
         done, give_up = 0, monotonic() + IMPORTED_S
         while True:  # bounded: nothing is noted twice
-            for module, name, value in () if self._imports else self._code.take_imported():
-                if _refusal(value, give_up) is None:
-                    more.append((self._code.around(module), name, value))
+            if not self._imports:
+                more += self._taken(give_up)
             batch = [*self._code.sent[done:], *more]
             done, more = len(self._code.sent), []
-            self.dump(batch)
+            try:
+                self.dump(batch)
+            except CostsTooMuch:
+                raise
+            except Exception as error:
+                raise _refusal_in(batch, error) from error
             if not batch:
                 return
+
+    def _of_script(self) -> list[Any]:
+        """Return what code may look for in the script by a name."""
+        around = module_state.around_script()
+        named = self._code.named_in_script()
+        more = [each for each in module_state.plain_of_script() if each[1] not in named]
+        more += [(around, name, value) for name, value in named.items()]
+        give_up = monotonic() + SCRIPT_S
+        sent = {id(thing) for _, _, thing in (*self._code.sent, *more)}
+        for name, thing in list(vars(sys.modules["__main__"]).items()):
+            if id(thing) in sent or monotonic() >= give_up:
+                continue
+            if isinstance(thing, type | FunctionType):
+                if thing.__module__ == "__main__" and _refusal(thing) is None:
+                    self._code.note(thing)
+            elif self._code.takes(type(thing)) and _refusal(thing, give_up) is None:
+                more.append((around, name, thing))
+        return more
+
+    def _taken(self, give_up: float) -> list[Any]:
+        """Return what functions import while they run, and all of modules in which they look."""
+        more: list[Any] = []
+        for module, must in self._code.take_whole():
+            if must or _refusal(module, give_up) is None:
+                more.append(((), "", module))
+        for name, attribute, value in self._code.take_imported():
+            if _refusal(value, give_up) is None:
+                more.append((self._code.around(name), attribute, value))
+        return more
 
 
 def _makes_itself_anew(kind: type) -> bool:
@@ -340,6 +368,18 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
             path, part, why = _find(thing, name, why)
             return TransportFailed.cannot_send(path, type(part).__name__, why)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
+
+
+def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
+    """Say what of the program's modules could not be sent."""
+    for around, name, thing in batch:
+        module = around[-1].name if around else thing.name
+        for each, value in {name: thing}.items() if around else thing.content.items():
+            if (why := _refusal(value)) is not None:
+                path = f"{module}.{each}".rstrip(".")
+                path, part, why = _find(value, path, why)
+                return TransportFailed.cannot_send(path, type(part).__name__, why)
+    return TransportFailed.cannot_send("code", "module", str(error))
 
 
 def _refusal(thing: Any, give_up: float | None = None) -> str | None:

@@ -149,9 +149,13 @@ class Registry:
             return Registry, (None,)
 
 
+def around_script() -> Around:
+    return (Told("__main__", {}),)
+
+
 def plain_of_script() -> list[tuple[Around, str, Any]]:
     """Return the plain values of the script, by name."""
-    around: Around = (Told("__main__", {}),)
+    around = around_script()
     return [(around, name, value) for name, value in _plain_of("__main__").items()]
 
 
