@@ -10,6 +10,7 @@ Of the program's own modules nothing is needed here: they are sent, not imported
 """
 
 from __future__ import annotations
+import __future__
 
 import functools
 import hashlib
@@ -30,7 +31,8 @@ from .user_code import MACHINERY, is_own
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
-_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
+# The last is what `from __future__ import annotations` leaves behind.
+_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type, __future__._Feature)
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
 PLAIN_DEPTH = 50  # containers, one in the other; what is deeper is no setting, nor fit to be walked

@@ -32,7 +32,7 @@ import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from ..._linux import platform_support
-from ..._loading.raw_attributes import attribute, instance_dict, namespace
+from ..._loading.raw_attributes import attribute, instance_dict, name_of_module, namespace
 from .enum_classes import reduce_enum
 from .name_lookups import Lookups, inner, lookups_in
 from .stand_in_modules import Around, Told, namespace_of, stand_in
@@ -365,6 +365,12 @@ def _content(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if name not in MACHINERY}
 
 
+def _is_found(value: Any) -> bool:
+    """Whether something is a module, of a class of its own, that is imported by its name."""
+    is_module = issubclass(type(value), ModuleType)
+    return is_module and sys.modules.get(name_of_module(value)) is value
+
+
 def _told_of(name: str) -> Told:
     here = _names_in(name).copy()
     attributes = {each: here[each] for each in _TOLD if here.get(each) is not None}
@@ -374,7 +380,7 @@ def _told_of(name: str) -> Told:
         return Told(name, attributes)
     modules, others = {}, []
     for each, value in here.items():
-        if type(value) is ModuleType:
+        if type(value) is ModuleType or _is_found(value):
             modules[each] = value.__name__
         elif each not in MACHINERY:
             others.append(each)
