@@ -3,8 +3,10 @@
 A package has modules that import each other (early, late, in circles through the package), names
 that are exported again or hide a module, attributes that are made when they are asked for, a
 package inside, one without `__init__`, and settings that the program changes once all is imported
-(of packages whose state is plain: docs/decisions/clean-process.md says what is not carried). What a
-dataset sees of it is text: two loaders that give the same text have seen the same.
+(of packages whose state is plain: docs/decisions/clean-process.md says what is not carried). Some
+modules look for names that they make, have enum classes with state, functions of `singledispatch`,
+or a class of their own. What a dataset sees of it is text: two loaders that give the same text
+have seen the same.
 
 python -m tests.rogues.random_packages FOLDER SEED COUNT: loads each with forked workers and with
 those of a clean process, and prints what differs.
@@ -20,6 +22,49 @@ from pathlib import Path
 MODULES = ("a", "b", "c", "d")
 
 
+FUTURE = "from __future__ import annotations"
+# What a module has, what its function sees of it, and what the program does with it.
+SHAPES = {
+    "enum": (
+        "class E_{m}(enum.Enum):\n    A = 1, 'a'\n    SAME = 1, 'a'\n    B = 2, ['b']\n"
+        "    def __init__(self, number, word):\n        self.number, self.seen = number, []\n",
+        "[(n, e.name, e.number, e.seen, e.value) for n, e in E_{m}.__members__.items()]",
+        "E_{m}.B.seen.append('set')",
+    ),
+    "hints": (
+        "class H_{m}:\n    x: K_{m}\n    y: typing.Optional[H_{m}] = None",
+        "typing.get_type_hints(H_{m})['x'].number",
+        "K_{m}.number = 'set'",
+    ),
+    "hints by another": (
+        "class G_{m}:\n    x: K_{m}\n"
+        "class Hints_{m}:\n    how = staticmethod(typing.get_type_hints)",
+        "Hints_{m}.how(G_{m})['x'] is K_{m}",
+        "",
+    ),
+    "globals": ("", "globals()['f_' + '{m}'](1), globals()['T_' + '{m}']", "T_{m}['k'].append(4)"),
+    "eval": ("", "eval('K_' + '{m}').number", "K_{m}.number = 'set again'"),
+    "object": (
+        "def find_{m}(name):\n    return getattr(globals().get(name), 'mark', None)",
+        "find_{m}('BOX_{m}')",
+        "BOX_{m}.mark = 'set'",
+    ),
+    "modules": ("", "sys.modules[__name__].S_{m}, vars(sys.modules[__name__])['T_' + '{m}']", ""),
+    "class": (
+        "class Kind_{m}(types.ModuleType):\n    @property\n    def shown(self):\n"
+        "        return self.S_{m}\nsys.modules[__name__].__class__ = Kind_{m}",
+        "sys.modules[__name__].shown",
+        "S_{m} = 'shown'",
+    ),
+    "dispatch": (
+        "@functools.singledispatch\ndef d_{m}(it):\n    return 'any'\n"
+        "@d_{m}.register(int)\ndef _(it):\n    return 'int'",
+        "d_{m}(1), d_{m}('x'), d_{m}(())",
+        "d_{m}.register(str, lambda it: 'later')",
+    ),
+}
+
+
 class Package:
     """One package: its files, what the program changes in it, and what its dataset looks at."""
 
@@ -28,6 +73,8 @@ class Package:
         self.files: dict[str, str] = {}
         self.changes: list[str] = []
         self.looks: list[str] = []
+        self._more = random.Random(f"more of {name}")  # the rest stays what it was
+        self._looking: list[str] = []  # modules with a function that looks around in its own
         self._modules = list(MODULES[: dice.randint(2, 4)])
         self._is_plain = self._maybe()  # its state is: no objects
         for place, module in enumerate(self._modules):
@@ -60,12 +107,30 @@ class Package:
             lines += [f"L_{m} = __import__('re').compile('x{m}')"]
         if not self._is_plain and self._maybe():
             lines += [f"D_{m} = K_{m}()"]
+        if self._more.random() < 0.5:
+            lines = self._write_look(m, lines)
         self.files[f"{m}.py"] = "\n".join(lines) + "\n"
         if self._is_plain and self._maybe():
             self.changes += [f"package.{m}_module.S_{m} = 'set by the program'"]
             self.changes += [f"package.{m}_module.T_{m}['k'].append(3)"]
         if self._is_plain and self._maybe(0.3):
             self.changes += [f"package.{m}_module.NEW_{m} = ('new', 1)"]
+
+    def _write_look(self, m: str, lines: list[str]) -> list[str]:
+        """Add what is seen by a function of the module alone, and what the program changes."""
+        self._looking.append(m)
+        shapes = self._more.sample(list(SHAPES), self._more.randint(1, len(SHAPES)))
+        seen = []
+        for shape in shapes:
+            made, look, change = (text.replace("{m}", m) for text in SHAPES[shape])
+            lines += made.splitlines()
+            seen.append(look)
+            if change and self._more.random() < 0.7 and not (self._is_plain and "BOX" in change):
+                self.changes.append(f"package.{m}_module.{change}")
+        if not self._is_plain:
+            lines += [f"BOX_{m} = K_{m}()"]
+        lines += [f"def look_{m}():", f"    return [{', '.join(seen)}]"]
+        return [FUTURE, "import enum, functools, sys, types, typing", *lines]
 
     def _write_others(self) -> None:
         if self._maybe():
@@ -127,11 +192,13 @@ class Package:
         if "ns/n.py" in self.files:
             of_any += [f"of('{p}.ns.n').f_n()"]
         self.looks = self._dice.sample(of_any, min(len(of_any), self._dice.randint(4, 16)))
+        self.looks += [f"look_{m}()" for m in self._looking]
 
     def _write_data(self) -> None:
         p = self.name
         early = self._dice.sample(self._modules, self._dice.randint(0, len(self._modules)))
         lines = ["import importlib", "import importlib.util"]
+        lines += [f"from .{m} import look_{m}" for m in self._looking]
         lines += [f"from .{m} import K_{m}" for m in early]
         lines += [f"K = {{{', '.join(f'{m!r}: K_{m}' for m in early)}}}"]
         late = [f"        from {p}.{m} import f_{m}" for m in self._modules if self._maybe()]

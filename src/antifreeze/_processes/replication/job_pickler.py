@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import enum
 import io
 import os
 import pickle
@@ -21,6 +22,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextvars import ContextVar
 from multiprocessing import context, reduction
 from types import FunctionType, ModuleType
 from typing import Any
@@ -35,9 +37,16 @@ from ..._transport.packing import parts
 from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from . import module_state, user_code
+from .context_variables import reduce_variable
+from .ctypes_types import reduce_made_type
+from .dynamic_attributes import asks_code, reduce_quietly
+from .enum_classes import reduce_member
+from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
-from .reducers import Unsendable, check, ways
+from .reducers import check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
+from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
+from .unsendable import Unsendable
 from .user_code import UserCode
 
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
@@ -214,32 +223,60 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
         self._code = UserCode(self.globals_ref)
+        self._libraries = LibraryObjects()
+        self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
+            self.dispatch_table[ContextVar] = self._reduce_variable
 
     def go_by_names(self) -> None:
         """Have the other process import the program's modules, and run its script, from now on."""
         self._imports = True
-        del self.dispatch_table[ModuleType]
+        del self.dispatch_table[ModuleType], self.dispatch_table[ContextVar]
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType | CachedFunction):
-            own = not self._imports and self._code.takes(obj)
-            if not own and _found_by_name(obj, self._imports):
-                return NotImplemented
-            self._code.note(obj)
-            if type(obj) is CachedFunction:
-                return reduce_cached(obj, with_results=not self._copies)
-            if isinstance(obj, FunctionType):
-                self._code.seed(obj)
-                return self._dynamic_function_reduce(obj)
-            if own:
-                return user_code.reduce_class(obj)
-        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not self._imports:
-            return self._code.reduce_module(obj)
         check(obj)
-        self._note_maker(type(obj))
-        return super().reducer_override(obj)
+        kind = type(obj)
+        if issubclass(kind, type | FunctionType | CachedFunction):
+            return self._reduce_named(obj)
+        if issubclass(kind, ModuleType) and kind is not ModuleType and not self._imports:
+            return self._code.reduce_module(obj)
+        if issubclass(type(kind), enum.EnumMeta) and self._code.takes(kind):
+            return reduce_member(obj)
+        self._note_maker(kind)
+        if kind not in self.dispatch_table:
+            if (place := self._libraries.sentinel(obj)) is not None:
+                return find, place
+            if kind not in self._quiet:
+                self._quiet[kind] = asks_code(kind)
+            if self._quiet[kind]:
+                return reduce_quietly(obj)
+        return NotImplemented
+
+    def _reduce_named(self, obj: Any) -> Any:
+        """Send a class or a function: itself, if it is the program's own."""
+        if isinstance(obj, type) and (made := reduce_made_type(obj)) is not NotImplemented:
+            return made
+        own = not self._imports and self._code.takes(obj)
+        if not own and _found_by_name(obj, self._imports):
+            if is_single_dispatch(obj) and not self._imports:
+                return reduce_extended(obj, self._code.takes)
+            return NotImplemented
+        self._code.note(obj)
+        if type(obj) is CachedFunction:
+            return reduce_cached(obj, with_results=not self._copies)
+        if is_single_dispatch(obj):
+            return reduce_dispatch(obj)
+        if isinstance(obj, FunctionType):
+            self._code.seed(obj)
+            return self._dynamic_function_reduce(obj)
+        if not own:
+            return super().reducer_override(obj)
+        self._code.note_annotations(obj)
+        return user_code.reduce_class(obj)
+
+    def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
+        return reduce_variable(variable, self._libraries.place(variable))
 
     def _note_maker(self, kind: type) -> None:
         if kind not in self._makes:
@@ -249,27 +286,52 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def dump_code(self) -> None:
         """Send what was noted of the program's code, until there is no more: what is sent may
         import other things while it runs. If it looks for things by name, those of the script go
-        along. What of them cannot be sent is left out."""
-        more: list[Any] = []
-        if self._code.looks_for_names:
-            more = module_state.plain_of_script()
-            give_up = monotonic() + LIMITS.sending.script_s
-            sent = {id(thing) for _, _, thing in self._code.sent}
-            for thing in list(vars(sys.modules["__main__"]).values()):
-                if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
-                    continue
-                if id(thing) not in sent and monotonic() < give_up and _refusal(thing) is None:
-                    self._code.note(thing)
+        along, and all of the modules in which it looks. What of them cannot be sent is left out,
+        if nothing shows that it is needed. Raises TransportFailed if something does."""
+        more: list[Any] = self._of_script() if self._code.looks_for_names else []
         done, give_up = 0, monotonic() + LIMITS.sending.imports_s
         while True:  # bounded: nothing is noted twice
-            for module, name, value in () if self._imports else self._code.take_imported():
-                if _refusal(value, give_up) is None:
-                    more.append((self._code.around(module), name, value))
+            if not self._imports:
+                more += self._taken(give_up)
             batch = [*self._code.sent[done:], *more]
             done, more = len(self._code.sent), []
-            self.dump(batch)
+            try:
+                self.dump(batch)
+            except CostsTooMuch:
+                raise
+            except Exception as error:
+                raise _refusal_in(batch, error) from error
             if not batch:
                 return
+
+    def _of_script(self) -> list[Any]:
+        """Return what code may look for in the script by a name."""
+        around = module_state.around_script()
+        named = self._code.named_in_script()
+        more = [each for each in module_state.plain_of_script() if each[1] not in named]
+        more += [(around, name, value) for name, value in named.items()]
+        give_up = monotonic() + LIMITS.sending.script_s
+        sent = {id(thing) for _, _, thing in (*self._code.sent, *more)}
+        for name, thing in list(vars(sys.modules["__main__"]).items()):
+            if id(thing) in sent or monotonic() >= give_up:
+                continue
+            if isinstance(thing, type | FunctionType):
+                if thing.__module__ == "__main__" and _refusal(thing) is None:
+                    self._code.note(thing)
+            elif self._code.takes(type(thing)) and _refusal(thing, give_up) is None:
+                more.append((around, name, thing))
+        return more
+
+    def _taken(self, give_up: float) -> list[Any]:
+        """Return what functions import while they run, and all of modules in which they look."""
+        more: list[Any] = []
+        for module, must in self._code.take_whole():
+            if must or _refusal(module, give_up) is None:
+                more.append(((), "", module))
+        for name, attribute, value in self._code.take_imported():
+            if _refusal(value, give_up) is None:
+                more.append((self._code.around(name), attribute, value))
+        return more
 
 
 def _makes_itself_anew(kind: type) -> bool:
@@ -312,6 +374,18 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
             kind, threaded = type(part), issubclass(type(part), _THREADED)
             return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
+
+
+def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
+    """Say what of the program's modules could not be sent."""
+    for around, name, thing in batch:
+        module = around[-1].name if around else thing.name
+        for each, value in {name: thing}.items() if around else thing.content.items():
+            if (why := _refusal(value)) is not None:
+                path = f"{module}.{each}".rstrip(".")
+                path, part, why = _find(value, path, why)
+                return TransportFailed.cannot_send(path, type(part).__name__, why)
+    return TransportFailed.cannot_send("code", "module", str(error))
 
 
 def _refusal(thing: Any, give_up: float | None = None) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._core.messages import frozen
 from ..._reporting.log import ensure_filter
-from .reducers import Unsendable
+from .unsendable import Unsendable
 
 _OWN = ("lock", "stream")  # attributes of a handler that belong to its process
 

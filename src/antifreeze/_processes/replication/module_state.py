@@ -10,6 +10,7 @@ Of the program's own modules nothing is needed here: they are sent, not imported
 """
 
 from __future__ import annotations
+import __future__
 
 import functools
 import hashlib
@@ -30,9 +31,11 @@ from .user_code import MACHINERY, is_own
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
-_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
+# The last is what `from __future__ import annotations` leaves behind.
+_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type, __future__._Feature)
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
+PLAIN_DEPTH = 50  # containers, one in the other; what is deeper is no setting, nor fit to be walked
 # Theirs is the process's own, or ours.
 _LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antifreeze"})
 
@@ -101,14 +104,14 @@ def _registry(module: ModuleType, value: Any, own: set[str]) -> Any:
     return None if module.__name__.partition(".")[0] in _steady() else Registry(value)
 
 
-def _leaves(value: Any, left: int) -> list[Any] | None:
-    """Give the functions and classes in a container; None if there is anything else in it."""
-    if len(value) >= left:
+def _leaves(value: Any, left: int, depth: int = PLAIN_DEPTH) -> list[Any] | None:
+    """Return the functions and classes in a container; None if there is anything else in it."""
+    if len(value) >= left or not depth:
         return None
     found: list[Any] = []
     for each in [*value, *value.values()] if type(value) is dict else value:
         if type(each) in _CONTAINERS:
-            inner = _leaves(each, left - len(value))
+            inner = _leaves(each, left - len(value), depth - 1)
             if inner is None:
                 return None
             found += inner
@@ -148,9 +151,13 @@ class Registry:
             return Registry, (None,)
 
 
+def around_script() -> Around:
+    return (Told("__main__", {}),)
+
+
 def plain_of_script() -> list[tuple[Around, str, Any]]:
     """Return the plain values of the script, by name."""
-    around: Around = (Told("__main__", {}),)
+    around = around_script()
     return [(around, name, value) for name, value in _plain_of("__main__").items()]
 
 
@@ -181,16 +188,18 @@ def is_plain(value: Any) -> bool:
     return kind in _SCALARS or (kind in _CONTAINERS and _plain_items(value, PLAIN_ITEMS) > 0)
 
 
-def _plain_items(value: Any, left: int) -> int:
-    """Give how many items may still come, 0 if there are too many, or one that is not plain."""
-    if len(value) >= left:
+def _plain_items(value: Any, left: int, depth: int = PLAIN_DEPTH) -> int:
+    """Return how many items may still come, 0 if there are too many, or one that is not plain."""
+    if len(value) >= left or not depth:
         return 0
     left -= len(value)
     inner = [*value, *value.values()] if type(value) is dict else value
     for each in inner:
         if type(each) in _SCALARS:
             continue
-        if type(each) not in _CONTAINERS or (left := _plain_items(each, left)) <= 0:
+        if type(each) not in _CONTAINERS:
+            return 0
+        if (left := _plain_items(each, left, depth - 1)) <= 0:
             return 0
     return left
 

@@ -36,8 +36,10 @@ from ..._loading.rng_adapters import numpy_if_there
 from ..._torch_internals import share_storage, share_tensor, untyped
 from ..._transport.sparse_tensors import reduce_sparse
 from ..._transport.tensors import is_named, take_names
+from . import weak_references
 from .mapped_memory import Areas, InFile
 from .semaphores import reduce_semaphore
+from .unsendable import Unsendable
 
 _STANDARD = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
 _SEMAPHORES = (
@@ -46,10 +48,6 @@ _SEMAPHORES = (
     synchronize.Semaphore,
     synchronize.BoundedSemaphore,
 )
-
-
-class Unsendable(Exception):
-    """This would arrive as something else."""
 
 
 def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
@@ -76,6 +74,7 @@ def ways(*, copies: bool = False) -> dict[type, Callable[[Any], Any]]:
         threading.Semaphore: reduce_semaphore,
         threading.local: lambda local: (_local, (dict(vars(local)),)),
         ThreadPoolExecutor: _executor,
+        **weak_references.ways(),
         struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     }
     if (numpy := numpy_if_there()) is not None:
@@ -88,6 +87,8 @@ def check(thing: Any) -> None:
     """Raise Unsendable for what would arrive, without a word, as less than it is."""
     numpy = sys.modules.get("numpy")
     kind = type(thing)
+    if kind in weak_references.PROXIES:
+        raise Unsendable("a weak reference, which would arrive as a copy of what it leads to")
     if numpy is None or not issubclass(kind, numpy.ndarray) or kind is numpy.memmap:
         return
     if issubclass(kind, numpy.ma.MaskedArray):

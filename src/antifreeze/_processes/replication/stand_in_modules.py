@@ -53,6 +53,14 @@ _lock = StandInLock()
 carried: dict[str, dict[str, Any]] = {}  # plain values of the program's modules
 
 
+_OF_MODULES: Any = ModuleType.__dict__["__dict__"].__get__  # type: ignore[index]
+
+
+def namespace_of(module: ModuleType) -> dict[str, Any]:
+    """Return what is in a module, as it is: none is asked."""
+    return _OF_MODULES(module)  # type: ignore[no-any-return]
+
+
 class StandIn(ModuleType):
     """A module of the program's own, of which only what is needed was sent."""
 
@@ -71,7 +79,11 @@ class StandIn(ModuleType):
 
     def __dir__(self) -> list[str]:
         told = _told.get(self.__name__)
-        return sorted({*vars(self), *(() if told is None else (*told.modules, *told.others))})
+        if told is not None and "__dir__" in told.others:
+            own = namespace_of(self).get("__dir__") or _find(self, "__dir__")
+            return sorted(own())
+        known = () if told is None else (*told.modules, *told.others)
+        return sorted({*namespace_of(self), *known})
 
 
 class _Partial(StandIn):
@@ -95,7 +107,7 @@ def stand_in(around: Around) -> ModuleType:
             _PackagesFirst.stand()
             module = sys.modules.setdefault(told.name, StandIn(told.name))
         if isinstance(module, StandIn) and told.name not in _told:
-            vars(module).update(told.attributes)
+            namespace_of(module).update(told.attributes)
             if (spec := _spec(told)) is not None:
                 module.__spec__, module.__loader__ = spec, spec.loader
             _told[told.name] = told
@@ -129,7 +141,7 @@ def _spec(told: Told) -> ModuleSpec | None:
 
 def _find(module: StandIn, name: str) -> Any:
     """Return what the program has under a name in its module, though it was not sent."""
-    here, told = vars(module), _told.get(module.__name__)
+    here, told = namespace_of(module), _told.get(module.__name__)
     if told is not None:
         if name in (values := carried.get(told.name, {})):
             return here.setdefault(name, values[name])
@@ -213,7 +225,7 @@ def _run(name: str) -> None:
 
 def _fill(module: StandIn, code: Any) -> None:
     """Run a module's code in its stand-in, then have the stand-in be what the program had."""
-    here, name = vars(module), module.__name__
+    here, name = namespace_of(module), module.__name__
     sent = _sent[name]
     exec(code, here, _Locals(here, sent))
     here.update({each: value for each, value in carried.get(name, {}).items() if each in here})
@@ -227,7 +239,7 @@ def _fill(module: StandIn, code: Any) -> None:
 def _partial(module: StandIn) -> Iterator[None]:
     """Have other threads wait for what is not in a stand-in yet."""
     name = module.__name__
-    _sent[name] = frozenset(each for each in vars(module) if not each.startswith("__"))
+    _sent[name] = frozenset(each for each in namespace_of(module) if not each.startswith("__"))
     module.__class__ = _Partial
     try:
         yield

@@ -16,9 +16,11 @@
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import importlib.util
 import os
+import re
 import site
 import sys
 from collections.abc import Callable, Iterator
@@ -30,8 +32,11 @@ import torch
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from ..._linux import platform_support
-from ..._loading.raw_attributes import attribute, instance_dict
-from .stand_in_modules import Around, Told, stand_in
+from ..._loading.raw_attributes import attribute, instance_dict, name_of_module, namespace
+from .enum_classes import reduce_enum
+from .name_lookups import Lookups, inner, lookups_in
+from .stand_in_modules import Around, Told, namespace_of, stand_in
+from .whole_modules import ReplacedModule, WholeModule, fill
 
 SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child of multiprocessing's own making
 _DIFFERS = frozenset({"hash", "id"})  # hashes of words, and addresses, are of one process
@@ -47,9 +52,14 @@ _LOOKING = frozenset(
 )
 
 
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+# What a module has that answers for it.
+_ANSWERING = frozenset({"__getattr__", "__dir__"})
+
+
 def globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function, or one inside of it, names."""
-    for code in _inner(function.__code__):
+    for code in inner(function.__code__):
         for name in code.co_names:
             if name in function.__globals__:
                 yield name, function.__globals__[name]
@@ -101,6 +111,10 @@ class UserCode:
         # What functions import while they run: names in modules.
         self._imported: dict[tuple[str, str], bool] = {}  # and whether they were taken
         self.looks_for_names = False  # a function that was sent may look for others by name
+        self.words: set[str] = set()  # in its code: these may be the names
+        # Modules of which all is to be sent: True if nothing less will do; and those that were.
+        self._whole: dict[str, bool] = {}
+        self._taken: set[str] = set()
         # Of closures: how many functions have a variable, and whether one of them changes it.
         self._cells: dict[int, tuple[int, bool]] = {}
 
@@ -117,7 +131,7 @@ class UserCode:
         """Take note that a class or a function is sent itself."""
         qualified: str = thing.__qualname__
         steps = qualified.split(".")
-        outer = vars(sys.modules.get(thing.__module__, _NOTHING)).get(steps[0])
+        outer = _names_in(thing.__module__).get(steps[0])
         found = outer
         for step in steps[1:]:
             found = getattr(found, step, None)
@@ -126,18 +140,29 @@ class UserCode:
             if outer is not thing:
                 self.sent.append((self.around(thing.__module__), steps[0], outer))
 
+    def note_annotations(self, kind: type) -> None:
+        """Take note of what annotations of a class name that are still strings: whoever asks for
+        its type hints looks that up in its module."""
+        here = _names_in(kind.__module__)
+        for annotation in list(namespace(kind).get("__annotations__", {}).values()):
+            for name in _IDENTIFIER.findall(annotation) if type(annotation) is str else ():
+                if name in here and kind.__module__ not in SCRIPTS:
+                    self._imported.setdefault((kind.__module__, name), False)
+
     def seed(self, function: FunctionType) -> None:
         """Have a function's globals be those of its module there, too. Raises TypeError if it would
         find something else there than here."""
         self._refuse_what_would_differ(function)
-        if any(not _LOOKING.isdisjoint(each.co_names) for each in _inner(function.__code__)):
+        lookups = lookups_in(function)
+        if any(not _LOOKING.isdisjoint(each.co_names) for each in inner(function.__code__)):
             self.looks_for_names = True
-        self._note_imports(function)
+        self._note_lookups(function, lookups)
+        self._note_imports(function, lookups)
         given = function.__globals__
         name = given.get("__name__")
         if id(given) in self._globals_ref or type(name) is not str:
             return
-        if vars(sys.modules.get(name, _NOTHING)) is given:
+        if _names_in(name) is given:
             self._globals_ref[id(given)] = _Globals(self.around(name), is_own(name))
 
     def around(self, name: str) -> Around:
@@ -145,23 +170,88 @@ class UserCode:
         if name not in self._told:
             outer = name.rpartition(".")[0]
             self._told[name] = (*(self.around(outer) if outer else ()), _told_of(name))
+            if name not in SCRIPTS and is_own(name) and type(sys.modules[name]) is not ModuleType:
+                self._whole[name] = True  # its class may do anything with what is in it
         return self._told[name]
 
-    def _note_imports(self, function: FunctionType) -> None:
+    def _note_lookups(self, function: FunctionType, lookups: Lookups) -> None:
+        """Take note of modules in which a function may look for anything."""
+        name = function.__globals__.get("__name__")
+        looks = lookups.own_module or lookups.any_module
+        if lookups.script or (name in SCRIPTS and looks):
+            self.words.update(lookups.words)
+        is_known = False
+        if lookups.own_module and type(name) is str and self._may_be_whole(name):
+            self._whole[name], is_known = True, True
+        if lookups.any_module:
+            for word in sorted(lookups.words):
+                if word != name and self._may_be_whole(word):
+                    self._whole[word], is_known = True, True
+            for each in () if is_known or lookups.own_module else list(sys.modules):
+                if self._may_be_whole(each):
+                    self._whole.setdefault(each, False)
+
+    def named_in_script(self) -> dict[str, Any]:
+        """Return what in the script has a name that is written in the code that looks there."""
+        here = _names_in("__main__")
+        steps = {step for word in self.words for step in _IDENTIFIER.findall(word)}
+        found = {}
+        for name in sorted(steps.intersection(here).difference(MACHINERY)):
+            value = here[name]
+            if type(value) is ModuleType and self._is_own_module(value):
+                value = WholeModule(self.around(value.__name__), {})  # no more than the stand-in
+            found[name] = value
+        return found
+
+    @staticmethod
+    def _may_be_whole(name: str) -> bool:
+        return name not in SCRIPTS and is_own(name)
+
+    def take_whole(self) -> list[tuple[WholeModule | ReplacedModule, bool]]:
+        """Return the modules of which all is to be sent, and whether they must be. Each is returned
+        once."""
+        new = [(name, must) for name, must in self._whole.items() if name not in self._taken]
+        self._taken.update(name for name, _ in new)
+        return [(self._whole_module(name), must) for name, must in new]
+
+    def _whole_module(self, name: str) -> WholeModule | ReplacedModule:
+        module = sys.modules[name]
+        if not issubclass(type(module), ModuleType):
+            outer = name.rpartition(".")[0]
+            return ReplacedModule(name, self.around(outer) if outer else (), module)
+        content, inner = _content(module), {}
+        for each, value in content.items():
+            if type(value) is ModuleType and self._is_own_module(value):
+                inner[each] = WholeModule(self.around(value.__name__), {})
+        made = WholeModule(self.around(name), inner)
+        made.content = {each: value for each, value in content.items() if each not in inner}
+        return made
+
+    @staticmethod
+    def _is_own_module(module: ModuleType) -> bool:
+        return sys.modules.get(module.__name__) is module and is_own(module.__name__)
+
+    def _note_imports(self, function: FunctionType, lookups: Lookups) -> None:
         names, imported = set(function.__code__.co_names), list(_imports_in(function.__code__))
         if not imported:
             return
         package = str(function.__globals__.get("__package__") or "")
         left = [name for each in imported for name in _resolved(each, package)]
-        for code in _inner(function.__code__):
+        for code in inner(function.__code__):
             names.update(code.co_names)
         seen: set[str] = set()
         while left:
             name = left.pop()
+            if _is_replaced(name):
+                self._whole[name] = True
             if name in seen or not is_own(name):
                 continue
             seen.add(name)
-            here = vars(sys.modules[name])
+            here = _names_in(name)
+            if name not in SCRIPTS:
+                self.around(name)  # it may be of a class of its own
+                if lookups.imported or not _ANSWERING.isdisjoint(here):
+                    self._whole.setdefault(name, False)
             for each in sorted(names.intersection(here)):
                 value = here[each]
                 if type(value) is ModuleType:
@@ -176,7 +266,7 @@ class UserCode:
         found = []
         for module, name in new:
             self._imported[module, name] = True
-            if name in (here := vars(sys.modules.get(module, _NOTHING))):
+            if name in (here := _names_in(module)):
                 found.append((module, name, here[name]))
         return found
 
@@ -184,7 +274,7 @@ class UserCode:
         code, name = function.__code__, function.__qualname__
         if _is_of_library(code.co_filename):  # what a decorator has made: `repr` of dataclasses
             return
-        for each in _inner(code):
+        for each in inner(code):
             if "__subclasses__" in each.co_names:
                 raise TypeError(
                     f"{name} asks for subclasses; those that nothing refers to are not sent"
@@ -212,15 +302,33 @@ class UserCode:
             return cloudpickle._module_reduce(module)
         content = {} if name in SCRIPTS else _content(module)
         kind = type(module) if type(module) is not ModuleType else None
-        return stand_in, (self.around(name),), (content, kind), None, None, _fill
+        return stand_in, (self.around(name),), (content, kind), None, None, fill
 
 
-_NOTHING = ModuleType("nothing")
+def _names_in(name: str) -> dict[str, Any]:
+    """Return what is in a module, whatever stands for it."""
+    module: Any = sys.modules.get(name)
+    return namespace_of(module) if issubclass(type(module), ModuleType) else instance_dict(module)
+
+
+def _is_replaced(name: str) -> bool:
+    """Whether something that is no module stands in a module's place, and is the program's own."""
+    module = sys.modules.get(name)
+    if module is None or issubclass(type(module), ModuleType):
+        return False
+    methods = [each for each in namespace(type(module)).values() if type(each) is FunctionType]
+    return any(os.path.isfile(path) and not _is_of_library(path) for path in map(_file_of, methods))
+
+
+def _file_of(function: FunctionType) -> str:
+    return function.__code__.co_filename
 
 
 def reduce_class(kind: type) -> Any:
     """Send a class as cloudpickle does, but with its slots: made without them, its objects would
-    have a dict there, and could not come back."""
+    have a dict there, and could not come back. Enum classes go in a way of their own."""
+    if issubclass(type(kind), enum.EnumMeta):
+        return reduce_enum(kind)
     reduced = cloudpickle._dynamic_class_reduce(kind)
     slots = vars(kind).get("__slots__")
     if not slots or reduced[0] is not cloudpickle._make_skeleton_class:
@@ -262,11 +370,17 @@ def _reduce_inner_module(module: ModuleType) -> Any:
 
 
 def _content(module: ModuleType) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+    return {name: value for name, value in vars(module).items() if name not in MACHINERY}
+
+
+def _is_found(value: Any) -> bool:
+    """Whether something is a module, of a class of its own, that is imported by its name."""
+    is_module = issubclass(type(value), ModuleType)
+    return is_module and sys.modules.get(name_of_module(value)) is value
 
 
 def _told_of(name: str) -> Told:
-    here = vars(sys.modules[name]).copy() if name in sys.modules else {}
+    here = _names_in(name).copy()
     attributes = {each: here[each] for each in _TOLD if here.get(each) is not None}
     if "__path__" in attributes:
         attributes["__path__"] = list(attributes["__path__"])
@@ -274,7 +388,7 @@ def _told_of(name: str) -> Told:
         return Told(name, attributes)
     modules, others = {}, []
     for each, value in here.items():
-        if type(value) is ModuleType:
+        if type(value) is ModuleType or _is_found(value):
             modules[each] = value.__name__
         elif each not in MACHINERY:
             others.append(each)
@@ -283,20 +397,12 @@ def _told_of(name: str) -> Told:
     return Told(name, attributes, modules, tuple(others), family)
 
 
-def _inner(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of functions and classes inside of a function, and its own."""
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _inner(each)
-
-
 @functools.lru_cache(maxsize=1024)
 def _imports_in(code: CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return what a function imports while it runs: the module, with a dot for each level, and the
     names that are taken from it."""
     found = []
-    for each in _inner(code):
+    for each in inner(code):
         if not each.co_names:
             continue
         before: list[Any] = [None, None]
@@ -362,17 +468,12 @@ def run_script(name: str | None, path: str | None) -> None:
 def install(sent: list[tuple[Around, str, Any]]) -> None:
     """Have what was sent be found under its name: in batches it is pickled by that."""
     for around, qualified, thing in sent:
+        if not qualified:  # a whole module
+            continue
         if isinstance(thing, type):
             thing.__qualname__ = qualified
         if "." not in qualified:
-            vars(stand_in(around))[qualified] = thing
-
-
-def _fill(module: ModuleType, state: tuple[dict[str, Any], type[ModuleType] | None]) -> None:
-    content, kind = state
-    vars(module).update(content)
-    if kind is not None:
-        module.__class__ = kind
+            namespace_of(stand_in(around))[qualified] = thing
 
 
 def _attribute_of(module: str, name: str) -> Any:
@@ -380,7 +481,7 @@ def _attribute_of(module: str, name: str) -> Any:
 
 
 def _own_globals(around: Around) -> dict[str, Any]:
-    return vars(stand_in(around))
+    return namespace_of(stand_in(around))
 
 
 def _globals(name: str) -> dict[str, Any]:

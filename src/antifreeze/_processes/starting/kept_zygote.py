@@ -31,8 +31,8 @@ from ...errors import TransportFailed
 from ..replication.job_pickler import is_still
 from ..replication.module_state import Known
 from ..replication.process_settings import ProcessSettings
-from ..replication.reducers import Unsendable
 from ..replication.shared_payload import CostsTooMuch, Payload
+from ..replication.unsendable import Unsendable
 from . import clean_process
 from .clean_process_main import Ended
 from .zygote_forks import ask_for

@@ -45,8 +45,8 @@ from ..fork_safety.reachable_objects import Reached
 from ..replication.job_pickler import pack, pack_terms
 from ..replication.module_state import Known
 from ..replication.process_settings import ProcessSettings
-from ..replication.reducers import Unsendable
 from ..replication.shared_payload import Payload
+from ..replication.unsendable import Unsendable
 from . import clean_process
 from .fd_passing import send
 from .first_workers import FirstWorkers

@@ -34,8 +34,8 @@ from ...errors import TransportFailed
 from .. import process_numbers
 from ..fork_safety import native_thread_pools
 from ..fork_safety.threads_at_fork import ForkHazard
-from ..replication.reducers import Unsendable
 from ..replication.shared_payload import CostsTooMuch
+from ..replication.unsendable import Unsendable
 from .fd_passing import OriginGone
 from .first_workers import FirstWorkers
 from .inherited_handles import held_by, warn_of_connections
