@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
-from antifreeze._core.fork_or_clean import WorkerOrigin
+from antifreeze._core.fork_or_clean import Wish, WorkerOrigin
 from antifreeze._processes.fork_safety import fork_hazards, threads_at_fork
 from antifreeze._processes.starting import start_method
 from antifreeze.errors import WorkerHung
@@ -278,6 +279,18 @@ def test_the_programs_other_loaders_need_not_learn_it_again(
         assert took(other)[0] == list(range(SAMPLES))
         assert other._lineage().choice.descent is WorkerOrigin.CLEAN_PROCESS
     assert len(warned(caplog)) == 1
+
+
+def test_a_second_loop_that_has_chosen_for_itself_does_not_tell_the_same_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that begins long after another has looked at the threads itself."""
+    dataset = Needs(SAMPLES)
+    for _ in range(2):
+        method = start_method.StartMethod(Wish.NONE, dataset)
+        method.choice = replace(method.choice, descent=WorkerOrigin.MAIN, beside="a parked thread")
+        assert method.leave_fork("worker 0 has waited too long at here.py:1, for a lock")
+    assert len([each for each in warned(caplog) if "clean process" in each]) == 1
 
 
 def test_two_loops_over_one_loader_are_both_saved_and_it_is_said_once(

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import weakref
+from logging import INFO, WARNING
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import TYPE_CHECKING, Any
 
@@ -215,13 +216,25 @@ class StartMethod:
         wait = self._searched[0]
         # A semaphore gets its permit only because a worker has waited for it.
         helps = wait is None or not wait.for_semaphore
-        logger.warning(
+        logger.log(
+            WARNING if self._is_news() else INFO,
             "antifreeze: %s. All workers are started again from a clean process, with the dataset"
             " as it is now; what they held is loaded again.%s",
             words,
             ADVICE if helps else "",
         )
         self.choice = choice
+        return True
+
+    def _is_news(self) -> bool:
+        """Whether no other loop over the same dataset has told that its workers were made anew."""
+        dataset = None if self._dataset is None else self._dataset()
+        if dataset is None:
+            return True
+        if id(dataset) in _turned:
+            return False
+        _turned.add(id(dataset))
+        weakref.finalize(dataset, _turned.discard, id(dataset)).atexit = False
         return True
 
     def _take_back(self) -> None:
@@ -315,6 +328,7 @@ _FOREVER, _SEEMS, _TOO_LONG = "waits forever", "seems to wait forever", "has wai
 _stuck: list[str] = []  # what forked workers of this program have waited for
 os.register_at_fork(after_in_child=_stuck.clear)
 
+_turned: set[int] = set()  # datasets, by their addresses, whose forked workers were made anew
 _refused: dict[int, str] = {}  # why a dataset, by its address, cannot be sent
 # Why datasets of a class cannot be loaded by a fork of this process.
 _unfit: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
