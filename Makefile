@@ -47,7 +47,7 @@ $(TRAINERS): $(READY) pyproject.toml constraints.txt
 	@if $(BIN)/python -c 'import lightning, accelerate, transformers, ignite, ray.train.torch' 2>/dev/null; then touch $@; fi  # else: the tests say who is missing
 
 test-all: $(TRAINERS)  ## run every test, those with real trainers too (Lightning, accelerate, transformers ...)
-	@echo "== running all tests (half an hour on two cores)"
+	@echo "== running all tests (most of an hour on two cores)"
 	@$(BIN)/python tests/run.py --all
 
 # The tests that depend on torch, on other versions: each has an environment of its own, not .venv.

@@ -35,6 +35,13 @@ def test_random_packages_look_the_same_from_workers_of_a_clean_process(
     assert _differences(tmp_path, first, PACKAGES) == ""
 
 
+def test_modules_that_can_be_imported_in_one_order_only_are_not_tried_in_all_others(
+    tmp_path: Path,
+) -> None:
+    """Of this package a module asks for a name that it lacks; each try led to all other tries."""
+    assert _differences(tmp_path, 3050, 1) == ""
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("first", range(2000, 2200, 25))
 def test_more_random_packages_look_the_same(tmp_path: Path, first: int) -> None:

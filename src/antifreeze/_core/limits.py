@@ -266,6 +266,9 @@ class SendLimits:
     turn_s: float = 5.0
     # Threads of which each waits for the next; more are no longer looked at.
     turn_chain: int = 16
+    # At the code of one module: in a circle of imports it may fail until others are there. Without
+    # a bound, each module of a circle that cannot be imported tries all others again.
+    module_tries: int = 8
 
 
 @frozen

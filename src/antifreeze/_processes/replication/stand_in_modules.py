@@ -22,6 +22,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from dataclasses import field
 from importlib.machinery import ModuleSpec
@@ -29,6 +30,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from .stand_in_lock import StandInLock
 
@@ -49,6 +51,8 @@ Around = tuple[Told, ...]  # a module, and before it the packages around it, the
 _told: dict[str, Told] = {}  # of each stand-in
 _begun: dict[str, int] = {}  # those whose own code runs, or has; and the thread
 _sent: dict[str, frozenset[str]] = {}  # what was there before the code that runs
+_failed: Counter[str] = Counter()  # how often a module's code has failed
+_again: set[tuple[int, str]] = set()  # outermost packages, by thread, that are run in another order
 _lock = StandInLock()
 carried: dict[str, dict[str, Any]] = {}  # plain values of the program's modules
 
@@ -186,16 +190,20 @@ def _run_all(told: Told) -> None:
         for each in _outwards(told.name):
             _run(each)
     except (AttributeError, ImportError) as error:
-        if _lock.is_nested:  # whoever began it tries again
+        again = get_ident(), told.name.partition(".")[0]
+        if _lock.is_nested or again in _again:  # whoever began it tries again
             raise
         for each, thread in list(_begun.items()):
             if each not in before and thread == get_ident():
                 del _begun[each]
+        _again.add(again)
         try:
             for each in told.family[: told.family.index(told.name) + 1]:
                 _run(each) if each in _told else importlib.import_module(each)
         except (AttributeError, ImportError):
             raise error from None
+        finally:
+            _again.discard(again)
 
 
 def _outwards(name: str) -> Iterator[str]:
@@ -212,6 +220,8 @@ def _run(name: str) -> None:
     with _lock.turn(name):
         if name in _begun:
             return
+        if _failed[name] >= LIMITS.sending.module_tries:
+            raise ImportError(f"the code of module {name!r} failed {_failed[name]} times")
         loader: Any = spec.loader
         code = loader.get_code(name)
         with _lock.running(name), _partial(module):
@@ -220,6 +230,7 @@ def _run(name: str) -> None:
                 _fill(module, code)
             except BaseException:
                 _begun.pop(name, None)
+                _failed[name] += 1
                 raise
 
 
@@ -255,6 +266,7 @@ def _make_whole(module: ModuleType | None) -> None:
 
 def _forget_others() -> None:
     """Have what other threads were running at a fork be run again, in the child."""
+    _again.clear()
     for name in _lock.renew():
         _begun.pop(name, None)
         _sent.pop(name, None)
