@@ -171,7 +171,7 @@ def plain_of_program() -> dict[str, dict[str, Any]]:
         values = _plain_of(name)
         here = vars(sys.modules[name]).copy()
         others = [here[each] for each in here if not (each in values or each in MACHINERY)]
-        if values and all(isinstance(value, _CODE) for value in others):
+        if values and all(issubclass(type(value), _CODE) for value in others):  # none is asked
             found[name] = values
     return found
 
