@@ -46,10 +46,11 @@ def torch_forks_its_workers() -> Iterator[None]:
     if multiprocessing.get_all_start_methods()[0] == "fork":
         yield
         return
-    chosen = multiprocessing.get_start_method(allow_none=True)
+    contexts = multiprocessing.context._default_context
+    before = contexts._actual_context  # the object: a default that is only fixed is no choice
     multiprocessing.set_start_method("fork", force=True)
     yield
-    multiprocessing.set_start_method(chosen, force=True)
+    contexts._actual_context = before
 
 
 @pytest.fixture
