@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,16 @@ def pytest_collection_finish() -> None:
     """Never look for garbage among what was imported: it takes 0.1 s, and each test looks."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def nothing_learnt_before() -> Iterator[None]:
+    """Forget what loaders of earlier tests have learnt of this process: each test is a program."""
+    yield
+    method = sys.modules.get("antifreeze._processes.starting.start_method")
+    if method is not None:
+        for learnt in (method._stuck, method._unfit, method._turned):
+            learnt.clear()
 
 
 @pytest.fixture(autouse=True)
