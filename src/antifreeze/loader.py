@@ -36,7 +36,7 @@ from .policies import Fault, Policy, policy_of
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from ._processes.backend import Backend
+    from ._processes.backend_protocol import Backend
     from ._processes.starting.start_method import StartMethod
     from ._reporting.explain import Profile
     from ._reporting.fault_log import LoaderFaults

@@ -96,7 +96,7 @@ def _of(*packages: str) -> list[Module]:
 def test_there_is_something_to_read() -> None:
     assert len(_of("_core")) > 10
     assert "_core.events" in _reached(MODULES["_engine.driver"])
-    assert "_processes.backend" in _reached(MODULES["loader"])
+    assert "_processes.backend_protocol" in _reached(MODULES["loader"])
     assert "antifreeze._core.faults" in set(MODULES["errors"].imports)
 
 
@@ -242,7 +242,7 @@ def test_no_room_is_too_large_to_look_over() -> None:
 
 def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
     backends = {name for name in _reached(MODULES["_engine.driver"]) if _in(name, "_processes")}
-    assert backends <= {"_processes", "_processes.backend"}
+    assert backends <= {"_processes", "_processes.backend_protocol"}
 
 
 MAKES_PROCESSES = (

@@ -30,7 +30,7 @@ from .._core.limits import LIMITS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
 from .._loading.observations import Suspect
-from .._processes.backend import Backend
+from .._processes.backend_protocol import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
 from .._reporting.ranks import who

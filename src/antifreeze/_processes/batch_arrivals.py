@@ -6,7 +6,7 @@ from .._core.events import ParcelsArrived
 from .._transport.batch_messages import Bundle, ReceivedParcel
 from .._transport.framing import Frame
 from .._transport.mapped_slabs import SlabView
-from .backend import Notice
+from .backend_protocol import Notice
 from .worker_socket import Line
 
 

@@ -56,7 +56,7 @@ from .._transport.ticket_codec import encode_tickets
 from .._worker.worker_spec import EpochBrief, Job
 from ..errors import TransportFailed
 from . import orphaned_locks
-from .backend import LocalParcel, Notice
+from .backend_protocol import LocalParcel, Notice
 from .batch_arrivals import parcels_in
 from .starting.fd_passing import OriginGone
 from .starting.start_method import StartMethod, is_ours, torch_context, wish_of

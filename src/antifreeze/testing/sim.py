@@ -33,7 +33,7 @@ from .._core.timings import Timings
 from .._linux.clock import Clock
 from .._loading.fetch import Fetcher
 from .._loading.stream_fetch import StreamOver
-from .._processes.backend import Backend, LocalParcel, Notice
+from .._processes.backend_protocol import Backend, LocalParcel, Notice
 from .._reporting.wait_accounting import Usage
 from .._worker.worker_spec import EpochBrief, Job
 from ..loader import DataLoader
