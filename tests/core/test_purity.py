@@ -154,7 +154,7 @@ WALLS: dict[str, tuple[str, ...]] = {
     "errors": (*OUTSIDE, *DECIDES, *LOADS, *STARTS, "_transport", "stats", "policies"),
     "stats": (*OUTSIDE, *DECIDES, *LOADS, *STARTS, "_torch_internals"),
     "_reporting": (*OUTSIDE, "_engine", "loader"),
-    "_loading": (*OUTSIDE, *MAIN_PROCESS),
+    "_loading": (*OUTSIDE, *MAIN_PROCESS, "_worker"),
     "_worker": (*OUTSIDE, *MAIN_PROCESS),
     "_processes": (*OUTSIDE, *DECIDES, "stats"),
     "_processes.fork_safety": (

@@ -44,6 +44,7 @@ from .._core.limits import LIMITS, Limits
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
 from .._linux.oom_kills import OomKills
+from .._loading.job import Job
 from .._reporting.stall_messages import where
 from .._reporting.wait_accounting import Usage
 from .._transport.descriptors import Descriptor, keep_from_children
@@ -53,7 +54,7 @@ from .._transport.memory import MemoryShort
 from .._transport.stack_file import StackFile
 from .._transport.status_board import StatusBoard
 from .._transport.ticket_codec import encode_tickets
-from .._worker.worker_spec import EpochBrief, Job
+from .._worker.worker_spec import EpochBrief
 from ..errors import TransportFailed
 from . import orphaned_locks
 from .backend_protocol import LocalParcel, Notice

@@ -23,11 +23,12 @@ from ..._core.health.stall_detection import Inherited
 from ..._core.limits import LIMITS, StartLimits
 from ..._core.messages import frozen, message
 from ..._linux.clock import pause
+from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker.main import run
-from ..._worker.worker_spec import EpochBrief, Job, WorkerSpec
+from ..._worker.worker_spec import EpochBrief, WorkerSpec
 from ..replication.job_pickler import SentJob
 from .inherited_handles import warn_of_connections
 from .slow_unpickling import Opening

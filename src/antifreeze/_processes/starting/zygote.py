@@ -31,6 +31,7 @@ from ..._core.faults import Ending
 from ..._core.fork_or_clean import Choice
 from ..._core.limits import LIMITS, ForkLimits
 from ..._linux.oom_kills import OomKills
+from ..._loading.job import Job
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.memory import MemoryShort
@@ -38,7 +39,6 @@ from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import deferred_work
 from ..._worker.private_file_offsets import may_hold_locks
-from ..._worker.worker_spec import Job
 from .. import process_numbers
 from ..fork_safety import threads_at_fork
 from ..fork_safety.reachable_objects import Reached

@@ -22,6 +22,7 @@ from dataclasses import replace
 from ..._core.fork_or_clean import Choice, WorkerOrigin
 from ..._core.health.stall_detection import Inherited
 from ..._core.limits import LIMITS, Limits
+from ..._loading.job import Job
 from ..._loading.rng_adapters import global_generators
 from ..._transport.descriptors import keep_from_children
 from ..._transport.memory import MemoryShort
@@ -29,7 +30,6 @@ from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import parent_watch
 from ..._worker.private_file_offsets import positions
-from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from .. import process_numbers
 from ..fork_safety import native_thread_pools
