@@ -5,7 +5,7 @@
 2. The main process never blocks on a channel: what a worker does not take yet waits in an outbox,
    bounded by the tickets the core lets out.
 3. Death is learnt from the pidfd. What a life had sent before it died is read first. How it died is
-   news from its origin, which comes a moment earlier or later, or never: that wait is bounded.
+   news from its source, which comes a moment earlier or later, or never: that wait is bounded.
 4. A forked child closes the ends that belong to the main process, so that no stranger keeps a
    channel open.
 """
@@ -59,21 +59,25 @@ from ..errors import TransportFailed
 from . import orphaned_locks
 from .backend_protocol import LocalParcel, Notice
 from .batch_arrivals import parcels_in
-from .starting.fd_passing import OriginGone
+from .starting.fd_passing import SourceGone
+from .starting.multiprocessing_source import MultiprocessingSource
 from .starting.start_method import StartMethod, is_ours, torch_context, wish_of
 from .starting.worker_source import (
     Born,
-    Children,
+    EndedWhileOpening,
     Exited,
-    Origin,
+    JobOpened,
+    JobUnfit,
+    NeverGotGoing,
     Orphaned,
     Refused,
     Wanted,
+    WorkerSource,
     ending_of,
-    in_words,
+    exit_in_words,
     worker_name,
 )
-from .starting.zygote_source import Zygotes
+from .starting.zygote_source import ZygoteSource
 from .worker_inspector import WorkerInspector
 from .worker_process_view import LONGEST_WAIT_S, WorkerHandle
 from .worker_socket import AwayWatch, Line
@@ -118,27 +122,27 @@ class ProcessBackend:
             self._status = StatusBoard(reduction.DupFd)
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
-        self._origin: Origin
+        self._source: WorkerSource
         as_torch = torch_context(context)
         if job.torch_draws and as_torch.get_start_method() != "fork":
-            self._origin = Children(job, self._status, as_torch)
+            self._source = MultiprocessingSource(job, self._status, as_torch)
         elif is_ours(context):
             lineage = lineage or StartMethod(wish_of(context), limits=limits)
-            self._origin = Zygotes(job, self._status, lineage, limits)
+            self._source = ZygoteSource(job, self._status, lineage, limits)
         else:
-            self._origin = Children(job, self._status, context)
+            self._source = MultiprocessingSource(job, self._status, context)
         self._job = job
-        self._onlooker = WorkerInspector(self._lines, self._origin, job.look_s)
-        self._news_fd = self._origin.descriptor
+        self._onlooker = WorkerInspector(self._lines, self._source, job.look_s)
+        self._news_fd = self._source.descriptor
         if self._news_fd is not None:
             self._poller.register(self._news_fd, select.POLLIN)
             self._watch.add(self._news_fd)
 
     def defer(self) -> None:
-        self._origin.defer()
+        self._source.defer()
 
     def settle(self) -> None:
-        self._origin.settle()
+        self._source.settle()
         self._hear()
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
@@ -202,7 +206,7 @@ class ProcessBackend:
         self._put(seat, life, Kind.STOP, b"")
 
     def expect_turn(self) -> None:
-        self._origin.expect_turn()
+        self._source.expect_turn()
 
     def kill(
         self, seat: int, life: int, force: Force, *, doubted: bool = False, unfit: str = ""
@@ -213,12 +217,12 @@ class ProcessBackend:
         self._hear_of(line)
         line.worker.end(force)  # or when it is born
         if force is Force.KILL and line.pidfd is None:
-            self._origin.forsake()  # the next life must not be asked of it
+            self._source.forsake()  # the next life must not be asked of it
         silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
         if unfit:
-            self._origin.turn(f"worker {seat} ({self.label(seat, life)}) {unfit}")
+            self._source.turn(f"worker {seat} ({self.label(seat, life)}) {unfit}")
         elif silent or (doubted and not self._one_delivered):
-            self._origin.doubt()
+            self._source.report(NeverGotGoing())
 
     def look(self) -> Sequence[Sight]:
         return self._onlooker.look()
@@ -237,7 +241,7 @@ class ProcessBackend:
         self._put(seat, life, Kind.EXPLAIN, b"")
 
     def release(self, lock: int) -> str:
-        return orphaned_locks.release(self._job, lock, forked=self._origin.forks)
+        return orphaned_locks.release(self._job, lock, forked=self._source.forks)
 
     def resume(self, seat: int, life: int) -> None:
         self._onlooker.resume(seat, life)
@@ -247,7 +251,7 @@ class ProcessBackend:
         if line is not None:
             self._forget(line)
             if line.pidfd is None:
-                self._origin.forsake()  # it does not even bring a life into the world
+                self._source.forsake()  # it does not even bring a life into the world
 
     def wait(self, timeout_s: float | None) -> None:
         if self._notices:
@@ -350,20 +354,20 @@ class ProcessBackend:
                 self._poller.unregister(self._news_fd)
             self._waker.close()
             self._watch.close()
-        self._origin.close()
+        self._source.close()
         self._status.close()
 
     def __repr__(self) -> str:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
-        return f"<ProcessBackend {self._origin!r}, {lives or 'no lives'}>"
+        return f"<ProcessBackend {self._source!r}, {lives or 'no lives'}>"
 
     def _ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
-        self._hear()  # if the origin is gone, its lives are, and not the one that is asked for now
+        self._hear()  # if the source is gone, its lives are, and not the one that is asked for now
         try:
-            self._origin.ask(wanted, channel, trace)
-        except OriginGone:  # a moment ago
+            self._source.ask(wanted, channel, trace)
+        except SourceGone:  # a moment ago
             self._hear()
-            self._origin.ask(wanted, channel, trace)
+            self._source.ask(wanted, channel, trace)
 
     def _look_at(self, line: Line, fd: int) -> None:
         self._by_fd[fd] = line
@@ -411,12 +415,13 @@ class ProcessBackend:
         if frame.kind in (Kind.UNFIT, Kind.OPENED):
             opened = frame.kind is Kind.OPENED
             self._one_got_going = self._one_got_going or opened
-            (self._origin.opened if opened else self._origin.unfit)(*pickle.loads(frame.body))
+            said = pickle.loads(frame.body)
+            self._source.report(JobOpened(*said) if opened else JobUnfit(*said))
             return Notice(None)
         if frame.kind is Kind.NEEDS_CLEAN:
             words = pickle.loads(frame.body)
             # Else its error comes next, and is raised.
-            turns = line.orphaned is not None or self._origin.can_turn
+            turns = line.orphaned is not None or self._source.can_turn
             # What else it says of a map-style dataset's samples holds for no other worker.
             line.unheard = turns and not self._job.streams
             return Notice(ForkUnfit(seat, life, words) if turns else None)
@@ -440,7 +445,7 @@ class ProcessBackend:
         elif line.orphaned:
             self._explain(line, line.orphaned)
         else:
-            self._origin.ended(line.seat, line.life)
+            self._source.ended(line.seat, line.life)
             self._hear()
 
     def _explain(self, line: Line, ending: Ending) -> None:
@@ -463,7 +468,7 @@ class ProcessBackend:
         event = LifeEnded(line.seat, line.life, ending, working_on)
         self._notices.append(Notice(event))
 
-    # ---- news from the origin ---------------------------------------------------------------
+    # ---- news from the source ---------------------------------------------------------------
 
     def _hear_of(self, line: Line) -> None:
         """Wait a moment for the news of a birth: a life may speak before we are told of it."""
@@ -473,7 +478,7 @@ class ProcessBackend:
             pause(self._limits.birth_news_s / 40)
 
     def _hear(self) -> None:
-        for news in self._origin.hear():
+        for news in self._source.hear():
             if isinstance(news, Orphaned):
                 self._orphan(Ending(words=news.words, told=news.told), news.spared)
             else:
@@ -495,8 +500,8 @@ class ProcessBackend:
             case Exited(code=code, peak_bytes=peak_bytes) if line is not None:
                 line.worker.exitcode = code
                 if code is not None and line.status.call[1] == CLEAN and not line.worker.forced:
-                    how = f"a worker (pid {line.worker.pid}) {in_words(code)}"
-                    self._origin.stillborn(f"{how} while it opened the dataset")
+                    how = f"a worker (pid {line.worker.pid}) {exit_in_words(code)}"
+                    self._source.report(EndedWhileOpening(f"{how} while it opened the dataset"))
                 if line.orphaned is None:  # else we have ended it
                     line.ending = self._shortage.explain(ending_of(code), peak_bytes)
                 if line in self._unexplained:

@@ -97,7 +97,7 @@ class Kept:
             return False  # whoever sends it says why it cannot be
 
     def bring(self, channel: socket.socket, trace: StackFile) -> None:
-        """Have a zygote begin at this end of a channel. Raises OriginGone."""
+        """Have a zygote begin at this end of a channel. Raises SourceGone."""
         with self._in_use:
             ask_for(self._sock, channel, trace)
 

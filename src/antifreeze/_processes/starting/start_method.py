@@ -154,7 +154,7 @@ class StartMethod:
 
     def inherited(self, choice: Choice, wait: Wait, dataset: Any) -> Inherited | None:
         """Return what a worker that was forked by this choice has inherited that keeps it waiting
-        (see `Origin`)."""
+        (see `WorkerSource`)."""
         proven = bool(wait.deadlock or wait.lacks)
         if choice.descent is not WorkerOrigin.MAIN:
             if proven:  # here, too: the fork was not the cause

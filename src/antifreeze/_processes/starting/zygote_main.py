@@ -42,7 +42,8 @@ from ..replication.shared_payload import Unpacking
 from ..worker_exit import leave
 from . import kept_zygote_main
 from .fd_passing import receive_many
-from .worker_source import Born, Exited, Refused, Wanted, disown, patiently, worker_name
+from .process_creation import disown, patiently
+from .worker_source import Born, Exited, Refused, Wanted, worker_name
 from .zygote_forks import ZYGOTE, Bring, say
 
 QUIT, KEEP = "quit", "keep"
