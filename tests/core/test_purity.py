@@ -240,6 +240,20 @@ def test_no_room_is_too_large_to_look_over() -> None:
     assert {*large} <= {*CATALOGUES}, large
 
 
+LINES_OF_A_FILE = 500
+# They are longer still: a file that is not leaves this set, and no other one joins it.
+LONGER_FILES = {"_core/supervisor.py", "_engine/driver.py"}
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
+        for path in ROOT.rglob("*.py")
+    }
+    assert len(lengths) > 100
+    assert {name for name, lines in lengths.items() if lines > LINES_OF_A_FILE} == LONGER_FILES
+
+
 def test_the_driver_knows_the_contract_of_backends_and_no_backend() -> None:
     backends = {name for name in _reached(MODULES["_engine.driver"]) if _in(name, "_processes")}
     assert backends <= {"_processes", "_processes.backend_protocol"}
