@@ -25,7 +25,7 @@ _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carr
 
 
 class Line:
-    """One life as the main process sees it: its process, its channel, its outbox."""
+    """One worker process as the main process sees it: its process, its channel, its outbox."""
 
     def __init__(
         self, worker: WorkerHandle, sock: socket.socket, status: StatusLine, shelf: MappedSlabs
@@ -103,7 +103,7 @@ class Line:
                 return
 
     def renewed(self, errand: Errand) -> Errand:
-        """Ask for a new slab for as long as one is needed: the life may skip tickets."""
+        """Ask for a new slab for as long as one is needed: the worker may skip tickets."""
         lease = errand.lease
         if lease.renewed:
             self.shelf.spoil(lease.slot)
@@ -112,8 +112,8 @@ class Line:
         return errand
 
     def stack(self, look_s: float) -> tuple[StackLine, ...]:
-        """Give the stack of the present call. If the life, which looks at itself so often, has left
-        none, it keeps the interpreter's lock: it is asked for one, once a call."""
+        """Return the stack of the present call. If the worker, which looks at itself so often, has
+        left none, it keeps the interpreter's lock: it is asked for one, once a call."""
         call, now = self.status.call, monotonic()
         if call != self._looked_at:
             self._looked_at, self._since, self._asked_from = call, now, None
@@ -132,7 +132,7 @@ class Line:
         return ()
 
     def go_on(self) -> None:
-        """Have it go on if somebody has stopped it; to others that is nothing."""
+        """Resume it if somebody has stopped it; to others that is nothing."""
         if self.pidfd is not None:
             with contextlib.suppress(OSError):  # it is gone
                 signal.pidfd_send_signal(self.pidfd.number, signal.SIGCONT)

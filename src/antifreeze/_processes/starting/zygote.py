@@ -238,7 +238,7 @@ class Zygote:
                     self.opened(modules, seconds)
 
     def opened(self, modules: Sequence[str], seconds: float) -> None:
-        """Take note that it, or one of its lives, has opened what was sent."""
+        """Keep what it took it, or one of its workers, to open what was sent."""
         self._warmed(seconds)
         if self._home is not None:
             self._home.warm(modules)
