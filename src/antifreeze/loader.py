@@ -36,14 +36,14 @@ from .policies import Fault, Policy, policy_of
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from ._processes.backend import Backend
+    from ._loading.job import Job
+    from ._processes.backend_protocol import Backend
     from ._processes.starting.start_method import StartMethod
     from ._reporting.explain import Profile
     from ._reporting.fault_log import LoaderFaults
     from ._reporting.loader_snapshot import LoaderSnapshot
     from ._reporting.progress.loop import Progress
     from ._torch_internals import BaseIterator
-    from ._worker.worker_spec import Job
     from .stats import Entry, Explanation
 
 T = TypeVar("T", covariant=True)

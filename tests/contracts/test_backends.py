@@ -14,9 +14,10 @@ from antifreeze._core.events import LifeEnded, LifeReady, Outcome, ParcelsArrive
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.tickets import Errand, Ticket
 from antifreeze._engine.pin_memory import PinnedBackend
-from antifreeze._processes.backend import Backend, Notice
+from antifreeze._loading.job import Job
+from antifreeze._processes.backend_protocol import Backend, Notice
 from antifreeze._processes.process_backend import ProcessBackend
-from antifreeze._worker.worker_spec import EpochBrief, Job
+from antifreeze._worker.worker_spec import EpochBrief
 from antifreeze.testing.sim import SimulatedBackend, World
 
 from ..patience import PATIENCE_S

@@ -18,7 +18,7 @@ from antifreeze._core.health.worker_phases import SAMPLE
 from antifreeze._core.tickets import Ticket
 from antifreeze._linux.available_memory import Available
 from antifreeze._loading.error_advice import Phase, next_step
-from antifreeze._worker.worker_spec import Job
+from antifreeze._loading.job import Job
 from antifreeze.errors import TransportFailed, error_for
 from antifreeze.policies import raising, skipping
 

@@ -64,6 +64,6 @@ def ask(thing: Any, question: Any, **arguments: Any) -> Any:
 
 def is_clean(iterator: Any) -> bool:
     """Say whether the workers descend from the clean process."""
-    assert iterator._driver.backend._origin._present is not None
-    zygote = iterator._driver.backend._origin._present.pid
+    assert iterator._driver.backend._source._present is not None
+    zygote = iterator._driver.backend._source._present.pid
     return psutil.Process(zygote).ppid() == clean_process_pid()

@@ -58,8 +58,8 @@ def test_it_is_released_and_said(
 
 
 def test_a_lock_that_this_process_holds_is_left_alone(tmp_path: Path) -> None:
+    from antifreeze._loading.job import Job
     from antifreeze._processes import orphaned_locks
-    from antifreeze._worker.worker_spec import Job
 
     lock = multiprocessing.Lock()
     dataset = Locked(lock, tmp_path / "died")

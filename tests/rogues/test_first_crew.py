@@ -52,7 +52,7 @@ def begun(workers: int = 2, kind: type[DataLoader[Any]] = ForksAll, **options: A
 
 
 def zygote_pid(iterator: Any) -> int:
-    return int(iterator._driver.backend._origin.pid)
+    return int(iterator._driver.backend._source.parent.acting_pid)
 
 
 def parents(iterator: Any) -> set[int]:

@@ -15,7 +15,7 @@ import pytest
 
 from antifreeze import DataLoader
 from antifreeze._core.limits import LIMITS
-from antifreeze._processes.starting.worker_source import patiently
+from antifreeze._processes.starting.process_creation import patiently
 
 from ..patience import PATIENCE_S
 from .programs import finish, program

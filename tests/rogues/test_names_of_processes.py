@@ -42,7 +42,7 @@ def test_each_process_of_ours_has_a_name_of_its_own(clean: bool) -> None:
         while not named_as_they_are(own := [names(pid) for pid in workers]):
             assert time.monotonic() < give_up, own
             time.sleep(0.05)
-        zygote = iterator._driver.backend._origin._present.pid
+        zygote = iterator._driver.backend._source._present.pid
         while names(zygote) != ["af_zygote"]:  # it is forked after the first workers
             assert time.monotonic() < give_up, names(zygote)
             time.sleep(0.05)

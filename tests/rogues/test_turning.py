@@ -334,7 +334,7 @@ def test_a_zygote_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool)
     loader = DataLoader(Needs(40), 4, num_workers=2, prefetch_factor=1)
     iterator = iter(loader)
     got = next(iterator).tolist()
-    origin = iterator._driver._backend._origin
+    source = iterator._driver._backend._source
     done = threading.Event()
 
     def run() -> None:
@@ -346,7 +346,7 @@ def test_a_zygote_that_is_made_anew_is_forked_as_safely_as_the_first(runs: bool)
         if runs:
             thread.start()
         try:
-            os.kill(origin.pid, signal.SIGKILL)
+            os.kill(source.parent.acting_pid, signal.SIGKILL)
             for worker in iterator._workers:
                 worker.kill()
             for batch in iterator:

@@ -134,7 +134,7 @@ def test_a_zygote_that_does_not_answer_is_replaced() -> None:
     got = next(iterator).tolist()
     while iterator._workers[1].pid is None:  # not yet there, on a busy machine
         got += next(iterator).tolist()
-    zygote = iterator._driver.backend._origin.pid
+    zygote = iterator._driver.backend._source.parent.acting_pid
     os.kill(zygote, signal.SIGSTOP)
     os.kill(iterator._workers[1].pid, signal.SIGKILL)
     for batch in iterator:
@@ -333,7 +333,7 @@ class Scored(Numbers):
 def test_the_kernel_takes_a_worker_before_its_zygote_when_memory_runs_out() -> None:
     iterator: Any = iter(DataLoader(Scored(4, nap_s=0.1), num_workers=1))
     mine = int(Path("/proc/self/oom_score_adj").read_text())
-    pid = iterator._driver.backend._origin.pid
+    pid = iterator._driver.backend._source.parent.acting_pid
     zygote = int(Path(f"/proc/{pid}/oom_score_adj").read_text())
     assert zygote == mine
     assert [int(score) for score in iterator] == [max(500, mine)] * 4

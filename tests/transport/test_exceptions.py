@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from antifreeze._loading.fetch import Fetcher
+from antifreeze._loading.job import Job
 from antifreeze._transport.exceptions import pack_exception, rebuild_exception
 from antifreeze._transport.ticket_codec import decode_tickets
 from antifreeze._transport.traceback_frames import formatted
-from antifreeze._worker.worker_spec import Job
 from antifreeze.errors import (
     AntifreezeError,
     LoaderClosed,

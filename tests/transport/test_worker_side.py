@@ -14,6 +14,7 @@ import torch
 from antifreeze._core.timings import Timings
 from antifreeze._linux.clock import monotonic
 from antifreeze._loading.fetch import Fetcher
+from antifreeze._loading.job import Job
 from antifreeze._processes.worker_process_view import WorkerHandle
 from antifreeze._processes.worker_socket import Line
 from antifreeze._transport.framing import Kind, prefix
@@ -23,7 +24,6 @@ from antifreeze._transport.status_board import StatusBoard
 from antifreeze._transport.ticket_codec import Task
 from antifreeze._worker.channel import Channel
 from antifreeze._worker.outbox import Outbox
-from antifreeze._worker.worker_spec import Job
 
 from ..patience import PATIENCE_S
 

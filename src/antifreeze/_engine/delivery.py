@@ -11,7 +11,7 @@ from .._core.faults import Fault, FaultKind
 from .._core.health.stall_detection import Stall
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand, Ticket
-from .._processes.backend import Backend, Parcel
+from .._processes.backend_protocol import Backend, Parcel
 from .._reporting.fault_log import LoaderFaults
 from .._reporting.reporter import Reporter
 from .._reporting.user_warnings import remark

@@ -28,7 +28,7 @@ from .._core.supervisor import Supervisor
 from .._core.tickets import Errand
 from .._linux.clock import Clock
 from .._loading.observations import Observation, StreamCarry, StreamPrint, StreamState
-from .._processes.backend import Backend, Notice, Parcel
+from .._processes.backend_protocol import Backend, Notice, Parcel
 from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import so_far

@@ -29,8 +29,9 @@ import torch
 from .._core.limits import LIMITS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
+from .._loading.job import Job
 from .._loading.observations import Suspect
-from .._processes.backend import Backend
+from .._processes.backend_protocol import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.log import logger
 from .._reporting.ranks import who
@@ -46,7 +47,6 @@ from .._torch_internals import (
     share_dist_seed,
 )
 from .._transport.traceback_frames import leave_out_ours
-from .._worker.worker_spec import Job
 from ..errors import LoaderClosed
 from ..policies import policy_of
 from ..stats import enter, entries

@@ -19,7 +19,7 @@ from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.limits import LIMITS
 from .._core.tickets import Errand
-from .._processes.backend import Backend, LocalParcel, Notice, Parcel, Watch
+from .._processes.backend_protocol import Backend, LocalParcel, Notice, Parcel, Watch
 from .._reporting.wait_accounting import Usage
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker import thread_start

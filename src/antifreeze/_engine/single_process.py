@@ -27,6 +27,7 @@ from .._core.tickets import Progress, Ticket
 from .._core.timings import Timings
 from .._linux.clock import Clock
 from .._loading.fetch import UNUSUAL_S, Fetcher
+from .._loading.job import Job
 from .._loading.on_error import NothingLeft
 from .._loading.sample_rng import Randomness
 from .._loading.sampling_profiler import SLOW_S
@@ -40,7 +41,6 @@ from .._reporting.torch_pitfalls import TorchPitfalls
 from .._reporting.wait_accounting import Accounts, Turnstile
 from .._torch_internals import is_pipe
 from .._transport.exceptions import add_note
-from .._worker.worker_spec import Job
 from ..errors import LoaderClosed
 from ..policies import raising
 from .main_process_monitor import LoadingPost

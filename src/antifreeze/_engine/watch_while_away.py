@@ -16,7 +16,7 @@ import weakref
 from typing import Protocol
 
 from .._core.limits import LIMITS, AwayLimits, Limits
-from .._processes.backend import Watch
+from .._processes.backend_protocol import Watch
 from .._worker import deferred_work, parent_watch, thread_start
 
 

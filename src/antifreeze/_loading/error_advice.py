@@ -6,7 +6,7 @@ import errno
 from enum import Enum
 
 from .._core.limits import LIMITS
-from .._worker.worker_spec import Job
+from .job import Job
 
 # Mistakes in code, whatever the sample is.
 _CODE = (ImportError, NameError, NotImplementedError, RecursionError, SyntaxError)

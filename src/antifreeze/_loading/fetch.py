@@ -17,11 +17,11 @@ from .._linux.clock import monotonic
 from .._loading.observations import SampleFailed
 from .._reporting.formatting import said, shown
 from .._transport.status_board import Steps
-from .._worker.worker_spec import Job, Resume
 from ..errors import WorkerFailed
 from .collate_mismatch import odd_samples
 from .cpu_or_waiting import Effort, Stopwatch
 from .error_advice import Phase, next_step
+from .job import Job, Resume
 from .on_error import Careful
 from .sample_file_names import file_of
 from .sample_rng import COLLATING, FIRST, Randomness

@@ -24,8 +24,8 @@ import torch
 
 from .._core.limits import LIMITS
 from .._linux.clock import monotonic
-from .._worker.worker_spec import Job, Resume
 from .dataset_mutations import Attributes, print_of_batch
+from .job import Job, Resume
 from .observations import StreamCarry, StreamPrint, StreamState
 from .rng_adapters import Generator, global_generators, own_generators
 

@@ -11,11 +11,11 @@ from .._core.health.worker_phases import OURS, SAMPLE
 from .._loading.observations import Opening, SampleFailed, StreamEnded
 from .._transport.status_board import Steps
 from .._transport.traceback_frames import formatted
-from .._worker.worker_spec import Job, Resume
 from ..errors import WorkerFailed
 from ..policies import SUBSTITUTES
 from .cpu_or_waiting import Stopwatch
 from .dataset_mutations import Tally, print_of_batch
+from .job import Job, Resume
 from .resumable_streams import Bookmark, begin_stream
 from .sample_file_names import file_of
 

@@ -1,12 +1,13 @@
-"""Parcels as they come from a worker: what lies where, and the event they are."""
+"""Parcels as they come from a worker, or instead of it: what lies where, and the event they are."""
 
 from __future__ import annotations
 
-from .._core.events import ParcelsArrived
+from .._core.events import Outcome, ParcelsArrived
+from .._core.tickets import Errand
 from .._transport.batch_messages import Bundle, ReceivedParcel
 from .._transport.framing import Frame
 from .._transport.mapped_slabs import SlabView
-from .backend import Notice
+from .backend_protocol import LocalParcel, Notice
 from .worker_socket import Line
 
 
@@ -38,3 +39,10 @@ def parcels_in(line: Line, frame: Frame) -> Notice:
         timings,
     )
     return Notice(event, parcels)
+
+
+def failed_to_send(seat: int, life: int, errand: Errand, error: Exception) -> Notice:
+    """Return what arrives instead of a batch whose ticket cannot be sent to the worker."""
+    number = errand.ticket.number
+    event = ParcelsArrived(seat, life, (number,), Outcome.FAILED)
+    return Notice(event, (LocalParcel(number, Outcome.FAILED, error),))

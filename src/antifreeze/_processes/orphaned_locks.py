@@ -12,7 +12,7 @@ from multiprocessing import synchronize
 from typing import Any
 
 from .._loading.dataset_walk import things_in
-from .._worker.worker_spec import Job
+from .._loading.job import Job
 
 
 def release(job: Job, address: int, *, forked: bool) -> str:

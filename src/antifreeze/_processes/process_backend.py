@@ -1,11 +1,11 @@
-"""Worker processes, each with a private channel and a handle that tells its death.
+"""The backend that runs: worker processes, each with a private channel and a pidfd.
 
-1. One socket pair and one pidfd a life. Nothing is shared between lives, so whoever dies, nobody
-   else is blocked.
+1. One socket pair and one pidfd a worker process. Nothing is shared between them, so whoever dies,
+   nobody else is blocked.
 2. The main process never blocks on a channel: what a worker does not take yet waits in an outbox,
    bounded by the tickets the core lets out.
-3. Death is learnt from the pidfd. What a life had sent before it died is read first. How it died is
-   news from its origin, which comes a moment earlier or later, or never: that wait is bounded.
+3. A death is learnt from the pidfd (`worker_poller`). What the worker had sent before it died is
+   read first. How it died: `worker_endings`.
 4. A forked child closes the ends that belong to the main process, so that no stranger keeps a
    channel open.
 """
@@ -13,14 +13,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import select
 import signal
 import socket
-import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from multiprocessing import reduction
 from typing import Any
 
@@ -32,60 +29,51 @@ from .._core.events import (
     LifeEnded,
     LifeReady,
     LifeSilent,
-    Outcome,
-    ParcelsArrived,
     ProgramForked,
 )
 from .._core.faults import Ending
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
-from .._core.health.worker_phases import CLEAN, OURS
 from .._core.limits import LIMITS, Limits
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
-from .._linux.oom_kills import OomKills
-from .._reporting.stall_messages import where
+from .._loading.job import Job
 from .._reporting.wait_accounting import Usage
-from .._transport.descriptors import Descriptor, keep_from_children
+from .._transport.descriptors import keep_from_children
 from .._transport.framing import Frame, Kind
 from .._transport.mapped_slabs import MappedSlabs, Returns
 from .._transport.memory import MemoryShort
 from .._transport.stack_file import StackFile
 from .._transport.status_board import StatusBoard
 from .._transport.ticket_codec import encode_tickets
-from .._worker.worker_spec import EpochBrief, Job
+from .._worker.worker_spec import EpochBrief
 from ..errors import TransportFailed
 from . import orphaned_locks
-from .backend import LocalParcel, Notice
-from .batch_arrivals import parcels_in
-from .starting.fd_passing import OriginGone
-from .starting.start_method import StartMethod, is_ours, torch_context, wish_of
+from .backend_protocol import Notice
+from .batch_arrivals import failed_to_send, parcels_in
+from .starting.fd_passing import SourceGone
+from .starting.source_choice import choose_source
+from .starting.start_method import StartMethod
 from .starting.worker_source import (
     Born,
-    Children,
     Exited,
-    Origin,
+    JobOpened,
+    JobUnfit,
+    NeverGotGoing,
     Orphaned,
     Refused,
     Wanted,
-    ending_of,
-    in_words,
     worker_name,
 )
-from .starting.zygote_source import Zygotes
+from .worker_endings import WorkerEndings, while_opening
 from .worker_inspector import WorkerInspector
+from .worker_poller import ENDED, AwayWatch, WorkerPoller
 from .worker_process_view import LONGEST_WAIT_S, WorkerHandle
-from .worker_socket import AwayWatch, Line
-
-# Signals by which a crash in native code ends a process.
-FATAL = frozenset(
-    {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS}
-)
-GARBLED = "something in it wrote to its channel: to a descriptor that was not its own"
+from .worker_socket import Line
 
 
 class ProcessBackend:
-    """Lives are processes: of a zygote, or of the multiprocessing context the user gave."""
+    """Does with processes what `Backend` asks for. They come from a `WorkerSource`."""
 
     def __init__(
         self,
@@ -99,45 +87,25 @@ class ProcessBackend:
         self._lines: dict[tuple[int, int], Line] = {}
         self._latest: dict[int, Line] = {}
         self._pids: dict[tuple[int, int], int] = {}  # of all lives; bounded by restarts
-        self._unexplained: dict[Line, float] = {}  # ended; until when to wait for an exit status
-        self._by_fd: dict[int, Line] = {}
         self._notices: list[Notice] = []
-        self._polled: list[tuple[int, int]] = []
-        self._poller = select.poll()
-        self._waker = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        self._waker_lock = threading.Lock()  # held for a write or a close, never longer
-        self._closed = False
         self._one_got_going = False  # of the present parent of all lives
         self._one_delivered = False  # likewise
-        self._shortage = OomKills()
-        self._poller.register(self._waker.number, select.POLLIN)
-        self._watch = AwayWatch()
+        self._endings = WorkerEndings(limits.starting)
         self._returns = Returns()
         try:
             self._status = StatusBoard(reduction.DupFd)
         except MemoryShort as error:
             raise TransportFailed.no_memory_to_begin(error.needed, error.left) from error
-        self._origin: Origin
-        as_torch = torch_context(context)
-        if job.torch_draws and as_torch.get_start_method() != "fork":
-            self._origin = Children(job, self._status, as_torch)
-        elif is_ours(context):
-            lineage = lineage or StartMethod(wish_of(context), limits=limits)
-            self._origin = Zygotes(job, self._status, lineage, limits)
-        else:
-            self._origin = Children(job, self._status, context)
         self._job = job
-        self._onlooker = WorkerInspector(self._lines, self._origin, job.look_s)
-        self._news_fd = self._origin.descriptor
-        if self._news_fd is not None:
-            self._poller.register(self._news_fd, select.POLLIN)
-            self._watch.add(self._news_fd)
+        self._source = choose_source(job, self._status, context, lineage, limits)
+        self._inspector = WorkerInspector(self._lines, self._source, job.look_s)
+        self._poller = WorkerPoller(self._source.descriptor)
 
     def defer(self) -> None:
-        self._origin.defer()
+        self._source.defer()
 
     def settle(self) -> None:
-        self._origin.settle()
+        self._source.settle()
         self._hear()
 
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
@@ -165,8 +133,7 @@ class ProcessBackend:
         finally:
             theirs.close()
         self._lines[seat, life] = self._latest[seat] = line
-        self._look_at(line, ours.fileno())
-        self._watch.mind(line)
+        self._poller.add_channel(line)
         if follows:
             self.begin_epoch(seat, life, brief)
         self._hear()
@@ -187,10 +154,7 @@ class ProcessBackend:
                 for errand in errands:
                     self.send(seat, life, (errand,))
                 return
-            number = errands[0].ticket.number
-            event = ParcelsArrived(seat, life, (number,), Outcome.FAILED)
-            parcel = LocalParcel(number, Outcome.FAILED, error)
-            self._notices.append(Notice(event, (parcel,)))
+            self._notices.append(failed_to_send(seat, life, errands[0], error))
             return
         self._put(seat, life, Kind.TICKETS, body)
 
@@ -201,7 +165,7 @@ class ProcessBackend:
         self._put(seat, life, Kind.STOP, b"")
 
     def expect_turn(self) -> None:
-        self._origin.expect_turn()
+        self._source.expect_turn()
 
     def kill(
         self, seat: int, life: int, force: Force, *, doubted: bool = False, unfit: str = ""
@@ -212,84 +176,72 @@ class ProcessBackend:
         self._hear_of(line)
         line.worker.end(force)  # or when it is born
         if force is Force.KILL and line.pidfd is None:
-            self._origin.forsake()  # the next life must not be asked of it
+            self._source.forsake()  # the next life must not be asked of it
         silent = force is Force.KILL and not (line.told_to_leave or self._one_got_going)
         if unfit:
-            self._origin.turn(f"worker {seat} ({self.label(seat, life)}) {unfit}")
+            self._source.turn(f"worker {seat} ({self.label(seat, life)}) {unfit}")
         elif silent or (doubted and not self._one_delivered):
-            self._origin.doubt()
+            self._source.report(NeverGotGoing())
 
     def look(self) -> Sequence[Sight]:
-        return self._onlooker.look()
+        return self._inspector.look()
 
     def room(self) -> Room | None:
-        self._shortage.look()
-        return self._onlooker.room()
+        self._endings.look_for_oom_kills()
+        return self._inspector.room()
 
     def examine(self, seat: int, life: int) -> Activity | None:
-        return self._onlooker.examine(seat, life)
+        return self._inspector.examine(seat, life)
 
     def usage(self) -> Sequence[Usage]:
-        return self._onlooker.usage()
+        return self._inspector.usage()
 
     def explain(self, seat: int, life: int) -> None:
         self._put(seat, life, Kind.EXPLAIN, b"")
 
     def release(self, lock: int) -> str:
-        return orphaned_locks.release(self._job, lock, forked=self._origin.forks)
+        return orphaned_locks.release(self._job, lock, forked=self._source.forks)
 
     def resume(self, seat: int, life: int) -> None:
-        self._onlooker.resume(seat, life)
+        self._inspector.resume(seat, life)
 
     def abandon(self, seat: int, life: int) -> None:
         line = self._lines.get((seat, life))
         if line is not None:
             self._forget(line)
             if line.pidfd is None:
-                self._origin.forsake()  # it does not even bring a life into the world
+                self._source.forsake()  # it was never born
 
     def wait(self, timeout_s: float | None) -> None:
         if self._notices:
             timeout_s = 0.0
         longest = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
-        if self._unexplained:
-            longest = min(longest, max(0.0, min(self._unexplained.values()) - monotonic()))
+        if unexplained := self._endings.unexplained:
+            longest = min(longest, max(0.0, min(unexplained.values()) - monotonic()))
         if not longest:
-            self._polled = self._poller.poll(0)
+            self._poller.poll(0)
             return
         self._status.set_waiting(True)
         try:
-            self._polled = self._poller.poll(1000 * longest)
+            self._poller.poll(longest)
         finally:
             self._status.set_waiting(False)
 
     def collect(self) -> Sequence[Notice]:
-        ended: list[Line] = []
-        polled, self._polled = self._polled, []
-        for fd, mask in polled:
-            if fd == self._waker.number:
-                os.eventfd_read(fd)
-                continue
-            if fd == self._news_fd:
-                self._hear()
-                continue
-            line = self._by_fd.get(fd)
+        for line, mask in self._poller.ready():
             if line is None:
-                continue
-            if line.pidfd is not None and fd == line.pidfd.number:
-                ended.append(line)
-                continue
-            if mask & select.POLLOUT:
-                line.flush()
-                self._mind_outbox(line)
-            if mask & ~select.POLLOUT:
-                self._read(line)
-        for line in ended:
-            self._end(line)
-        if self._unexplained:
-            now = monotonic()
-            for line in [line for line, until in self._unexplained.items() if until <= now]:
-                self._explain(line, Ending(words="nobody could say how it ended"))
+                self._hear()
+            elif mask == ENDED:
+                self._end(line)
+            else:
+                if mask & select.POLLOUT:
+                    line.flush()
+                    self._poller.outbox_changed(line)
+                if mask & ~select.POLLOUT:
+                    self._read(line)
+        if self._endings.unexplained:
+            for line, event in self._endings.overdue():
+                self._over(line, event)
         notices, self._notices = self._notices, []
         return notices
 
@@ -298,24 +250,14 @@ class ProcessBackend:
 
     def watch(self, *, parcels: bool = False) -> AwayWatch:
         if parcels:
-            self._watch.look_for_parcels(self._lines.values())
-        return self._watch
+            self._poller.watch.look_for_parcels(self._lines.values())
+        return self._poller.watch
 
     def poll_urgent(self) -> None:
-        urgent: list[tuple[int, int]] = []
-        for fd, mask in self._poller.poll(0):
-            line = self._by_fd.get(fd)
-            is_end = line is not None and line.pidfd is not None and fd == line.pidfd.number
-            if is_end or fd == self._news_fd:
-                urgent.append((fd, mask))
-            elif mask & select.POLLOUT:
-                urgent.append((fd, select.POLLOUT))
-        self._polled = urgent
+        self._poller.poll_urgent()
 
     def wake(self) -> None:
-        with self._waker_lock:
-            if not self._closed:
-                os.eventfd_write(self._waker.number, 1)
+        self._poller.wake()
 
     def label(self, seat: int, life: int) -> str:
         pid = self._pids.get((seat, life))
@@ -327,8 +269,8 @@ class ProcessBackend:
     def await_births(self) -> None:
         give_up = monotonic() + self._limits.birth_s
         poller = select.poll()
-        if self._news_fd is not None:
-            poller.register(self._news_fd, select.POLLIN)
+        if (news := self._source.descriptor) is not None:
+            poller.register(news, select.POLLIN)
         while any(line.pidfd is None for line in self._lines.values()):
             left_s = give_up - monotonic()
             if left_s <= 0 or not poller.poll(1000 * left_s):
@@ -340,33 +282,23 @@ class ProcessBackend:
             line.worker.end(Force.KILL)
             self.abandon(seat, life)
         self._notices.clear()
-        with self._waker_lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._poller.unregister(self._waker.number)
-            if self._news_fd is not None:
-                self._poller.unregister(self._news_fd)
-            self._waker.close()
-            self._watch.close()
-        self._origin.close()
+        if self._poller.is_closed:
+            return
+        self._poller.close()
+        self._source.close()
         self._status.close()
 
     def __repr__(self) -> str:
         lives = ", ".join(f"{seat}.{life}: {self.label(seat, life)}" for seat, life in self._lines)
-        return f"<ProcessBackend {self._origin!r}, {lives or 'no lives'}>"
+        return f"<ProcessBackend {self._source!r}, {lives or 'no lives'}>"
 
     def _ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
-        self._hear()  # if the origin is gone, its lives are, and not the one that is asked for now
+        self._hear()  # if the source is gone, its lives are, and not the one that is asked for now
         try:
-            self._origin.ask(wanted, channel, trace)
-        except OriginGone:  # a moment ago
+            self._source.ask(wanted, channel, trace)
+        except SourceGone:  # a moment ago
             self._hear()
-            self._origin.ask(wanted, channel, trace)
-
-    def _look_at(self, line: Line, fd: int) -> None:
-        self._by_fd[fd] = line
-        self._poller.register(fd, select.POLLIN)
+            self._source.ask(wanted, channel, trace)
 
     def _put(self, seat: int, life: int, kind: Kind, data: bytes) -> None:
         line = self._lines.get((seat, life))
@@ -374,29 +306,21 @@ class ProcessBackend:
             before = bool(line.outbox)
             line.put(kind, data)
             if before or line.outbox:
-                self._mind_outbox(line)
-
-    def _mind_outbox(self, line: Line) -> None:
-        """Have somebody send the rest when the channel takes it, here or while the loop is away."""
-        if line.sock.fileno() in self._by_fd:
-            more = select.POLLOUT if line.outbox else 0
-            self._poller.modify(line.sock.fileno(), select.POLLIN | more)
-            self._watch.mind(line)
+                self._poller.outbox_changed(line)
 
     def _read(self, line: Line) -> None:
         try:
             for frame in line.read():
                 self._notices.append(self._notice(line, frame))
         except EOFError:
-            self._silence(line)
+            self._poller.remove_channel(line)
             self._notices.append(Notice(LifeSilent(line.seat, line.life)))
         except Exception:  # what came is none of our messages
-            self._silence(line)
+            self._poller.remove_channel(line)
             line.garbled = True
             line.worker.end(Force.KILL)
         if line.has_left and not line.garbled:
-            line.worker.exitcode = 0
-            self._explain(line, ending_of(0))
+            self._over(line, self._endings.left(line))
 
     def _notice(self, line: Line, frame: Frame) -> Notice:
         seat, life = line.seat, line.life
@@ -410,12 +334,13 @@ class ProcessBackend:
         if frame.kind in (Kind.UNFIT, Kind.OPENED):
             opened = frame.kind is Kind.OPENED
             self._one_got_going = self._one_got_going or opened
-            (self._origin.opened if opened else self._origin.unfit)(*pickle.loads(frame.body))
+            said = pickle.loads(frame.body)
+            self._source.report(JobOpened(*said) if opened else JobUnfit(*said))
             return Notice(None)
         if frame.kind is Kind.NEEDS_CLEAN:
             words = pickle.loads(frame.body)
             # Else its error comes next, and is raised.
-            turns = line.orphaned is not None or self._origin.can_turn
+            turns = line.orphaned is not None or self._source.can_turn
             # What else it says of a map-style dataset's samples holds for no other worker.
             line.unheard = turns and not self._job.streams
             return Notice(ForkUnfit(seat, life, words) if turns else None)
@@ -432,49 +357,29 @@ class ProcessBackend:
         with contextlib.suppress(EOFError):
             for frame in () if line.garbled else line.read(to_the_end=True):
                 self._notices.append(self._notice(line, frame))
-        self._ignore_pidfd(line)
-        self._unexplained[line] = monotonic() + self._limits.reap_s
-        if line.ending is not None:  # the news came first
-            self._explain(line, line.ending)
-        elif line.orphaned:
-            self._explain(line, line.orphaned)
-        else:
-            self._origin.ended(line.seat, line.life)
+        self._poller.remove_pidfd(line)
+        if not self._over(line, self._endings.seen(line)):
+            self._source.ended(line.seat, line.life)
             self._hear()
 
-    def _explain(self, line: Line, ending: Ending) -> None:
-        """Tell the end of a life, now that it is known how it ended."""
-        self._unexplained.pop(line, None)
-        if ending is line.orphaned and line.pidfd is not None:
-            # Where this process is the first of its container, what lost its parent is its child.
-            with contextlib.suppress(OSError):
-                os.waitid(os.P_PIDFD, line.pidfd.number, os.WEXITED | os.WNOHANG)
-        # Who goes with its parent is not to blame, nor is what it worked on.
-        working_on, step = (0, OURS) if ending is line.orphaned else line.status.call
-        stack = line.trace.last_words() if ending.signal in FATAL else ()
-        words = GARBLED if line.garbled else ending.words
-        if ending.exit_code is not None and not words:
-            stack = line.trace.exit_stack()
-            words = f"sys.exit() was called{where(stack)}" if stack else ""
-            ending = replace(ending, called_exit=bool(stack))
-        self._forget(line)
-        ending = replace(ending, step=step, stack=stack, words=words)
-        event = LifeEnded(line.seat, line.life, ending, working_on)
-        self._notices.append(Notice(event))
-
-    # ---- news from the origin ---------------------------------------------------------------
+    def _over(self, line: Line, event: LifeEnded | None) -> bool:
+        """Let go of a worker, if it is known how it ended; return whether it is."""
+        if event is not None:
+            self._forget(line)
+            self._notices.append(Notice(event))
+        return event is not None
 
     def _hear_of(self, line: Line) -> None:
-        """Wait a moment for the news of a birth: a life may speak before we are told of it."""
+        """Wait a moment for the news of a birth: a worker may speak before we are told of it."""
         give_up = monotonic() + self._limits.birth_news_s
         while line.pidfd is None and monotonic() < give_up:
             self._hear()
             pause(self._limits.birth_news_s / 40)
 
     def _hear(self) -> None:
-        for news in self._origin.hear():
+        for news in self._source.hear():
             if isinstance(news, Orphaned):
-                self._orphan(Ending(words=news.words, told=news.told), news.spared)
+                self._orphan(news)
             else:
                 self._take(news)
 
@@ -487,49 +392,27 @@ class ProcessBackend:
             case Born(pid=pid, pidfd=pidfd) if line is not None:
                 line.born(pid, pidfd)
                 self._pids[line.seat, line.life] = pid
-                self._look_at(line, pidfd.number)
-                self._watch.add(pidfd.number)
+                self._poller.add_pidfd(line, pidfd)
             case Refused(words=words) if line is not None:
-                self._explain(line, Ending(words=words, refused=True))
-            case Exited(code=code, peak_bytes=peak_bytes) if line is not None:
-                line.worker.exitcode = code
-                if code is not None and line.status.call[1] == CLEAN and not line.worker.forced:
-                    how = f"a worker (pid {line.worker.pid}) {in_words(code)}"
-                    self._origin.stillborn(f"{how} while it opened the dataset")
-                if line.orphaned is None:  # else we have ended it
-                    line.ending = self._shortage.explain(ending_of(code), peak_bytes)
-                if line in self._unexplained:
-                    self._explain(line, line.ending or line.orphaned or ending_of(code))
+                self._over(line, self._endings.refused(line, words))
+            case Exited() if line is not None:
+                if report := while_opening(line, news.code):
+                    self._source.report(report)
+                self._over(line, self._endings.exited(line, news))
             case _:
                 pass  # of a life that was abandoned
 
-    def _orphan(self, ending: Ending, spared: frozenset[tuple[int, int]]) -> None:
-        """Take note that the parent of all present lives but some is gone: they are, or will be."""
-        if ending.told or not spared:  # all of them are made anew
+    def _orphan(self, news: Orphaned) -> None:
+        if news.told or not news.spared:  # all of them are made anew
             self._one_got_going = self._one_delivered = False
+        ending = Ending(words=news.words, told=news.told)
         for line in list(self._lines.values()):
-            if line.ending is not None or (line.seat, line.life) in spared:
-                continue
-            line.orphaned = ending
-            if line.pidfd is None or line in self._unexplained:
-                self._explain(line, ending)
-            else:
-                line.worker.end(Force.KILL)  # the kernel does, too
-
-    def _silence(self, line: Line) -> None:
-        fd = line.sock.fileno()
-        if self._by_fd.pop(fd, None) is not None:
-            self._poller.unregister(fd)
-            self._watch.remove(fd)
-
-    def _ignore_pidfd(self, line: Line) -> None:
-        if line.pidfd is not None and self._by_fd.pop(line.pidfd.number, None) is not None:
-            self._poller.unregister(line.pidfd.number)
-            self._watch.remove(line.pidfd.number)
+            if (line.seat, line.life) not in news.spared:
+                self._over(line, self._endings.orphaned(line, ending))
 
     def _forget(self, line: Line) -> None:
         self._lines.pop((line.seat, line.life), None)
-        self._unexplained.pop(line, None)
-        self._silence(line)
-        self._ignore_pidfd(line)
+        self._endings.forget(line)
+        self._poller.remove_channel(line)
+        self._poller.remove_pidfd(line)
         line.close()

@@ -1,4 +1,4 @@
-"""Looking at lives from outside: what they say they do, what the kernel says, what they hold."""
+"""Looking at workers from outside: what they say they do, what the kernel says, what they hold."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from .._reporting.wait_accounting import Usage
 from . import process_activity
 from .fork_safety import fork_hazards
 from .resource_usage import usage_of
+from .starting.slow_unpickling import Opening
 from .starting.source_messages import Wait, is_for_semaphore
-from .starting.worker_source import Origin
+from .starting.worker_source import WorkerSource
 from .worker_socket import Line
 
 _OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
 
 class WorkerInspector:
-    """Look at the lives of one backend; never wait for them, and leave them alone."""
+    """Look at the workers of one backend; never wait for them, and leave them alone."""
 
     def __init__(
-        self, lines: Mapping[tuple[int, int], Line], origin: Origin, look_s: float
+        self, lines: Mapping[tuple[int, int], Line], source: WorkerSource, look_s: float
     ) -> None:
-        """`look_s`: how often a life looks at itself."""
-        self._lines, self._origin, self._look_s = lines, origin, look_s
+        """`look_s`: how often a worker looks at itself."""
+        self._lines, self._source, self._look_s = lines, source, look_s
 
     def look(self) -> Sequence[Sight]:
         return [self._sight(line) for line in self._lines.values()]
 
     def _sight(self, line: Line) -> Sight:
         pid = line.worker.pid
-        if pid is None and not self._origin.forks:
+        if pid is None and not self._source.forks:
             return Sight(line.seat, line.life, 0, CLEAN)
         return Sight(line.seat, line.life, *line.status.call, 0 if pid is None else own_bytes(pid))
 
@@ -53,13 +54,13 @@ class WorkerInspector:
         line = self._lines.get((seat, life))
         if line is None:
             return None
-        pid = self._who_acts(line)
+        witness: Line | Opening = line
+        pid = line.worker.pid
+        if pid is None and (parent := self._source.parent) is not None:  # it is to be forked there
+            pid, witness = parent.acting_pid, parent.opening or line
         if pid is None:
             return None
-        runs = process_activity.runs(
-            pid
-        )  # before it is asked for its stack, for which it has to run
-        witness = line if line.worker.pid is not None else self._origin.opening or line
+        runs = process_activity.runs(pid)  # first: to answer for its stack it has to run
         before = witness.trace.bytes
         seen = process_activity.activity(pid, witness.stack(self._look_s))
         after = witness.trace.bytes
@@ -67,11 +68,11 @@ class WorkerInspector:
         if seen is None:
             return None
         lacks, inherited = "", None
-        if self._origin.forks and seen.received == network_bytes.NOTHING:  # no server's answer
+        if self._source.forks and seen.received == network_bytes.NOTHING:  # no server's answer
             lacks = fork_hazards.left_behind(pid, seen.stack)
         if seen.deadlock or lacks or seen.own_lock:
             wait = Wait(seen.deadlock, lacks, where(seen.stack), is_for_semaphore(seen.stack))
-            inherited = self._origin.inherited(wait)
+            inherited = self._source.inherited(wait)
         if seen.wakeable and (inherited is None or inherited.no_way):
             seen = replace(seen, deadlock="")  # a handler might release the lock
         return replace(seen, own_bytes=own, runs=runs, left_behind=lacks, inherited=inherited)
@@ -80,16 +81,13 @@ class WorkerInspector:
         if (line := self._lines.get((seat, life))) is not None:
             line.go_on()
         # Its parent, too: who stopped one has perhaps stopped all, and the next is asked of it.
-        self._origin.go_on()
-
-    def _who_acts(self, line: Line) -> int | None:
-        """Give the process of a life; if it is not born, the one that is to bear it."""
-        return line.worker.pid or self._origin.pid
+        if (parent := self._source.parent) is not None:
+            parent.go_on()
 
 
 def own_bytes(pid: int) -> int:
-    """Say how much memory a process has that is no file's and not shared, swapped out or not; 0 if
-    nobody knows."""
+    """Return how much memory a process has that is no file's and not shared, swapped out or not; 0
+    if nobody knows."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             return 1024 * sum(int(each) for each in _OWN.findall(file.read()))

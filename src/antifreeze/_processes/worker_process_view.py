@@ -43,12 +43,12 @@ class WorkerHandle:
             self.end(self._force)
 
     def over(self) -> None:
-        """Take note of its end: the descriptor is about to be closed."""
+        """Treat it as ended: the descriptor is about to be closed."""
         self._over = True
 
     @property
     def forced(self) -> bool:
-        """Say whether somebody here has ended it."""
+        """Whether somebody here has ended it."""
         return self._force is not None
 
     def is_alive(self) -> bool:

@@ -1,14 +1,12 @@
-"""One life as the main process sees it, and what can happen to it while the loop is away."""
+"""One worker process as the main process sees it: its channel, its outbox, its stacks."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import signal
 import socket
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from .._core.faults import Ending
@@ -27,7 +25,7 @@ _RIDERS = socket.CMSG_SPACE(4)  # room for the one descriptor a message may carr
 
 
 class Line:
-    """One life as the main process sees it: its process, its channel, its outbox."""
+    """One worker process as the main process sees it: its process, its channel, its outbox."""
 
     def __init__(
         self, worker: WorkerHandle, sock: socket.socket, status: StatusLine, shelf: MappedSlabs
@@ -105,7 +103,7 @@ class Line:
                 return
 
     def renewed(self, errand: Errand) -> Errand:
-        """Ask for a new slab for as long as one is needed: the life may skip tickets."""
+        """Ask for a new slab for as long as one is needed: the worker may skip tickets."""
         lease = errand.lease
         if lease.renewed:
             self.shelf.spoil(lease.slot)
@@ -114,8 +112,8 @@ class Line:
         return errand
 
     def stack(self, look_s: float) -> tuple[StackLine, ...]:
-        """Give the stack of the present call. If the life, which looks at itself so often, has left
-        none, it keeps the interpreter's lock: it is asked for one, once a call."""
+        """Return the stack of the present call. If the worker, which looks at itself so often, has
+        left none, it keeps the interpreter's lock: it is asked for one, once a call."""
         call, now = self.status.call, monotonic()
         if call != self._looked_at:
             self._looked_at, self._since, self._asked_from = call, now, None
@@ -134,7 +132,7 @@ class Line:
         return ()
 
     def go_on(self) -> None:
-        """Have it go on if somebody has stopped it; to others that is nothing."""
+        """Resume it if somebody has stopped it; to others that is nothing."""
         if self.pidfd is not None:
             with contextlib.suppress(OSError):  # it is gone
                 signal.pidfd_send_signal(self.pidfd.number, signal.SIGCONT)
@@ -151,52 +149,3 @@ class Line:
             self.pidfd.close()
         self.trace.close()
         self.shelf.clear()
-
-
-class AwayWatch:
-    """Where a thread waits for what should not wait for the loop: the end of a life, and room in
-    a channel for the rest of a message."""
-
-    def __init__(self) -> None:
-        self._parcels = False  # wait for parcels, too
-        self._ended = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        # Not `poll`: what is registered while the thread waits counts at once.
-        self._all = select.epoll()
-        self._end_only = select.poll()
-        self._all.register(self._ended.number, select.EPOLLIN)
-        self._end_only.register(self._ended.number, select.POLLIN)
-        keep_from_children(self)
-
-    def look_for_parcels(self, lines: Iterable[Line]) -> None:
-        self._parcels = True
-        for line in lines:
-            self.mind(line)
-
-    def add(self, descriptor: int) -> None:
-        self._all.register(descriptor, select.EPOLLIN)
-
-    def mind(self, line: Line) -> None:
-        """Look at a life's channel for as long as there is a reason to."""
-        wanted = (select.EPOLLIN if self._parcels else 0) | (select.EPOLLOUT if line.outbox else 0)
-        self.remove(line.sock.fileno())
-        if wanted:
-            self._all.register(line.sock.fileno(), wanted)
-
-    def remove(self, *descriptors: int) -> None:
-        for number in descriptors:
-            with contextlib.suppress(OSError, ValueError):  # not looked at, or all is closed
-                self._all.unregister(number)
-
-    def wait(self, timeout_s: float) -> None:
-        with contextlib.suppress(ValueError):  # closed meanwhile: whoever waits will see it
-            self._all.poll(timeout_s)
-
-    def pause(self, timeout_s: float) -> None:
-        self._end_only.poll(1000 * timeout_s)
-
-    def end(self) -> None:
-        os.eventfd_write(self._ended.number, 1)
-
-    def close(self) -> None:
-        self._all.close()
-        self._ended.close()

@@ -11,7 +11,7 @@ from .._core.health.stall_detection import Stall
 from .._core.supervisor import Supervisor
 from .._core.tickets import Errand, Ticket
 from .._loading.observations import Observation, Places, SampleFailed, Suspect, Suspects
-from .._processes.backend import Backend
+from .._processes.backend_protocol import Backend
 from .._transport.exceptions import add_note
 from . import memory_messages, stall_messages
 from .fault_log import LoaderFaults

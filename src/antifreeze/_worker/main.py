@@ -15,6 +15,7 @@ import torch
 from .._core.health.worker_phases import CLEAN, OURS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Info
+from .._loading.job import Job
 from .._torch_internals import set_worker_info
 from .._transport.framing import Kind
 from .._transport.worker_slabs import Arena
@@ -27,7 +28,7 @@ from .private_lmdb_environments import reopen
 from .seeding import seed_worker
 from .stack_sampler import StackSampler
 from .thread_pool_limits import cap_pools
-from .worker_spec import Job, Sealed, WorkerSpec
+from .worker_spec import Sealed, WorkerSpec
 
 TOLD = 4000  # characters of an error, and of its traceback
 

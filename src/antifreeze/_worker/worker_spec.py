@@ -1,52 +1,13 @@
-"""What a worker is told when it starts."""
+"""What a worker is told when it starts, and when an epoch begins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from .._core.messages import frozen
+from .._loading.job import Job, Resume
 from .._transport.status_board import StatusLine
-from ..policies import Policy, raising
 from .private_file_offsets import NOTHING, Held
-
-RAISE = raising()
-
-
-@frozen
-class Job:
-    """The work itself: the same for every seat of a loader."""
-
-    dataset: Any
-    streams: bool  # an iterable dataset
-    auto_collation: bool
-    collate_fn: Callable[..., Any]
-    drop_last: bool
-    num_workers: int
-    base_seed: int
-    init_fn: Callable[[int], None] | None
-    policy: Policy = RAISE
-    quarantine: frozenset[Any] = frozenset()  # samples that are not to be loaded
-    look_s: float = 1.0  # how often a worker looks whether it stands still
-    stays: bool = False  # workers stay for the next epoch
-    batch_size: int = 1  # of a stream
-    torch_draws: bool = False  # generators are seeded once in a worker's life, as in torch
-    # The dataset is a copy of its own, which the user asked for (spawn, forkserver): it goes before
-    # its worker does, so that its finalizers run, as in torch since 2.14.
-    is_released: bool = False
-
-
-@frozen
-class Resume:
-    """Where a life takes up the stream of another, in one epoch."""
-
-    past: int  # batches that it is not to bring again
-    batches: int = 0  # that are behind the state
-    state: bytes = b""  # none: from the beginning
-    over: bool = False  # it has met its end after these batches
-    asked: int = 0  # samples it was asked for, up to the state
-    # Fingerprints of batches that were given, by their numbers: they must come again.
-    known: tuple[tuple[int, int], ...] = ()
 
 
 @frozen
@@ -75,7 +36,7 @@ class Sealed(Protocol):
     def look_s(self) -> float: ...
 
     def open(self) -> tuple[Job, Held]:
-        """Give the job, and what it holds. Raises whatever that code raises."""
+        """Return the job, and what it holds. Raises whatever that code raises."""
 
 
 @frozen

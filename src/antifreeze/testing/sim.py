@@ -32,10 +32,11 @@ from .._core.tickets import Errand, Ticket
 from .._core.timings import Timings
 from .._linux.clock import Clock
 from .._loading.fetch import Fetcher
+from .._loading.job import Job
 from .._loading.stream_fetch import StreamOver
-from .._processes.backend import Backend, LocalParcel, Notice
+from .._processes.backend_protocol import Backend, LocalParcel, Notice
 from .._reporting.wait_accounting import Usage
-from .._worker.worker_spec import EpochBrief, Job
+from .._worker.worker_spec import EpochBrief
 from ..loader import DataLoader
 from .clock import VirtualClock
 

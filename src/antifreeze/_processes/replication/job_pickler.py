@@ -33,8 +33,8 @@ import torch
 from ..._core.limits import LIMITS, UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
+from ..._loading.job import Job
 from ..._transport.packing import parts
-from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from . import module_state, user_code
 from .context_variables import reduce_variable

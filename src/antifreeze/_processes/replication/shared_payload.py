@@ -43,7 +43,7 @@ class Payload:
     is_faithful: bool = True  # else it is what torch's loader would send
 
     def send(self, channel: socket.socket) -> None:
-        """Send it. Raises OriginGone."""
+        """Send it. Raises SourceGone."""
         send_many(channel, [each.number for each in (self.memory, *self.riders)])
 
     def close(self) -> None:

@@ -28,8 +28,8 @@ from ..._transport.stack_file import StackFile
 from ..._worker.thread_pool_limits import VARIABLES
 from ..replication import module_state
 from .clean_process_main import Ended, Warm
-from .fd_passing import LARGEST, OriginGone
-from .worker_source import without_interrupts
+from .fd_passing import LARGEST, SourceGone
+from .process_creation import without_interrupts
 from .zygote_forks import ask_for
 
 _BEGINNING = "ANTIFREEZE_CLEAN_PROCESS"  # in the environment of one, until it is there
@@ -75,7 +75,7 @@ class CleanProcess:
 
     def bring(self, channel: socket.socket, trace: StackFile) -> None:
         """Have a zygote begin at this end of a channel; what it is to hold it is sent there.
-        Where it is meanwhile it writes into the trace. Raises OriginGone."""
+        Where it is meanwhile it writes into the trace. Raises SourceGone."""
         with self._sending:
             ask_for(self._sock, channel, trace)
 
@@ -167,7 +167,7 @@ _lock = threading.RLock()
 
 def present() -> CleanProcess:
     """Return the clean process of this process; start it if there is none that is fit. Raises
-    OriginGone if there is no way to start one."""
+    SourceGone if there is no way to start one."""
     global _present
     with _lock:
         if _present is not None and _present[0] == os.getpid():
@@ -212,7 +212,7 @@ def _command(channel: int) -> list[str]:
     executable = spawn.get_executable()
     # Where the interpreter is the program itself, it would run, and come here again.
     if not executable or getattr(sys, "frozen", False) or _BEGINNING in os.environ:
-        raise OriginGone("there is no interpreter that could be started")
+        raise SourceGone("there is no interpreter that could be started")
     code = (
         "import sys;"
         f"sys.path[:] = {_path()!r};"

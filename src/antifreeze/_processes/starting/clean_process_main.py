@@ -26,12 +26,12 @@ from typing import NoReturn
 from ..._core.messages import frozen
 from ..._linux.clock import process_time
 from ..._linux.live_processes import threads
+from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor
 from ..._worker import parent_watch
 from ..._worker.main import told_of
 from ..._worker.private_file_offsets import NOTHING, Held
 from ..._worker.thread_pool_limits import cap_pools
-from ..._worker.worker_spec import Job
 from ..process_activity import is_ours
 from ..replication import module_state
 from ..replication.process_settings import ProcessSettings, apply_environment

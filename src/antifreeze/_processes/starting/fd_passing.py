@@ -13,12 +13,12 @@ RIDERS = 200  # descriptors in one message, at most: the kernel takes 253
 LARGEST = 1024 * 1024  # bytes of a message: it may hold the whole environment
 
 
-class OriginGone(OSError):
+class SourceGone(OSError):
     """Whoever was to be asked is gone. That is news; who asks again asks another one."""
 
 
 def send(sock: socket.socket, data: bytes, riders: Sequence[int]) -> None:
-    """Send a message, and descriptors with it. Raises OriginGone if nobody takes it."""
+    """Send a message, and descriptors with it. Raises SourceGone if nobody takes it."""
     try:
         try:
             socket.send_fds(sock, [data], riders)
@@ -28,11 +28,11 @@ def send(sock: socket.socket, data: bytes, riders: Sequence[int]) -> None:
             poller.poll(1000 * LIMITS.sending.message_s)
             socket.send_fds(sock, [data], riders)
     except (BlockingIOError, BrokenPipeError, ConnectionResetError) as error:
-        raise OriginGone from error
+        raise SourceGone from error
 
 
 def send_many(sock: socket.socket, riders: Sequence[int]) -> None:
-    """Send descriptors, as many as there are. Raises OriginGone."""
+    """Send descriptors, as many as there are. Raises SourceGone."""
     for start in range(0, len(riders), RIDERS):
         send(sock, pickle.dumps(len(riders)), riders[start : start + RIDERS])
 

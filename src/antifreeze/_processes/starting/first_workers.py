@@ -31,15 +31,8 @@ from ..._worker.private_file_offsets import take_away
 from ..._worker.worker_spec import WorkerSpec
 from ..fork_safety import native_thread_pools, threads_at_fork
 from ..fork_safety.reachable_objects import Reached
-from .worker_source import (
-    Born,
-    Exited,
-    Wanted,
-    disown,
-    patiently,
-    without_interrupts,
-    worker_name,
-)
+from .process_creation import disown, patiently, without_interrupts
+from .worker_source import Born, Exited, Wanted, worker_name
 from .zygote_main import Mother, live_one
 
 _FORK = multiprocessing.get_context("fork")

@@ -25,10 +25,10 @@ from torch.utils.data import Dataset
 
 from ..._core.messages import frozen
 from ..._loading.dataset_walk import has_own, things_in
+from ..._loading.job import Job
 from ..._reporting.user_warnings import remark
 from ..._worker.private_file_offsets import NOTHING, Held
 from ..._worker.private_lmdb_environments import to_reopen
-from ..._worker.worker_spec import Job
 
 # Libraries whose open handles must not cross a fork.
 _LIBRARIES = {

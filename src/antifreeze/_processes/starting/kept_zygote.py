@@ -23,10 +23,10 @@ from collections.abc import Sequence
 
 from ..._core.limits import LIMITS, Bounds
 from ..._linux.available_memory import available
+from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor, keep_from_children
 from ..._transport.memory import MemoryShort
 from ..._transport.stack_file import StackFile
-from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from ..replication.job_pickler import is_still
 from ..replication.module_state import Known
@@ -97,7 +97,7 @@ class Kept:
             return False  # whoever sends it says why it cannot be
 
     def bring(self, channel: socket.socket, trace: StackFile) -> None:
-        """Have a zygote begin at this end of a channel. Raises OriginGone."""
+        """Have a zygote begin at this end of a channel. Raises SourceGone."""
         with self._in_use:
             ask_for(self._sock, channel, trace)
 

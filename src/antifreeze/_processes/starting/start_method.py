@@ -15,8 +15,8 @@ from ..._core.health.stall_detection import Inherited
 from ..._core.limits import LIMITS, Limits
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
+from ..._loading.job import Job
 from ..._reporting.log import logger
-from ..._worker.worker_spec import Job
 from ..fork_safety import fork_hazards, lock_search, native_thread_pools
 from ..fork_safety.reachable_objects import (
     NOTHING_REACHED,
@@ -154,7 +154,7 @@ class StartMethod:
 
     def inherited(self, choice: Choice, wait: Wait, dataset: Any) -> Inherited | None:
         """Return what a worker that was forked by this choice has inherited that keeps it waiting
-        (see `Origin`)."""
+        (see `WorkerSource`)."""
         proven = bool(wait.deadlock or wait.lacks)
         if choice.descent is not WorkerOrigin.MAIN:
             if proven:  # here, too: the fork was not the cause

@@ -1,58 +1,37 @@
-"""Where lives come from: whoever is asked for one, and tells of its birth and of its exit status.
+"""Where workers come from: whoever is asked for one, and tells of its birth and its exit status.
 
-1. `ask` has a life begin and does not wait for it; its birth, or that there was none, is news.
-2. `hear` never waits: it gives the news there are. Its `descriptor` is what to wait for.
-3. That a life has ended is seen by its pidfd, whoever its parent is. Its exit status is known to
+1. `ask` has a worker begin and does not wait for it; its birth, or that there was none, is news.
+2. `hear` never waits: it returns the news there are. Its `descriptor` is what to wait for.
+3. That a worker has ended is seen by its pidfd, whoever its parent is. Its exit status is known to
    the parent alone: it is news, and comes before or after.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing.process
 import os
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.process import BaseProcess
-from typing import Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from ..._core.faults import Ending
 from ..._core.health.stall_detection import Inherited
-from ..._core.limits import LIMITS, StartLimits
 from ..._core.messages import frozen, message
-from ..._linux.clock import pause
 from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
-from ..._worker.main import run
-from ..._worker.worker_spec import EpochBrief, Job, WorkerSpec
-from ..replication.job_pickler import SentJob
-from .inherited_handles import warn_of_connections
+from ..._worker.worker_spec import EpochBrief, WorkerSpec
 from .slow_unpickling import Opening
 from .source_messages import Wait
 
-T = TypeVar("T")
 
-
-def in_words(code: int) -> str:
-    """Say how a process ended: an exit code, or the negative number of a signal."""
+def exit_in_words(code: int) -> str:
+    """Return how a process ended, by its exit code or the negative number of a signal."""
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def patiently(make: Callable[[], T], limits: StartLimits = LIMITS.starting) -> T:
-    """Make a process. Where the machine gives none, try again for a moment: workers of the last
-    epoch may be about to end. Raises OSError."""
-    for _ in range(limits.process_tries):
-        try:
-            return make()
-        except BlockingIOError:  # EAGAIN: a limit of processes
-            pause(limits.process_pause_s)
-    return make()
-
-
 def ending_of(code: int | None) -> Ending:
+    """Return how a worker ended, by what `Exited` has as its code."""
     if code is None:
         return Ending(words="its exit status was taken by another wait in this program")
     return Ending(signal=-code) if code < 0 else Ending(exit_code=code)
@@ -60,7 +39,7 @@ def ending_of(code: int | None) -> Ending:
 
 @frozen
 class Wanted:
-    """A life that is asked for."""
+    """A worker that is asked for."""
 
     seat: int
     life: int
@@ -69,7 +48,7 @@ class Wanted:
     number: int | None = None  # multiprocessing's, where another process forks it
 
     def spec(self, job: Any, status: StatusBoard, **more: Any) -> WorkerSpec:
-        """Say what the life must know; called in the process that it must not outlive."""
+        """Return what the worker must know; called in the process that it must not outlive."""
         return WorkerSpec(
             job=job,
             seat=self.seat,
@@ -83,7 +62,7 @@ class Wanted:
 
 @message
 class Born:
-    """A life has begun."""
+    """A worker has begun."""
 
     seat: int
     life: int
@@ -93,7 +72,7 @@ class Born:
 
 @message
 class Refused:
-    """A life could not begin."""
+    """A worker could not begin."""
 
     seat: int
     life: int
@@ -102,7 +81,7 @@ class Refused:
 
 @message
 class Exited:
-    """A life's parent knows how it ended: an exit code, or the negative number of a signal."""
+    """A worker's parent knows how it ended: an exit code, or the negative number of a signal."""
 
     seat: int
     life: int
@@ -112,225 +91,136 @@ class Exited:
 
 @message
 class Orphaned:
-    """The parent of lives is gone itself, and takes them with it. No word of them follows."""
+    """The parent of workers is gone itself, and takes them with it. No word of them follows."""
 
     words: str
     told: bool = False  # the user knows why
-    spared: frozenset[tuple[int, int]] = frozenset()  # lives that have another parent
+    spared: frozenset[tuple[int, int]] = frozenset()  # workers that have another parent
 
 
 News = Born | Refused | Exited | Orphaned
 
 
-class Origin(Protocol):
-    def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
-        """Have a life begin at this end of a channel. Raises OriginGone, or whatever starting
-        raised."""
+@frozen
+class JobOpened:
+    """A worker has opened its sealed job."""
 
-    def hear(self) -> Sequence[News]: ...
+    modules: Sequence[str]  # that it had to import
+    seconds: float  # of processor time
+
+
+@frozen
+class JobUnfit:
+    """A worker cannot open its sealed job: none of its siblings can."""
+
+    words: str
+    details: str
+
+
+@frozen
+class EndedWhileOpening:
+    """A worker ended while it opened its sealed job; not by us."""
+
+    how: str
+
+
+@frozen
+class NeverGotGoing:
+    """No worker of this source got going: another way to make them is to be tried."""
+
+
+Report = JobOpened | JobUnfit | EndedWhileOpening | NeverGotGoing
+
+
+class WorkerParent(Protocol):
+    """Another process than this one, which workers are forked from."""
 
     @property
-    def forks(self) -> bool:
-        """Say whether lives begin at once: nothing has to be imported first."""
-
-    @property
-    def pid(self) -> int | None:
-        """Give whoever brings lives into the world, if it is another process."""
-
-    def go_on(self) -> None:
-        """Resume whoever brings lives into the world, if somebody has stopped it."""
+    def acting_pid(self) -> int | None:
+        """The pid of this process; before it is there, of the one that it comes from."""
 
     @property
     def opening(self) -> Opening | None:
-        """Give what is seen of whoever is to bring lives into the world, while it cannot yet."""
+        """What is seen of this process while it cannot fork workers yet."""
 
-    def defer(self) -> None:
-        """Put off, until `settle`, what lives need only to be replaced."""
+    def go_on(self) -> None:
+        """Resume this process, if somebody has stopped it."""
 
-    def settle(self) -> None:
-        """Make ready, from the next `hear` on, what was put off."""
 
-    def forsake(self) -> None:
-        """End whoever was asked for a life and does not give it; the next one is asked anew."""
+class WorkerSource(ABC):
+    """Where the workers of one loader come from.
 
-    def unfit(self, words: str, details: str) -> None:
-        """Take note that a life cannot open its job: none of its siblings can."""
+    What is not abstract has a default: that of a source in which this process itself starts each
+    worker, at once, in the one way that the user has chosen.
+    """
 
-    def opened(self, modules: Sequence[str], seconds: float) -> None:
-        """Take note of what it took a life to open its job."""
+    @abstractmethod
+    def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
+        """Have a worker begin at this end of a channel. Raise SourceGone, or whatever starting
+        raised."""
 
-    def stillborn(self, how: str) -> None:
-        """Take note that a life ended while it opened its job; not by us."""
+    @abstractmethod
+    def hear(self) -> Sequence[News]:
+        """Return the news that are there. Never waits."""
 
-    def doubt(self) -> None:
-        """Take note that no life got going: try another way to make them, if there is one."""
-
-    def inherited(self, wait: Wait) -> Inherited | None:
-        """Return what a forked life has inherited that keeps it waiting for a lock. Without a
-        deadlock or a library that is a guess."""
-
-    @property
-    def can_turn(self) -> bool:
-        """Whether `turn` would make forked lives anew."""
-
-    def expect_turn(self) -> None:
-        """Prepare for `turn`: it seems that forked lives cannot go on."""
-
-    def turn(self, words: str) -> None:
-        """Make all lives anew, from a clean process, if that can be: forked ones cannot live with
-        what they inherited."""
-
-    def ended(self, seat: int, life: int) -> None:
-        """Take note that a life's pidfd tells its end: its exit status is due."""
-
-    @property
-    def descriptor(self) -> int | None:
-        """Give what becomes readable when there are news, if they come by themselves."""
-
+    @abstractmethod
     def close(self) -> None:
         """End what is left, bounded, and give everything back."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """What becomes readable when there are news. By default they do not come by themselves:
+        there are some after `ask` and after `ended`."""
+        return None
 
-@contextlib.contextmanager
-def without_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C waiting for a moment: in the middle of a fork it would be lost, or hit the child.
+    @property
+    def forks(self) -> bool:
+        """Whether workers begin at once: nothing has to be imported first."""
+        return False
 
-    The child starts with SIGINT blocked and unblocks it when it knows what to do with it. The
-    mask is of this thread alone; what another thread receives, Python runs in the main thread, so
-    there the handler only takes note as well.
-    """
-    waiting: list[Any] = []
-    handler = None
-    if threading.current_thread() is threading.main_thread():
-        handler = signal.getsignal(signal.SIGINT)
-    if callable(handler):
-        signal.signal(signal.SIGINT, lambda *received: waiting.append(received))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if callable(handler):
-            signal.signal(signal.SIGINT, handler)
-            if waiting:
-                handler(*waiting[0])
+    @property
+    def parent(self) -> WorkerParent | None:
+        """The process that workers are forked from at present, if it is not this one."""
+        return None
 
+    def ended(self, seat: int, life: int) -> None:
+        """Learn the exit status of a worker whose pidfd tells its end. By default it becomes news
+        without being asked for."""
 
-def disown(*processes: BaseProcess) -> None:
-    """Let go of children, of which nobody asks anything any more, and have multiprocessing forget
-    them. In a process of the user's own making it would else end at exit what it takes for a child
-    of that process.
+    def report(self, report: Report) -> None:
+        """Take into account how a worker fares. By default that changes nothing: how workers are
+        made is the user's choice, and none has a sealed job."""
 
-    What else happens when they are collected is Python code that the interpreter calls, and in
-    which Ctrl-C would be lost; so it happens here. May raise KeyboardInterrupt when it is done.
-    """
-    with without_interrupts():
-        for process in processes:
-            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
-            multiprocessing.process._dangling.discard(process)  # type: ignore[attr-defined]
-            popen = getattr(process, "_popen", None)
-            if popen is not None and process._parent_pid == os.getpid():  # type: ignore[attr-defined]
-                popen.close()
-
-
-class Children:
-    """Lives are processes of the user's own kind of multiprocessing context, each started anew."""
-
-    descriptor = None  # news come when they are asked for
-    pid = None
-    forks = False
-    opening = None  # a life that imports is born already
-
-    def __init__(self, job: Job, status: StatusBoard, context: Any) -> None:
-        self._context, self._status = context, status
-        inherited = context.get_start_method() == "fork"
-        if inherited:
-            warn_of_connections(job.dataset)
-        self._sent: Any = job if inherited else SentJob(job)
-        self._processes: dict[tuple[int, int], BaseProcess] = {}
-        self._news: list[News] = []
-
-    def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
-        """Start a process. It leaves no stack: how a descriptor gets to it is its context's way."""
-        by_server = self._context.get_start_method() == "forkserver"
-        spec = wanted.spec(
-            self._sent,
-            self._status,
-            by_kernel=by_server or threading.current_thread() is threading.main_thread(),
-        )
-        process = self._context.Process(
-            target=run, args=(spec, channel), name=worker_name(wanted.seat), daemon=True
-        )
-        try:
-            with without_interrupts():
-                process.start()
-            pidfd = Descriptor(os.pidfd_open(process.pid))
-        except BaseException:
-            if process.pid is not None:  # it runs, and nobody would ever hear of it
-                process.kill()
-                process.join(LIMITS.starting.reap_s)
-            disown(process)
-            raise
-        self._processes[wanted.seat, wanted.life] = process
-        self._news.append(Born(wanted.seat, wanted.life, process.pid, pidfd))
-
-    def hear(self) -> Sequence[News]:
-        news, self._news = self._news, []
-        return news
-
-    def go_on(self) -> None:
-        """Nobody stands between: this process itself starts lives."""
+    # ---- a source that makes something ahead of workers -------------------------------------
 
     def defer(self) -> None:
-        """Nothing to do: whoever replaces a life is started like it."""
+        """Put off, until `settle`, what workers need only to be replaced. By default nothing."""
 
     def settle(self) -> None:
-        """Nothing to do: likewise."""
+        """Make ready, from the next `hear` on, what was put off. By default nothing."""
 
     def forsake(self) -> None:
-        """Nothing to do: whoever is asked gives at once."""
+        """End whoever was asked for a worker and does not bring it; the next one is asked anew.
+        By default nobody: `ask` starts it at once."""
 
-    def unfit(self, words: str, details: str) -> None:
-        """Nothing to do: its jobs are not sealed."""
-
-    def opened(self, modules: Sequence[str], seconds: float) -> None:
-        """Nothing to do: likewise."""
-
-    def stillborn(self, how: str) -> None:
-        """Nothing to do: likewise."""
-
-    def doubt(self) -> None:
-        """Nothing to do: how a life begins is the user's own choice."""
+    # ---- a source whose workers can come from elsewhere than a fork of this process ---------
 
     def inherited(self, wait: Wait) -> Inherited | None:
-        return None  # likewise
+        """Return what a forked worker has inherited that keeps it waiting for a lock. Without a
+        deadlock or a library that is a guess. By default nothing is known of it."""
+        return None
 
     @property
     def can_turn(self) -> bool:
+        """Whether `turn` would make forked workers anew."""
         return False
 
     def expect_turn(self) -> None:
-        """Nothing to do: likewise."""
+        """Prepare for `turn`: it seems that forked workers cannot go on. By default nothing."""
 
     def turn(self, words: str) -> None:
-        """Nothing to do: likewise."""
-
-    def ended(self, seat: int, life: int) -> None:
-        process = self._processes.pop((seat, life), None)
-        if process is not None:
-            if process.exitcode is None:
-                # From a fork server the exit status comes a little later.
-                process.join(LIMITS.starting.reap_s)
-            self._news.append(Exited(seat, life, process.exitcode))
-            disown(process)
-
-    def close(self) -> None:
-        left = list(self._processes.values())
-        self._processes.clear()
-        disown(*left)
-
-    def __repr__(self) -> str:
-        return f"<Children by {self._context.get_start_method()}, {len(self._processes)} alive>"
+        """Make all workers anew from a clean process, if that can be: forked ones cannot live with
+        what they inherited. By default it cannot be."""
 
 
 def worker_name(seat: int) -> str:

@@ -31,6 +31,7 @@ from ..._core.faults import Ending
 from ..._core.fork_or_clean import Choice
 from ..._core.limits import LIMITS, ForkLimits
 from ..._linux.oom_kills import OomKills
+from ..._loading.job import Job
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.memory import MemoryShort
@@ -38,7 +39,6 @@ from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import deferred_work
 from ..._worker.private_file_offsets import may_hold_locks
-from ..._worker.worker_spec import Job
 from .. import process_numbers
 from ..fork_safety import threads_at_fork
 from ..fork_safety.reachable_objects import Reached
@@ -51,18 +51,10 @@ from . import clean_process
 from .fd_passing import send
 from .first_workers import FirstWorkers
 from .kept_zygote import Kept, give_back, may_be_kept
+from .process_creation import disown, patiently, without_interrupts
 from .slow_unpickling import Opening
 from .start_method import StartMethod
-from .worker_source import (
-    Born,
-    Exited,
-    News,
-    Refused,
-    disown,
-    in_words,
-    patiently,
-    without_interrupts,
-)
+from .worker_source import Born, Exited, News, Refused, exit_in_words
 from .zygote_forks import Hello
 from .zygote_main import KEEP, MESSAGE, QUIT, Mother, Terms, Unfit, Warmed, live
 
@@ -129,7 +121,7 @@ class Zygote:
     def bring(cls, job: Job, status: StatusBoard, lineage: StartMethod) -> Zygote:
         """Make one that gets what it must know from us. Does not wait for it.
 
-        Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OriginGone.
+        Raises TransportFailed, Unsendable, CostsTooMuch, MemoryShort, SourceGone.
         """
         choice = lineage.choice
         shortage = OomKills()
@@ -195,12 +187,12 @@ class Zygote:
         return Kept(self.sock, self.pid, pidfd, payload, self._known, home)
 
     @property
-    def home_pid(self) -> int | None:
-        """Return the process that it comes from, if that is not the main one."""
-        return None if self._home is None else self._home.pid
+    def acting_pid(self) -> int | None:
+        """Its pid; before it is there, that of the process that it comes from."""
+        return self.pid or (None if self._home is None else self._home.pid)
 
     def send(self, message: object, channel: socket.socket, trace: StackFile) -> None:
-        """Send a message; with it go the end of a channel, and a trace. Raises OriginGone."""
+        """Send a message; with it go the end of a channel, and a trace. Raises SourceGone."""
         send(self.sock, pickle.dumps(message), [channel.fileno(), trace.number])
 
     def read(self) -> Iterator[News]:
@@ -246,7 +238,7 @@ class Zygote:
                     self.opened(modules, seconds)
 
     def opened(self, modules: Sequence[str], seconds: float) -> None:
-        """Take note that it, or one of its lives, has opened what was sent."""
+        """Keep what it took it, or one of its workers, to open what was sent."""
         self._warmed(seconds)
         if self._home is not None:
             self._home.warm(modules)
@@ -283,12 +275,12 @@ class Zygote:
         if self.unfit is not None:
             how = f"could not be made: {self.unfit.words}\n{self.unfit.details}"
         elif self._home is not None and (ended := self._home.how_ended(self.pid, reap_s)):
-            how = in_words(ended.code)
+            how = exit_in_words(ended.code)
             if ended.code == -signal.SIGKILL and self._shortage is not None:
                 told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
                 how += f" ({told.words})" if told.words else ""
         else:
-            how = "has ended, nobody knows how" if code is None else in_words(code)
+            how = "has ended, nobody knows how" if code is None else exit_in_words(code)
         opening = "" if self.opening is None else " while it opened the dataset"
         return f"its zygote (pid {self.pid}) {how}{opening if self.unfit is None else ''}"
 

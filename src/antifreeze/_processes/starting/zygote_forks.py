@@ -20,8 +20,8 @@ from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import StackFile
 from ..._worker import parent_watch
 from .fd_passing import send
+from .process_creation import patiently
 from .slow_unpickling import answer
-from .worker_source import patiently
 
 ZYGOTE = "af_zygote"  # as the kernel shows it
 
@@ -47,7 +47,7 @@ Act = Callable[[Bring, socket.socket, Descriptor], NoReturn]
 
 def ask_for(home: socket.socket, channel: socket.socket, trace: StackFile) -> None:
     """Ask for a zygote at this end of a channel. Where it is until it is open it writes into the
-    trace. Raises OriginGone."""
+    trace. Raises SourceGone."""
     outputs = [number for number in (1, 2) if _is_open(number)]
     wish = Bring(os.getpid(), tuple(outputs))
     send(home, pickle.dumps(wish), [channel.fileno(), trace.number, *outputs])

@@ -29,19 +29,21 @@ from typing import Any, NoReturn
 from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from ..._linux.clock import monotonic
+from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.status_board import StatusBoard
 from ..._worker import parent_watch
 from ..._worker.main import is_as_torch, prepare, run
 from ..._worker.private_file_offsets import Held, own_offsets, take_away
-from ..._worker.worker_spec import Job, Sealed, WorkerSpec
+from ..._worker.worker_spec import Sealed, WorkerSpec
 from .. import process_numbers
 from ..fork_safety import native_thread_pools, threads_at_fork
 from ..replication.shared_payload import Unpacking
 from ..worker_exit import leave
 from . import kept_zygote_main
 from .fd_passing import receive_many
-from .worker_source import Born, Exited, Refused, Wanted, disown, patiently, worker_name
+from .process_creation import disown, patiently
+from .worker_source import Born, Exited, Refused, Wanted, worker_name
 from .zygote_forks import ZYGOTE, Bring, say
 
 QUIT, KEEP = "quit", "keep"

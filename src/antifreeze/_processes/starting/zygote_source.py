@@ -1,11 +1,10 @@
-"""Where the lives of a loader come from: the main process itself, then a zygote, made anew when
-it is gone.
+"""Workers that are forked: by the main process itself, then by a zygote, made anew when it is gone.
 
-1. The first lives are forked by the main process (`first_crew`), as long as that takes no time, and
-   then the zygote (`zygote`): at the same moment, so that it is what they are. (When they have
-   got their first tickets, if no code of the user's runs until then.)
-2. All others are borne by the zygote.
-3. Where the first lives are to come from a clean process, so does the zygote, which bears all.
+1. The first workers are forked by the main process (`first_workers`), as long as that takes no
+   time, and then the zygote (`zygote`): at the same moment, so that it is what they are. (When they
+   have got their first tickets, if no code of the user's runs until then.)
+2. All others are forked by the zygote.
+3. Where the first workers are to come from a clean process, so does the zygote, which forks all.
 """
 
 from __future__ import annotations
@@ -18,10 +17,12 @@ import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from ..._core.fork_or_clean import Choice, WorkerOrigin
 from ..._core.health.stall_detection import Inherited
 from ..._core.limits import LIMITS, Limits
+from ..._loading.job import Job
 from ..._loading.rng_adapters import global_generators
 from ..._transport.descriptors import keep_from_children
 from ..._transport.memory import MemoryShort
@@ -29,20 +30,29 @@ from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import parent_watch
 from ..._worker.private_file_offsets import positions
-from ..._worker.worker_spec import Job
 from ...errors import TransportFailed
 from .. import process_numbers
 from ..fork_safety import native_thread_pools
 from ..fork_safety.threads_at_fork import ForkHazard
 from ..replication.shared_payload import CostsTooMuch
 from ..replication.unsendable import Unsendable
-from .fd_passing import OriginGone
+from .fd_passing import SourceGone
 from .first_workers import FirstWorkers
 from .inherited_handles import held_by, warn_of_connections
-from .slow_unpickling import Opening
 from .source_messages import Wait
 from .start_method import StartMethod
-from .worker_source import News, Orphaned, Refused, Wanted
+from .worker_source import (
+    EndedWhileOpening,
+    JobOpened,
+    JobUnfit,
+    NeverGotGoing,
+    News,
+    Orphaned,
+    Refused,
+    Report,
+    Wanted,
+    WorkerSource,
+)
 from .zygote import Zygote
 from .zygote_main import Mother, Unfit
 
@@ -85,7 +95,7 @@ class _Waiting:
         self._poll.close()
 
 
-class Zygotes:
+class ZygoteSource(WorkerSource):
     """The present zygote of a loader, made anew when it is gone."""
 
     def __init__(
@@ -100,8 +110,8 @@ class Zygotes:
         self._mother: Mother | None = None  # of the first lives, for the zygote that follows
         self._waiting = _Waiting()
         self._stillborn = 0
-        self._lifecycle = FirstWorkers(limits)
-        self._waiting.add(self._lifecycle.descriptor)
+        self._first_workers = FirstWorkers(limits)
+        self._waiting.add(self._first_workers.descriptor)
         self._no_process = ""  # why the machine gives none, to the first lives
         self._deferred = False  # the zygote is not made yet, though it could be
         self._first = job.num_workers  # lives that are still to be asked for the first time
@@ -125,22 +135,13 @@ class Zygotes:
         return self._born_by.descent is WorkerOrigin.MAIN
 
     @property
-    def pid(self) -> int | None:
-        return None if self._present is None else self._present.pid or self._present.home_pid
-
-    def go_on(self) -> None:
-        if self._present is not None:
-            self._present.go_on()
-
-    @property
-    def opening(self) -> Opening | None:
-        return None if self._present is None else self._present.opening
+    def parent(self) -> Zygote | None:
+        return self._present
 
     def ask(self, wanted: Wanted, channel: socket.socket, trace: StackFile) -> None:
         first, self._first = self._first > 0, self._first - 1
-        here = (
-            first and self._present is None and self._may_fork and self._lifecycle.takes_another()
-        )
+        may_be_here = first and self._present is None and self._may_fork
+        here = may_be_here and self._first_workers.takes_another()
         asked, number = frozenset({(wanted.seat, wanted.life)}), None
         try:
             if here and self._fork_here(wanted, channel, trace):
@@ -156,7 +157,7 @@ class Zygotes:
                 zygote = self._zygote(asked)
                 number = number or self._returned.pop(wanted.seat, None) or process_numbers.take()
                 zygote.send(replace(wanted, number=number), channel, trace)
-        except OriginGone:
+        except SourceGone:
             self._bury()
             raise
         except BlockingIOError as error:  # it could not be made; others, if there are some, go on
@@ -170,7 +171,7 @@ class Zygotes:
             self._mother = _before_fork(self._job, self._status)
             self._choice = self._lineage.choice
         try:
-            born = self._lifecycle.fork(
+            born = self._first_workers.fork(
                 wanted, channel, trace, self._mother, self._status, self._lineage.looked_for
             )
         except BlockingIOError:
@@ -188,14 +189,14 @@ class Zygotes:
 
     def _replace_crew(self, spared: frozenset[tuple[int, int]]) -> None:
         """Have the first lives made anew: all are to be what the others are."""
-        if self._lifecycle.numbers:
+        if self._first_workers.numbers:
             self._returned.update(
-                self._lifecycle.process_numbers()
+                self._first_workers.process_numbers()
             )  # they keep the numbers they have
             self._news.append(Orphaned("workers come from a clean process", True, spared))
 
     def hear(self) -> Sequence[News]:
-        self._news.extend(self._lifecycle.reap())
+        self._news.extend(self._first_workers.reap())
         if self._mother is not None and not (self._first or self._deferred):
             # After the last of the first lives, since it must be what they are; and not before
             # their ends of the channels are closed here, which it would hold open.
@@ -226,34 +227,31 @@ class Zygotes:
             if zygote.is_gone(self._limits.starting.killed_zygote_s):
                 self._bury()
 
-    def unfit(self, words: str, details: str) -> None:
-        zygote = self._present
-        if zygote is not None and zygote.sealed and zygote.unfit is None:
-            zygote.unfit = Unfit(words, details)
-            zygote.kill()
+    def report(self, report: Report) -> None:
+        match report:
+            case JobOpened(modules=modules, seconds=seconds):
+                self._stillborn = 0
+                if self._present is not None:
+                    self._present.opened(modules, seconds)
+            case JobUnfit(words=words, details=details):
+                zygote = self._present
+                if zygote is not None and zygote.sealed and zygote.unfit is None:
+                    zygote.unfit = Unfit(words, details)
+                    zygote.kill()
+            case EndedWhileOpening(how=how):
+                self._ended_while_opening(how)
+            case NeverGotGoing():
+                if self._lineage.turn():
+                    self._make_all_anew("no worker got going")
+            case _:
+                assert_never(report)
 
-    def opened(self, modules: Sequence[str], seconds: float) -> None:
-        self._stillborn = 0
-        if self._present is not None:
-            self._present.opened(modules, seconds)
-
-    def stillborn(self, how: str) -> None:
+    def _ended_while_opening(self, how: str) -> None:
         if self._present is None or not self._present.sealed:
             return  # it was another's
         self._stillborn += 1
         most = self._limits.starting.stillborn_zygotes
         if self._stillborn >= most and self._lineage.refuse(ChildProcessError(how)):
-            if self._present is not None:
-                self._present.given_up = True
-            self.forsake()
-
-    def doubt(self) -> None:
-        if not self._lineage.turn():
-            return
-        self._choice = None
-        if self._present is None:  # those that were forked here are to be made anew as well
-            self._news.append(Orphaned("no worker got going", True))
-        else:
             self._present.given_up = True
             self.forsake()
 
@@ -268,30 +266,30 @@ class Zygotes:
         self._lineage.expect_turn()
 
     def turn(self, words: str) -> None:
-        if not self._lineage.leave_fork(words):
-            return
+        if self._lineage.leave_fork(words):
+            self._make_all_anew("workers are made anew")
+
+    def _make_all_anew(self, words: str) -> None:
+        """Have all present workers replaced: the loader's choice is another one now."""
         self._choice = None
-        if self._present is None:
-            self._news.append(Orphaned("workers are made anew", True))
+        if self._present is None:  # those that were forked here are to be made anew as well
+            self._news.append(Orphaned(words, True))
         else:
             self._present.given_up = True
             self.forsake()
 
-    def ended(self, seat: int, life: int) -> None:
-        """Nothing to do: its parent sees it as well, and `hear` tells how it ended."""
-
     def close(self) -> None:
         zygote, self._present = self._present, None
         if zygote is not None and not self._job.stays and self._lineage.keep(zygote):
-            self._lifecycle.see_off()
+            self._first_workers.see_off()
         elif zygote is not None:
-            zygote.quit(self._lifecycle)
+            zygote.quit(self._first_workers)
         else:
-            self._lifecycle.see_off()
+            self._first_workers.see_off()
         self._waiting.close()
 
     def __repr__(self) -> str:
-        return f"<Zygotes, present: {self._present!r}>"
+        return f"<ZygoteSource, present: {self._present!r}>"
 
     def _zygote(self, asked: frozenset[tuple[int, int]] = frozenset()) -> Zygote:
         """Return the present zygote; make one if there is none. `asked`: the life it is for."""
@@ -320,7 +318,7 @@ class Zygotes:
         while self._lineage.choice.descent is WorkerOrigin.CLEAN_PROCESS:  # bounded: `_stillborn`
             try:
                 return Zygote.bring(self._job, self._status, self._lineage)
-            except OriginGone:
+            except SourceGone:
                 self._lineage.forget_kept()
                 self._count_stillborn()
             except (TransportFailed, Unsendable, CostsTooMuch, MemoryShort, OSError) as error:
@@ -340,7 +338,7 @@ class Zygotes:
             raise TransportFailed.cannot_start(str(error)) from error
 
     def _bury(self) -> None:
-        """Take note of the end of the present zygote."""
+        """Let go of the present zygote, which has ended, and put that among the news."""
         zygote, self._present = self._present, None
         assert zygote is not None
         self._news.extend(zygote.read())
@@ -349,7 +347,7 @@ class Zygotes:
         lost = zygote.lost_its_home
         told = told or zygote.given_up or lost
         # Where all are to be made in another way, those that were forked here are, too.
-        spared = frozenset() if told else self._lifecycle.numbers
+        spared = frozenset() if told else self._first_workers.numbers
         self._news.append(Orphaned(how, told, spared))
         self._waiting.end(zygote)
         zygote.close()

@@ -1,10 +1,10 @@
-"""The seam between deciding and doing: what a backend is asked, and what it tells.
+"""The interface between deciding and doing: what a backend is asked, and what it reports.
 
 1. A backend knows lives by seat and number, tickets and parcels. How it brings them about (a
    process, a thread, a call) is its own business: no descriptor, pid or address crosses this seam.
-2. It tells what happened as notices: an event for the core, and a parcel where there is one; or
+2. It reports what happened as notices: an event for the core, and a parcel where there is one; or
    what a worker saw that the user should know of.
-3. After `LifeEnded` of a life it never again tells anything of that life. A command for a life
+3. After `LifeEnded` of a life it never reports anything of that life again. A command for a life
    that has ended is ignored: it may have died while the command was on its way.
 4. `wait` is the only call that waits, and never longer than it was allowed to.
 """
@@ -37,24 +37,24 @@ class Parcel(Protocol):
 
     @property
     def in_slab(self) -> bool:
-        """Say whether the batch, opened or not, lies in a slab."""
+        """Whether the batch, opened or not, lies in a slab."""
 
     @property
     def told(self) -> str:
-        """Give what an error said where it was raised, once it is open; "" if it still says that,
+        """What an error said where it was raised, once it is open; "" if it still says that,
         or there is none."""
 
     def copy_out(self) -> None:
-        """Have the batch in memory of its own, now; called before `open` or not at all."""
+        """Copy the batch into memory of its own; called before `open` or not at all."""
 
     def open(self) -> Any:
-        """Give the batch, or raise the error the user's code raised. Called once."""
+        """Return the batch, or raise the error the user's code raised. Called once."""
 
     def remark(self, batch: Any) -> str | None:
-        """Say what the user should know about this batch, once it is open, or None."""
+        """Return what the user should know about this batch, once it is open, or None."""
 
     def drop(self) -> None:
-        """Give back what an unopened parcel holds."""
+        """Release what an unopened parcel holds."""
 
 
 @record
@@ -115,7 +115,7 @@ class Watch(Protocol):
 
 class Backend(Protocol):
     def start(self, seat: int, life: int, brief: EpochBrief) -> None:
-        """Begin a life. Raises what starting raised; else `LifeReady` and then `EpochBegun`
+        """Begin a life. Raise what starting raised; else `LifeReady` and then `EpochBegun`
         follow, or `LifeEnded`."""
 
     def defer(self) -> None:
@@ -142,26 +142,26 @@ class Backend(Protocol):
     def abandon(self, seat: int, life: int) -> None: ...
 
     def look(self) -> Sequence[Sight]:
-        """Tell what all lives say they do. Cheap, and never waits."""
+        """Return what all lives say they do. Cheap, and never waits."""
 
     def examine(self, seat: int, life: int) -> Activity | None:
-        """Look at a life from outside, and leave it alone; None if nothing can be seen of it."""
+        """Look at a life from outside, and leave it alone. Return None if nothing is seen of it."""
 
     def room(self) -> Room | None:
-        """Say how much memory is left, for us and everybody."""
+        """Return how much memory is left, for us and everybody; None if nobody knows."""
 
     def usage(self) -> Sequence[Usage]:
-        """Tell what all lives have used of the machine. Never waits."""
+        """Return what all lives have used of the machine. Never waits."""
 
     def explain(self, seat: int, life: int) -> None:
-        """Have a life tell, when it comes to it, what may have grown in it (`Suspects`)."""
+        """Ask a life what may have grown in it (`Suspects`); it answers when it comes to it."""
 
     def release(self, lock: int) -> str:
-        """Release a lock of the dataset's that lives wait for at this address. Gives its name;
-        nothing if there is no such lock, or somebody else may hold it."""
+        """Release a lock of the dataset's that lives wait for at this address. Return its
+        name; nothing if there is no such lock, or somebody else may hold it."""
 
     def resume(self, seat: int, life: int) -> None:
-        """Have a life go on that was stopped by a signal."""
+        """Resume a life that was stopped by a signal."""
 
     def wait(self, timeout_s: float | None) -> None:
         """Wait until there is something to collect, or the time is over.
@@ -170,30 +170,30 @@ class Backend(Protocol):
         """
 
     def collect(self) -> Sequence[Notice]:
-        """Tell what has happened, in order. Never waits for anybody else."""
+        """Return what has happened, in order. Never waits for anybody else."""
 
     def returns(self) -> Sequence[LeasesReturned | ProgramForked]:
-        """Tell which slabs the loop has let go of. Cheap; may be called at any time."""
+        """Return which slabs the loop has let go of. Cheap; may be called at any time."""
 
     def watch(self, *, parcels: bool = False) -> Watch | None:
-        """Give the place where a thread can wait for what should not wait until the loop comes
+        """Return the place where a thread can wait for what should not wait until the loop comes
         back: deaths, room for the rest of a message, and `parcels` if asked for. None if there
         is no such thing."""
 
     def poll_urgent(self) -> None:
-        """Look for that, without waiting; `collect` then tells of it."""
+        """Look for that, without waiting; `collect` then returns it."""
 
     def wake(self) -> None:
         """Make a `wait` in another thread return. May be called from any thread."""
 
     def label(self, seat: int, life: int) -> str:
-        """Name a life for people: "pid 41207"."""
+        """Return what people call a life: "pid 41207"."""
 
     def workers(self) -> list[Any]:
-        """Give the latest life of each seat as an object with `pid`, `is_alive` and the like."""
+        """Return the latest life of each seat as an object with `pid`, `is_alive` and the like."""
 
     def await_births(self) -> None:
         """Wait, bounded, until every life that was asked for has its `pid`."""
 
     def close(self) -> None:
-        """Give back everything. All lives have ended or been abandoned."""
+        """Release everything. All lives have ended or been abandoned."""
