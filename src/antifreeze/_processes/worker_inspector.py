@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import CLEAN
 from .._linux import network_bytes
 from .._linux.available_memory import available
+from .._linux.live_processes import own_bytes
 from .._reporting.stall_messages import where
 from .._reporting.wait_accounting import Usage
 from . import process_activity
@@ -19,8 +19,6 @@ from .resource_usage import usage_of
 from .starting.source_messages import Wait, is_for_semaphore
 from .starting.worker_source import Origin
 from .worker_socket import Line
-
-_OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
 
 class WorkerInspector:
@@ -85,13 +83,3 @@ class WorkerInspector:
     def _who_acts(self, line: Line) -> int | None:
         """Give the process of a life; if it is not born, the one that is to bear it."""
         return line.worker.pid or self._origin.pid
-
-
-def own_bytes(pid: int) -> int:
-    """Say how much memory a process has that is no file's and not shared, swapped out or not; 0 if
-    nobody knows."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            return 1024 * sum(int(each) for each in _OWN.findall(file.read()))
-    except OSError:
-        return 0

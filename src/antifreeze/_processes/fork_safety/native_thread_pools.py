@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import re
 import sys
 
-_LIBRARY = re.compile(rb"/[^\n]*\.so[^\n]*")  # a path in /proc/self/maps
+from ..._linux.memory_maps import own_libraries
+
 _blas_of_fork: list[ctypes.c_int] = []  # found before the fork: to look again takes a child 4 ms
 _HARD = 2  # omp_pause_hard: give back the threads and what they hold
 
@@ -30,7 +30,7 @@ def lay_down() -> None:
         threads = opencv.getNumThreads()
         opencv.setNumThreads(1)  # in a child it would wait for threads that are not there
         opencv.setNumThreads(threads)
-    loaded = _loaded()
+    loaded = own_libraries()
     _blas_of_fork = _blas_counts("blas_cpu_number", loaded)
     for path in loaded:
         if b"libgomp" in os.path.basename(path) and (pause := _pause(path)) is not None:
@@ -48,21 +48,11 @@ def ends_children() -> bool:
     return getattr(parallel, "_threading_layer", None) == "omp"
 
 
-def _loaded() -> set[bytes]:
-    """Give the paths of this process's libraries.
-
-    From /proc, which takes half a millisecond. The linker would tell in 30 us, but holds a lock
-    while it calls back: if the interpreter is given to another thread in there, and that one
-    imports something or asks the same, it waits for the lock with the interpreter in its hands, for
-    ever.
-    """
-    with open("/proc/self/maps", "rb") as file:
-        return set(_LIBRARY.findall(file.read()))
-
-
 def blas_threads() -> int:
     """Count the threads that OpenBLAS keeps beside the one that calls it, used or not."""
-    return sum(max(0, count.value - 1) for count in _blas_counts("blas_num_threads", _loaded()))
+    return sum(
+        max(0, count.value - 1) for count in _blas_counts("blas_num_threads", own_libraries())
+    )
 
 
 def one_blas_thread() -> None:
