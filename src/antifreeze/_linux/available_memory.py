@@ -23,7 +23,7 @@ class Available:
 
 
 def available() -> Available:
-    """Find the tightest limit. Never raises; what cannot be read limits nothing."""
+    """Return the tightest limit. Never raises; what cannot be read limits nothing."""
     return min(_limits(), key=lambda limit: limit.bytes)
 
 
@@ -45,14 +45,20 @@ def _limits() -> Iterator[Available]:
     if largest != resource.RLIM_INFINITY:
         yield Available(largest, "available to one file of this process (RLIMIT_FSIZE)")
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if space != resource.RLIM_INFINITY and (mapped := own_mapped_bytes()) is not None:
-        left = max(0, space - mapped)
+    if space != resource.RLIM_INFINITY and (left := _address_space_left(space)) is not None:
         yield Available(left, "available of this process's address space (RLIMIT_AS)")
     for group in cgroups.own_groups():
         if not group.controller:
             yield from _unified(group)
         elif group.controller == "memory":
             yield from _legacy(group)
+
+
+def _address_space_left(limit: int) -> int | None:
+    try:
+        return max(0, limit - own_mapped_bytes())
+    except OSError:
+        return None
 
 
 def _unified(group: cgroups.Group) -> Iterator[Available]:

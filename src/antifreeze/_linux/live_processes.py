@@ -93,7 +93,7 @@ def status(process: str) -> dict[str, str]:
     return procfs.table(read(f"/proc/{process}/status"))
 
 
-def own_bytes(pid: int) -> int:
+def private_bytes(pid: int) -> int:
     """Return how much memory a process has that is no file's and not shared, swapped out or not."""
     use = procfs.memory_use(status(f"{pid}"))
     return use.own + use.swapped
@@ -102,14 +102,19 @@ def own_bytes(pid: int) -> int:
 def own_resident_bytes() -> int:
     """Return how much memory of this process is present that is no file's and not shared. Raise
     OSError if that is not told."""
-    found = procfs.pages(contents("/proc/self/statm").decode())
-    return (found.resident - found.shared) * _PAGE if found is not None else 0
+    found = _own_pages()
+    return (found.resident - found.shared) * _PAGE
 
 
-def own_mapped_bytes() -> int | None:
-    """Return how large the address space of this process is; None if that is not told."""
-    found = procfs.pages(read("/proc/self/statm"))
-    return found.mapped * _PAGE if found is not None else None
+def own_mapped_bytes() -> int:
+    """Return how large the address space of this process is. Raise OSError if that is not told."""
+    return _own_pages().mapped * _PAGE
+
+
+def _own_pages() -> procfs.Pages:
+    if (found := procfs.pages(contents("/proc/self/statm").decode())) is None:
+        raise OSError("/proc/self/statm is not as Linux writes it")
+    return found
 
 
 def own_umask() -> int:

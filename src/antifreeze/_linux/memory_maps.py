@@ -9,7 +9,7 @@ from . import procfs
 from .plain_reads import contents
 
 _MAPS, _DETAILS = "/proc/self/maps", "/proc/self/smaps"
-_LIBRARY = re.compile(rb"/[^\n]*\.so[^\n]*")
+_LIBRARY = re.compile(r"^[^/\n]*+(/[^\n]*\.so[^\n]*)", re.MULTILINE)  # a path in `maps`
 
 
 def own_mappings() -> list[procfs.Mapping]:
@@ -18,7 +18,7 @@ def own_mappings() -> list[procfs.Mapping]:
     return procfs.mappings(os.fsdecode(contents(_MAPS)))
 
 
-def own_libraries() -> set[bytes]:
+def own_libraries() -> set[str]:
     """Return the paths of the libraries that this process has loaded. Raise OSError if they are not
     told.
 
@@ -27,7 +27,7 @@ def own_libraries() -> set[bytes]:
     the same, it waits for the lock with the interpreter in its hands, for ever.
     """
     # Not by `own_mappings`, which takes several times as long: this is asked for before each fork.
-    return set(_LIBRARY.findall(contents(_MAPS)))
+    return set(_LIBRARY.findall(os.fsdecode(contents(_MAPS))))
 
 
 def own_unshared_bytes(address: int) -> int | None:

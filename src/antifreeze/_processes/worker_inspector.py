@@ -10,7 +10,7 @@ from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import CLEAN
 from .._linux import network_bytes
 from .._linux.available_memory import available
-from .._linux.live_processes import own_bytes
+from .._linux.live_processes import private_bytes
 from .._reporting.stall_messages import where
 from .._reporting.wait_accounting import Usage
 from . import process_activity
@@ -37,7 +37,9 @@ class WorkerInspector:
         pid = line.worker.pid
         if pid is None and not self._origin.forks:
             return Sight(line.seat, line.life, 0, CLEAN)
-        return Sight(line.seat, line.life, *line.status.call, 0 if pid is None else own_bytes(pid))
+        return Sight(
+            line.seat, line.life, *line.status.call, 0 if pid is None else private_bytes(pid)
+        )
 
     def usage(self) -> Sequence[Usage]:
         living = [(line.seat, line.worker.pid) for line in self._lines.values()]

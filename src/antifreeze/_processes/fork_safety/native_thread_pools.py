@@ -33,7 +33,7 @@ def lay_down() -> None:
     loaded = own_libraries()
     _blas_of_fork = _blas_counts("blas_cpu_number", loaded)
     for path in loaded:
-        if b"libgomp" in os.path.basename(path) and (pause := _pause(path)) is not None:
+        if "libgomp" in os.path.basename(path) and (pause := _pause(path)) is not None:
             pause(_HARD)
 
 
@@ -65,26 +65,26 @@ def one_blas_thread() -> None:
         count.value = 1
 
 
-def _blas_counts(name: str, loaded: set[bytes]) -> list[ctypes.c_int]:
-    paths = [path for path in loaded if b"openblas" in os.path.basename(path)]
+def _blas_counts(name: str, loaded: set[str]) -> list[ctypes.c_int]:
+    paths = [path for path in loaded if "openblas" in os.path.basename(path)]
     found = [_blas_count(path, name) for path in paths]
     return [count for count in found if count is not None]
 
 
 @functools.cache
-def _blas_count(path: bytes, name: str) -> ctypes.c_int | None:
+def _blas_count(path: str, name: str) -> ctypes.c_int | None:
     """Give a number that an OpenBLAS exports: of the threads it has, or of those it uses."""
     try:
-        library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
         return ctypes.c_int.in_dll(library, name)
     except (OSError, ValueError):  # unloaded meanwhile, or built otherwise
         return None
 
 
 @functools.cache
-def _pause(path: bytes) -> ctypes._NamedFuncPointer | None:
+def _pause(path: str) -> ctypes._NamedFuncPointer | None:
     try:
-        library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
         return library.omp_pause_resource_all
     except (OSError, AttributeError):  # unloaded meanwhile, or from before OpenMP 5.0
         return None
