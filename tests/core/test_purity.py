@@ -406,3 +406,96 @@ def test_one_file_reads_a_clock() -> None:
         if {"time", "datetime"} & {name.split(".")[0] for name in module.imports}
     }
     assert readers == {"_linux.clock"}
+
+
+KERNELS_OWN = "_linux"  # the room in which files of the kernel are read, and its calls are made
+KERNEL_PATH = re.compile(r"(?<![\w.])/(?:proc|sys)(?![\w.-])")
+# A text with such a path that opens nothing: module and text -> why it is there.
+NO_KERNEL_PATHS = {
+    ("doctor.attach.causes.file_lock", "/proc/locks: "): "evidence: the table that shows the lock",
+    (
+        "doctor.attach.gather.collect",
+        "did not answer in time, in /proc,",
+    ): "a message: why a process could not be looked at",
+    (
+        "doctor.attach.gather.collect",
+        "/proc did not answer in time about process ",
+    ): "a message: what is missing from the answer",
+}
+
+
+def _docstrings(tree: ast.AST) -> set[ast.AST]:
+    """Return all texts that stand alone as statements: nothing can use them."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def kernel_paths_in(tree: ast.AST) -> set[str]:
+    """Return the constants of a file that have a path below /proc or /sys, but for docstrings; of
+    an f-string each part by itself."""
+    docstrings, found = _docstrings(tree), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node not in docstrings:
+            value = node.value
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            if isinstance(text, str) and KERNEL_PATH.search(text):
+                found.add(text)
+    return found
+
+
+def test_files_of_the_kernel_are_named_in_their_room_alone() -> None:
+    found = {
+        (module.name, text)
+        for module in MODULES.values()
+        if not _in(module.name, KERNELS_OWN)
+        for text in kernel_paths_in(module.tree)
+    }
+    assert found == {*NO_KERNEL_PATHS}
+    readers = [module.name for module in _of(KERNELS_OWN) if kernel_paths_in(module.tree)]
+    assert len(readers) > 5
+
+
+def test_the_reader_of_kernel_paths_sees_each_way_to_write_one() -> None:
+    for source in (
+        "open('/proc/self/maps')",
+        "open(f'/proc/{pid}/status')",
+        "os.listdir('/proc')",
+        "os.path.join('/proc', 'self')",
+        "Path('/proc')",
+        "open(b'/proc/self/maps')",
+        "read('/sys/fs/cgroup/memory.max')",
+        "PATHS = {'maps': '/proc/self/maps'}",
+        "def f(path='/sys'): pass",
+        "f'{root}' '/proc/self'",
+    ):
+        assert kernel_paths_in(ast.parse(source)), source
+    for source in (
+        "'''A page about /proc/self/maps.'''",
+        "def f():\n    'Read /proc/self/maps.'\n    return 1",
+        "open('/work/proc/maps')",
+        "NAMES = ('multiprocessing/process.py', '/processes', '/system')",
+        "x = 1  # not /proc/self/maps",
+    ):
+        assert not kernel_paths_in(ast.parse(source)), source
+
+
+# Who loads a library, and which: the C library stands in one table.
+LOADS_LIBRARIES = {
+    "_linux.libc",
+    "_processes.fork_safety.native_thread_pools",  # OpenMP and OpenBLAS, where they are loaded
+    "_processes.replication.reducers",  # loads what a dataset had loaded, in another process
+}
+
+
+def _names_loader(node: ast.AST) -> bool:
+    loaders = ("CDLL", "PyDLL", "cdll", "pydll", "pythonapi", "LoadLibrary")
+    name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)
+    return name in loaders
+
+
+def test_functions_of_the_c_library_stand_in_one_table() -> None:
+    found = {
+        module.name
+        for module in MODULES.values()
+        if any(_names_loader(node) for node in ast.walk(module.tree))
+    }
+    assert found == LOADS_LIBRARIES

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from antifreeze._linux import bounded_reads, procfs, syscalls
+from antifreeze._linux import bounded_reads, cgroups, procfs, syscalls
 from antifreeze.cli import main
 from antifreeze.cli.attach import show
 from antifreeze.doctor.attach.diagnose import diagnose
@@ -258,9 +258,16 @@ def test_a_table_that_was_changed_is_read_as_far_as_it_goes(
     for lock in procfs.file_locks(text):
         assert -(10**10) < lock.pid < 10**10
     procfs.mounts(text)
-    procfs.control_groups(text)
+    for group in cgroups.groups_in(text):
+        assert 0 < len(group.folders) <= cgroups.MOST_LEVELS + 1
+        assert all(each.startswith(group.top) for each in group.folders)
+    assert all(len(each.rights) == 4 for each in procfs.mappings(text))
+    assert all(0 <= each < 10**9 for each in procfs.watched_descriptors(text))
+    assert all(holder >= -1 for _, holder in procfs.descriptor_locks(text))
+    assert min(procfs.memory_use(found)) >= 0
     for line in text.split("\n"):
         procfs.stat(line)
+        procfs.pages(line)
         assert time_since_run.ran_at(f"{line}\n") >= 0
         for kind in ("x86_64", "aarch64", "other"):
             assert len(syscalls.parse(line, kind)) in (0, 7)
@@ -282,6 +289,10 @@ def test_the_tables_of_a_real_process_are_understood() -> None:
     locks = [(each.kind, each.pid, each.inode, each.waits) for each in procfs.file_locks(SAMPLES)]
     assert locks[:2] == [("FLOCK", 714, "8912", False), ("POSIX", 715, "8912", True)]
     assert procfs.mounts(SAMPLES) == [("/mnt/data b", "nfs4")]
+    pages = procfs.pages(bounded_reads.proc_text(me, "statm"))
+    assert pages is not None and pages.mapped > pages.resident > pages.shared > 0
+    use = procfs.memory_use(procfs.table(bounded_reads.proc_text(me, "status")))
+    assert use.mapped > use.largest > use.own > 0
 
 
 SLEEPS = "import time\nprint('there', flush=True)\ntime.sleep(600)"

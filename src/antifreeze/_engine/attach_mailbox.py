@@ -18,7 +18,6 @@ import fcntl
 import json
 import os
 import secrets
-import stat
 import struct
 import zlib
 from collections.abc import Iterable
@@ -29,6 +28,7 @@ from .._core.limits import LIMITS
 from .._linux import procfs
 from .._linux.bounded_reads import proc_link, proc_numbers, proc_text
 from .._linux.clock import monotonic, pause
+from .._linux.open_descriptors import open_their_file
 
 NAME = "antifreeze-attach"
 _MAGIC = b"antifrz1"
@@ -163,27 +163,15 @@ def _open_question(pid: int) -> _Question | None:
     for number in proc_numbers(pid, "fd", most=LIMITS.attach.descriptors):
         if proc_link(pid, "fd", str(number)) == _LINK:
             with contextlib.suppress(OSError):
-                if (question := _post_question(f"/proc/{pid}/fd/{number}", known)) is not None:
+                if (question := _post_question(pid, number, known)) is not None:
                     return question
     return None
 
 
-def _opened(path: str) -> int | None:
-    """Open a mailbox. The process may put anything in its place meanwhile: what is opened is what
-    was looked at."""
-    probe = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        here = f"/proc/self/fd/{probe}"
-        if os.readlink(here) != _LINK or not stat.S_ISREG(os.fstat(probe).st_mode):
-            return None
-        return os.open(here, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    finally:
-        os.close(probe)
-
-
-def _post_question(path: str, known: set[int]) -> _Question | None:
+def _post_question(holder: int, number: int, known: set[int]) -> _Question | None:
     """Ask, if the mailbox is that of one of these processes. Raises OSError."""
-    if (file := _opened(path)) is None:
+    file = open_their_file(holder, number, _LINK, os.O_RDWR)
+    if file is None:
         return None
     try:
         magic, pid, _, _, _, answers = _read_header(file)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
-from pathlib import Path
 
 from .._core.messages import frozen
+from . import cgroups, plain_reads, procfs
+from .live_processes import own_mapped_bytes
 
-CGROUPS = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 60  # bytes; larger figures stand for "no limit"
+_UNLIMITED = cgroups.UNLIMITED
+_KB = 1024
 
 
 @frozen
@@ -22,7 +23,7 @@ class Available:
 
 
 def available() -> Available:
-    """Find the tightest limit. Never raises; what cannot be read limits nothing."""
+    """Return the tightest limit. Never raises; what cannot be read limits nothing."""
     return min(_limits(), key=lambda limit: limit.bytes)
 
 
@@ -37,67 +38,53 @@ def in_words(size: float) -> str:
 
 def _limits() -> Iterator[Available]:
     yield Available(_UNLIMITED, "without any limit known")
-    total = 0
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemTotal:"):
-            total = int(line.split()[1]) * 1024
-        if line.startswith("MemAvailable:"):
-            yield Available(int(line.split()[1]) * 1024, "available in this machine", total)
+    machine = procfs.counters(plain_reads.text("/proc/meminfo"))
+    if (free := machine.get("MemAvailable")) is not None:
+        yield Available(free * _KB, "available in this machine", machine.get("MemTotal", 0) * _KB)
     largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if largest != resource.RLIM_INFINITY:
         yield Available(largest, "available to one file of this process (RLIMIT_FSIZE)")
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if space != resource.RLIM_INFINITY and (pages := _read(Path("/proc/self/statm")).split()):
-        left = max(0, space - int(pages[0]) * resource.getpagesize())
+    if space != resource.RLIM_INFINITY and (left := _address_space_left(space)) is not None:
         yield Available(left, "available of this process's address space (RLIMIT_AS)")
-    for line in _read(Path("/proc/self/cgroup")).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            yield from _unified(path)
-        elif "memory" in controllers.split(","):
-            yield from _legacy(path)
+    for group in cgroups.own_groups():
+        if not group.controller:
+            yield from _unified(group)
+        elif group.controller == "memory":
+            yield from _legacy(group)
 
 
-def _unified(path: str) -> Iterator[Available]:
-    """Look at the group and all above it; in a container the path may be the host's."""
-    group = CGROUPS / path.lstrip("/")
-    if not _read(group / "memory.max"):
-        group = CGROUPS
-    while True:
-        yield from _group(group / "memory.max", group / "memory.current", group / "memory.stat")
-        if group == CGROUPS or CGROUPS not in group.parents:
-            return
-        group = group.parent
+def _address_space_left(limit: int) -> int | None:
+    try:
+        return max(0, limit - own_mapped_bytes())
+    except OSError:
+        return None
 
 
-def _legacy(path: str) -> Iterator[Available]:
-    group = CGROUPS / "memory" / path.lstrip("/")
-    if not _read(group / "memory.limit_in_bytes"):
-        group = CGROUPS / "memory"
-    yield from _group(
-        group / "memory.limit_in_bytes", group / "memory.usage_in_bytes", group / "memory.stat"
-    )
+def _unified(group: cgroups.Group) -> Iterator[Available]:
+    """Look at the group and all around it; in a container the path may be the host's."""
+    folders = group.folders
+    if not plain_reads.text(f"{folders[0]}/memory.max"):
+        folders = [group.top]
+    for folder in folders:
+        yield from _limit(folder, "memory.max", "memory.current")
 
 
-def _group(limit: Path, usage: Path, stat: Path) -> Iterator[Available]:
-    most, used = _number(limit), _number(usage)
-    if most is None or used is None or most >= _UNLIMITED:
+def _legacy(group: cgroups.Group) -> Iterator[Available]:
+    """Look at the group alone: what others have in the groups around it is not in their counts."""
+    folder = group.folders[0]
+    if not plain_reads.text(f"{folder}/memory.limit_in_bytes"):
+        folder = group.top
+    yield from _limit(folder, "memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def _limit(folder: str, limit: str, usage: str) -> Iterator[Available]:
+    most = procfs.whole(plain_reads.text(f"{folder}/{limit}"), -1)
+    used = procfs.whole(plain_reads.text(f"{folder}/{usage}"), -1)
+    if most < 0 or used < 0 or most >= _UNLIMITED:
         return
-    reclaimable = 0
-    for line in _read(stat).splitlines():
-        if line.startswith(("inactive_file ", "active_file ")):  # the kernel gives these back
-            reclaimable += int(line.split()[1])
+    counted = procfs.counters(plain_reads.text(f"{folder}/memory.stat"))
+    # The kernel takes these back where it needs them.
+    reclaimable = counted.get("inactive_file", 0) + counted.get("active_file", 0)
     left = max(0, most - used + reclaimable)
     yield Available(left, f"available of the {in_words(most)} this container may use", most)
-
-
-def _number(path: Path) -> int | None:
-    text = _read(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -6,8 +6,6 @@
 3. Each read is done by a thread that is left behind when it takes too long: a file on a server that
    is gone, or of a process that is being replaced (execve), may not answer at all, and no signal
    interrupts it. Whoever did not answer once is not asked again for `UNRESPONSIVE_S`.
-4. Lines end with a newline and nothing else: `str.splitlines` also splits at form feeds and other
-   characters that names of files may hold.
 
 Never raises for what it reads: what cannot be read is empty.
 """
@@ -176,6 +174,17 @@ def proc_numbers(pid: int | str, *name: str, most: int = MOST_ENTRIES) -> list[i
         return []
 
 
+def machine_text(name: str) -> str:
+    """Return a table of /proc that is about the whole machine: `meminfo`, `locks`."""
+    return system_text(f"/proc/{name}")
+
+
+def path_seen_by(pid: int, path: str) -> str:
+    """Return where a path leads for a process, which may have another root folder than we: in a
+    container. One that does not begin with "/" is meant from the folder that it works in."""
+    return _path(pid, f"root{path}" if path.startswith("/") else f"cwd/{path}")
+
+
 def system_text(path: str) -> str:
     """Return a file of the kernel's (/proc, /sys) that is about no process."""
     most = _LONGER.get(path.rpartition("/")[2], PROC_BYTES)
@@ -210,11 +219,6 @@ def file_part(path: str, at: int, size: int, pid: int = 0) -> bytes:
         return read_in_time(("file", pid), work, b"")
     except (OSError, ValueError, OverflowError):
         return b""
-
-
-def complete_lines(text: str) -> list[str]:
-    """Return the lines of a table of the kernel's; one that was cut off is left out."""
-    return text.split("\n")[:-1]
 
 
 def unresponsive_processes() -> list[int]:

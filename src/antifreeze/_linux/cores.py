@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-_QUOTA = "/sys/fs/cgroup/cpu.max"  # of the container, as processes in it see it
+from . import cgroups
 
 
 def granted_cores() -> int:
@@ -12,11 +12,7 @@ def granted_cores() -> int:
     its container; of all there are, where the system does not say."""
     affinity = getattr(os, "sched_getaffinity", None)
     granted = float((len(affinity(0)) if affinity is not None else os.cpu_count()) or 1)
-    try:
-        with open(_QUOTA) as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            granted = min(granted, int(quota) / int(period))
-    except (OSError, ValueError):
-        pass
+    quota = cgroups.quota_cores([cgroups.ROOT])  # of the container, as processes in it see it
+    if quota:
+        granted = min(granted, quota)
     return max(1, int(granted))

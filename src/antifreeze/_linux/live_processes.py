@@ -1,32 +1,24 @@
 """What /proc shows of the program's own processes and threads at this moment.
 
-Everything here may be forbidden, or gone between two lines: then it is empty, 0 or None. For
-processes of other programs and users there is `bounded_reads`. A thread is named by its place
-below /proc: "17/task/18".
+Everything here may be forbidden, or gone between two lines: then it is empty, 0 or None. Only what
+is asked of this process itself, whose name begins with `own_`, raises OSError instead: to go on
+without it would be wrong. For processes of other programs and users there is `bounded_reads`. A
+thread is named by its place below /proc: "17/task/18".
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from .._core.limits import LIMITS
 from . import procfs, syscalls
+from .plain_reads import contents
+from .plain_reads import text as read
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-
-_IO = re.compile(r"^(?:rchar|wchar|read_bytes): (\d+)$", re.MULTILINE)
-_CAUGHT = re.compile(r"^SigCgt:\s+([0-9a-f]+)$", re.MULTILINE)
-_WATCHED = re.compile(r"^tfd:\s+(\d+)", re.MULTILINE)
-
-
-def read(path: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path(path).read_text(errors="replace")
-    return ""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_USUAL_UMASK = 0o022
 
 
 def threads(pid: int) -> list[str]:
@@ -35,6 +27,11 @@ def threads(pid: int) -> list[str]:
         return os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
+
+
+def own_threads() -> list[str]:
+    """Return the threads of this process. Raise OSError if they cannot be listed."""
+    return os.listdir("/proc/self/task")
 
 
 def children(pid: int, thread: str) -> list[int]:
@@ -53,13 +50,15 @@ def with_descendants(pid: int) -> list[int]:
     return found[: LIMITS.searches.child_processes]
 
 
-def stat_fields(process: str) -> list[str]:
-    """Return the fields of `stat`, from the state on; the name before them may hold anything."""
-    return read(f"/proc/{process}/stat").rpartition(")")[2].split()
+def stat(process: str) -> procfs.Stat | None:
+    """Return what `stat` says of a process or a thread; None if there is none."""
+    return procfs.stat(read(f"/proc/{process}/stat"))
 
 
 def state(process: str) -> str:
-    return next(iter(stat_fields(process)), "")
+    """Return the kernel's letter for what a process or a thread does; nothing if there is none."""
+    found = read(f"/proc/{process}/stat")
+    return procfs.state(found) if found else ""
 
 
 def ran_s(thread: str) -> float:
@@ -67,16 +66,67 @@ def ran_s(thread: str) -> float:
     better."""
     if finely := read(f"/proc/{thread}/schedstat").split():
         return int(finely[0]) / 1e9
-    return TICK_S * sum(map(int, stat_fields(thread)[11:13]))
+    found = stat(thread)
+    return TICK_S * found.cpu if found is not None else 0.0
 
 
-def thread_name(pid: int, thread: str) -> str:
-    return read(f"/proc/{pid}/task/{thread}/comm").strip()
+def thread_name(pid: int, thread: str) -> str | None:
+    """Return the name of a thread; None if it has ended."""
+    found = read(f"/proc/{pid}/task/{thread}/comm")  # which ends with a newline, if it is there
+    return found.removesuffix("\n") if found else None
+
+
+def io_counts(process: str) -> dict[str, int]:
+    """Return what a process or a thread has read and written: `rchar` and `wchar` count also what
+    came from the page cache, `read_bytes` what came from a disk."""
+    return procfs.counters(read(f"/proc/{process}/io"))
 
 
 def io_bytes(process: str) -> int:
     """Return what was read and written, also from the page cache."""
-    return sum(map(int, _IO.findall(read(f"/proc/{process}/io"))))
+    found = io_counts(process)
+    return sum(found.get(name, 0) for name in ("rchar", "wchar", "read_bytes"))
+
+
+def status(process: str) -> dict[str, str]:
+    """Return what `status` says of a process or a thread."""
+    return procfs.table(read(f"/proc/{process}/status"))
+
+
+def private_bytes(pid: int) -> int:
+    """Return how much memory a process has that is no file's and not shared, swapped out or not."""
+    use = procfs.memory_use(status(f"{pid}"))
+    return use.own + use.swapped
+
+
+def own_resident_bytes() -> int:
+    """Return how much memory of this process is present that is no file's and not shared. Raise
+    OSError if that is not told."""
+    found = _own_pages()
+    return (found.resident - found.shared) * _PAGE
+
+
+def own_mapped_bytes() -> int:
+    """Return how large the address space of this process is. Raise OSError if that is not told."""
+    return _own_pages().mapped * _PAGE
+
+
+def _own_pages() -> procfs.Pages:
+    if (found := procfs.pages(contents("/proc/self/statm").decode())) is None:
+        raise OSError("/proc/self/statm is not as Linux writes it")
+    return found
+
+
+def own_umask() -> int:
+    """Return the umask of this process. (`os.umask` sets it, for a moment, for all threads.) Raise
+    OSError if that is not told."""
+    found = procfs.table(contents("/proc/self/status").decode(errors="replace")).get("Umask")
+    return int(found, 8) if found else _USUAL_UMASK
+
+
+def voluntary_switches(pid: int, thread: str) -> int:
+    """Return how often a thread has gone to sleep by itself, and so was woken."""
+    return procfs.quantity(status(f"{pid}/task/{thread}"), "voluntary_ctxt_switches")
 
 
 def system_call(process: str) -> tuple[int, ...]:
@@ -84,16 +134,26 @@ def system_call(process: str) -> tuple[int, ...]:
     return syscalls.parse(read(f"/proc/{process}/syscall"), os.uname().machine)
 
 
+def system_call_name(process: str) -> str:
+    """Return the name of the system call that a thread is in, or "running"; nothing if that is not
+    told."""
+    told = read(f"/proc/{process}/syscall")
+    if call := syscalls.parse(told, os.uname().machine):
+        return syscalls.name(call[0])
+    number = told.partition(" ")[0].strip()
+    return f"system call {number}" if number.isdigit() else number
+
+
 def caught_signals(pid: int) -> int | None:
     """Return the signals that a process has handlers for, as a bit mask; None if nobody knows."""
-    found = _CAUGHT.search(read(f"/proc/{pid}/status"))
-    return None if found is None else int(found[1], 16)
+    found = status(f"{pid}").get("SigCgt")
+    return None if found is None else procfs.hexadecimal(found)
 
 
 def watched_by_epoll(pid: int, number: int) -> list[int] | None:
     """Return the descriptors that an epoll instance watches; None if nobody knows."""
     watched = read(f"/proc/{pid}/fdinfo/{number}")
-    return [int(each) for each in _WATCHED.findall(watched)] if watched else None
+    return procfs.watched_descriptors(watched) if watched else None
 
 
 def memory(pid: int, address: int, size: int) -> bytes:

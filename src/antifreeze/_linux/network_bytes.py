@@ -10,12 +10,10 @@
 
 from __future__ import annotations
 
-import re
-
+from .live_processes import voluntary_switches
 from .socket_traffic import sockets_of, tcp_bytes, unix_peers
 
 NOTHING = -1  # it waits for no socket
-_SWITCHES = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 
 def own_bytes(pid: int, parent: int) -> int:
@@ -37,7 +35,7 @@ def awaited(pid: int, task: str, numbers: list[int] | None) -> int:
         return NOTHING
     counted = tcp_bytes()
     if counted is None:
-        return wakes(pid, task)
+        return voluntary_switches(pid, task)
     others = inodes - counted.keys()
     if others:
         peers = unix_peers()
@@ -45,15 +43,5 @@ def awaited(pid: int, task: str, numbers: list[int] | None) -> int:
         others = {inode for inode in others if peers.get(inode) not in inside}
     received = sum(counted.get(inode, 0) for inode in inodes)
     if others:
-        return received + wakes(pid, task)
+        return received + voluntary_switches(pid, task)
     return received if inodes & counted.keys() else NOTHING
-
-
-def wakes(pid: int, task: str) -> int:
-    """Return how often a thread has gone to sleep by itself, and so was woken."""
-    try:
-        with open(f"/proc/{pid}/task/{task}/status") as file:
-            found = _SWITCHES.search(file.read())
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0

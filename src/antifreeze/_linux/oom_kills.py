@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from .._core.faults import Ending
-from .available_memory import CGROUPS, available, in_words
+from . import cgroups, plain_reads, procfs
+from .available_memory import available, in_words
 from .clock import monotonic
 
 # How long an end that the kernel has counted may wait for the news of whose it was. Workers that
@@ -63,25 +62,16 @@ class OomKills:
 def _ended() -> int | None:
     """Count those that the kernel has ended, in our group; if it does not say, in the machine."""
     for path in _counters():
-        try:
-            found = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
-        except OSError:
-            continue
-        if found is not None:
-            return int(found[1])
+        if (found := procfs.counters(plain_reads.text(path)).get("oom_kill")) is not None:
+            return found
     return None
 
 
-def _counters() -> list[Path]:
-    paths = []
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            paths.append(CGROUPS / path.lstrip("/") / "memory.events")
-        elif "memory" in controllers.split(","):
-            paths.append(CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
-    return [*paths, Path("/proc/vmstat")]
+def _counters() -> Iterator[str]:
+    """Yield the files with such a count, the narrowest first."""
+    for group in cgroups.own_groups():
+        if not group.controller:
+            yield f"{group.folders[0]}/memory.events"
+        elif group.controller == "memory":
+            yield f"{group.folders[0]}/memory.oom_control"
+    yield "/proc/vmstat"

@@ -11,13 +11,12 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from .bounded_reads import complete_lines
+from typing import NamedTuple
 
 _LONGEST_NUMBER = 20  # digits: what 64 bits can hold
 _MAPPING = re.compile(
-    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) [-rwxsp]{4} ([0-9a-f]{1,16}) [0-9a-f]+:[0-9a-f]+ (\d{1,20})"
-    r"(?: +(.*))?",
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([-rwxsp]{4}) ([0-9a-f]{1,16}) ([0-9a-f]+:[0-9a-f]+)"
+    r" (\d{1,20})(?: +(.*))?",
     re.ASCII | re.DOTALL,
 )
 _UNIX = re.compile(
@@ -35,9 +34,16 @@ _LOCK = re.compile(
     r" (\d{1,20}) (?:\d+|EOF)",
     re.ASCII,
 )
+_WATCHED = re.compile(r"^tfd: {1,8}(\d{1,9}) ", re.MULTILINE | re.ASCII)
 _STATES = {"01": "", "02": " (connecting)", "06": " (closed)", "08": " (closed by the peer)"}
 _LISTENS = "0A"
 _OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def complete_lines(text: str) -> list[str]:
+    """Return the lines of a table of the kernel's; one that was cut off is left out. Lines end with
+    a newline and nothing else: names of files may hold what `str.splitlines` takes for an end."""
+    return text.split("\n")[:-1]
 
 
 def whole(text: str, otherwise: int = 0) -> int:
@@ -64,6 +70,7 @@ class Stat:
     group: int
     major_faults: int
     cpu: int
+    children_cpu: int  # of those that have ended, and were waited for
     nice: int
     started: int
     on_cpu: int  # which one it last ran on
@@ -83,19 +90,58 @@ def stat(text: str) -> Stat | None:
     fields = text.rpartition(") ")[2].split()
     if len(fields) < 50 or len(fields[0]) != 1:
         return None
-    numbers = [_signed(each) for each in fields[1:]]
     return Stat(
         state=fields[0],
-        parent=numbers[0],
-        group=numbers[1],
-        major_faults=numbers[8],
-        cpu=numbers[10] + numbers[11],
-        nice=numbers[15],
-        started=numbers[18],
-        on_cpu=numbers[35],
-        waited_for_disk=numbers[38],
-        exit_status=numbers[48],
+        parent=_signed(fields[1]),
+        group=_signed(fields[2]),
+        major_faults=_signed(fields[9]),
+        cpu=_signed(fields[11]) + _signed(fields[12]),
+        children_cpu=_signed(fields[13]) + _signed(fields[14]),
+        nice=_signed(fields[16]),
+        started=_signed(fields[19]),
+        on_cpu=_signed(fields[36]),
+        waited_for_disk=_signed(fields[39]),
+        exit_status=_signed(fields[49]),
     )
+
+
+class Pages(NamedTuple):
+    """What `statm` says of a process's memory, in pages."""
+
+    mapped: int
+    resident: int
+    shared: int  # of those: of files, or shared with other processes
+
+
+def pages(text: str) -> Pages | None:
+    """Parse a `statm` file; None if it is none."""
+    fields = [whole(each, -1) for each in text.split()[:3]]
+    return Pages(*fields) if len(fields) == 3 and min(fields) >= 0 else None
+
+
+class MemoryUse(NamedTuple):
+    """What `status` says of a process's memory, in bytes; 0 where it says nothing."""
+
+    own: int  # of no file, and not shared
+    shared: int
+    swapped: int
+    largest: int  # that it ever had
+    mapped: int  # address space
+
+
+def memory_use(status: dict[str, str]) -> MemoryUse:
+    """Return the memory of a process by its `status`, parsed by `table`."""
+    return MemoryUse(
+        own=_kb(status, "RssAnon"),
+        shared=_kb(status, "RssShmem") + _kb(status, "RssFile"),
+        swapped=_kb(status, "VmSwap"),
+        largest=_kb(status, "VmHWM"),
+        mapped=_kb(status, "VmSize"),
+    )
+
+
+def _kb(found: dict[str, str], name: str) -> int:
+    return 1024 * quantity(found, name)
 
 
 def table(text: str) -> dict[str, str]:
@@ -124,26 +170,35 @@ def counters(text: str) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
-    """A file that a process has mapped."""
+class Mapping(NamedTuple):
+    """A piece of memory that a process has mapped."""
 
     low: int
     high: int
-    offset: int
+    rights: str  # "rw-p"; the last is "s" where other processes see what is written
+    offset: int  # in the file
+    device: str  # "fe:00"
     inode: str
-    path: str
+    path: str  # nothing, or "[heap]" and the like, where it is of no file
+
+
+def mapping(line: str) -> Mapping | None:
+    """Parse a line of a `maps` file, without its end; None if it is none."""
+    match = _MAPPING.fullmatch(line)
+    if match is None:
+        return None
+    low, high, rights, offset, device, inode, path = match.groups("")
+    return Mapping(int(low, 16), int(high, 16), rights, int(offset, 16), device, inode, path)
+
+
+def mappings(text: str) -> list[Mapping]:
+    """Parse a `maps` file."""
+    return [found for line in complete_lines(text) if (found := mapping(line)) is not None]
 
 
 def mapped_files(text: str) -> list[Mapping]:
     """Parse a `maps` file; memory that is of no file is left out."""
-    found = []
-    for line in complete_lines(text):
-        match = _MAPPING.fullmatch(line)
-        if match is not None and (match[5] or "").startswith("/"):
-            low, high, offset = (hexadecimal(match[at]) for at in (1, 2, 3))
-            found.append(Mapping(low, high, offset, match[4], match[5].strip()))
-    return found
+    return [each for each in mappings(text) if each.path.startswith("/")]
 
 
 def unix_sockets(text: str) -> dict[str, str]:
@@ -194,6 +249,21 @@ def file_locks(text: str) -> Iterator[LockLine]:
             yield LockLine(
                 match[1], bool(match[2]), match[3], _signed(match[4]), match[5], whole(match[6])
             )
+
+
+def descriptor_locks(text: str) -> list[tuple[str, int]]:
+    """Parse the locks in the `fdinfo` of a descriptor: the kind of each (FLOCK, OFDLCK, POSIX), and
+    the process that took it; -1: not known."""
+    found = []
+    for line in text.split("\n"):  # lock:\t1: FLOCK  ADVISORY  WRITE 10431 fe:00:2492718 0 EOF
+        if line.startswith("lock:") and len(fields := line.split()) > 2:
+            found.append((fields[2], whole(fields[5], -1) if len(fields) > 5 else -1))
+    return found
+
+
+def watched_descriptors(text: str) -> list[int]:
+    """Parse what an epoll instance watches, in its `fdinfo`."""
+    return [int(each) for each in _WATCHED.findall(text)]
 
 
 def mounts(text: str) -> list[tuple[str, str]]:

@@ -11,9 +11,10 @@ import functools
 import os
 import stat
 
+from .open_descriptors import OWN_DESCRIPTORS, own_path, own_target
+
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _PATH: int = getattr(os, "O_PATH", 0)
-_DESCRIPTORS = "/proc/self/fd"
 
 
 class NotRegular(OSError):
@@ -29,7 +30,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
     look = os.open(path, _PATH | os.O_CLOEXEC | no_link)
     try:
         _require_regular(os.fstat(look))
-        return os.open(f"{_DESCRIPTORS}/{look}", _READ)
+        return os.open(own_path(look), _READ)
     finally:
         os.close(look)
 
@@ -56,7 +57,7 @@ def open_real_folder(path: str) -> int:
 def place_of(descriptor: int, path: str) -> str:
     """Return where an open file is: as the kernel has it, or else where its name leads now."""
     if _has_descriptors():
-        return os.readlink(f"{_DESCRIPTORS}/{descriptor}")
+        return own_target(descriptor)
     return os.path.realpath(path)
 
 
@@ -75,7 +76,7 @@ def read_regular(path: str | os.PathLike[str], most: int, *, follow: bool = Fals
 
 @functools.cache
 def _has_descriptors() -> bool:
-    return bool(_PATH) and os.path.isdir(_DESCRIPTORS)
+    return bool(_PATH) and os.path.isdir(OWN_DESCRIPTORS)
 
 
 def _opened_by_name(path: str | os.PathLike[str], *, follow: bool) -> int:

@@ -6,11 +6,11 @@ hold it are accounted for: lives that wait for it do not, nor does this process.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from multiprocessing import synchronize
 from typing import Any
 
+from .._linux import libc
 from .._loading.dataset_walk import things_in
 from .._loading.job import Job
 
@@ -31,8 +31,7 @@ def release(job: Job, address: int, *, forked: bool) -> str:
     if lock._semlock._count() or not lock._semlock._is_zero():
         return ""  # this process has it; or it is free by now
     # Not by its own method: a recursive lock lets nobody but its holder release it.
-    posted = ctypes.CDLL(None).sem_post(ctypes.c_void_p(lock._semlock.handle))
-    return path if posted == 0 else ""
+    return path if libc.post_semaphore(lock._semlock.handle) else ""
 
 
 def _locks(job: Job) -> list[tuple[str, Any]]:

@@ -104,11 +104,10 @@ class _Waiting:
 
 def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
     """Look at a process; None if it cannot be seen."""
-    fields = live.stat_fields(f"{pid}")
-    if len(fields) < 2:
+    stat = live.stat(f"{pid}")
+    if stat is None:
         return None
-    state, parent = fields[0], int(fields[1])
-    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, network_bytes.own_bytes(pid, parent)
+    cpu_s, others, io_bytes = _cpu_s(pid), 0.0, network_bytes.own_bytes(pid, stat.parent)
     for each in live.with_descendants(pid):
         others += _cpu_s(each) if each != pid else 0.0
         io_bytes += live.io_bytes(f"{each}")
@@ -118,13 +117,13 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         io_bytes=io_bytes,
         received=_received(pid, str(pid)),
         stack=stack,
-        waits_for=_waits_for(pid, state, str(pid)),
-        stopped=state == "T",
+        waits_for=_waits_for(pid, stat.state, str(pid)),
+        stopped=stat.state == "T",
         deadlock=_deadlock(pid),
         wakeable=_is_wakeable(pid),
         shared_lock=_shared_lock(pid),
         own_lock=_is_on_own_lock(pid),
-        wakes=network_bytes.wakes(pid, str(pid)),
+        wakes=live.voluntary_switches(pid, str(pid)),
     )
 
 
@@ -150,7 +149,8 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
         for child in live.children(pid, actor)
         for each in live.with_descendants(child)
     ]
-    ended_ticks = sum(map(int, live.stat_fields(f"{pid}")[13:15]))
+    stat = live.stat(f"{pid}")
+    ended_ticks = stat.children_cpu if stat is not None else 0
     return Activity(
         cpu_s=sum(live.ran_s(f"{pid}/task/{actor}") for actor in acting),
         cpu_s_of_others=live.TICK_S * ended_ticks + sum(_cpu_s(each) for each in started),
@@ -167,16 +167,6 @@ def of_thread(task: int, stack: tuple[StackLine, ...]) -> Activity | None:
 def runs(pid: int) -> bool:
     """Say whether the main thread runs, or would if it got a processor."""
     return live.state(f"{pid}") == "R"
-
-
-def call_of_own(task: str) -> str:
-    """Return the system call that a thread of this process is in, or "running"; nothing if that is
-    not told."""
-    call = live.system_call(f"self/task/{task}")
-    if call:
-        return syscalls.name(call[0])
-    number = live.read(f"/proc/self/task/{task}/syscall").partition(" ")[0].strip()
-    return f"system call {number}" if number.isdigit() else number
 
 
 def thread_runs(task: int) -> bool:
@@ -201,16 +191,16 @@ def _cpu_s(pid: int) -> float:
     Not from the ticks of /proc, where the kernel tells better: those of a process and of each
     thread are rounded on their own, and their difference makes one that sleeps seem to run.
     """
-    fields = live.stat_fields(f"{pid}")
-    if len(fields) < 15:
+    stat = live.stat(f"{pid}")
+    if stat is None:
         return 0.0
     ours_s = sum(
         live.ran_s(f"{pid}/task/{task}") for task in live.threads(pid) if is_ours(pid, task)
     )
     own_s = process_cpu_s(pid)
     if own_s is None:
-        own_s = live.TICK_S * sum(map(int, fields[11:13]))
-    return own_s + live.TICK_S * sum(map(int, fields[13:15])) - ours_s
+        own_s = live.TICK_S * stat.cpu
+    return own_s + live.TICK_S * stat.children_cpu - ours_s
 
 
 def is_ours(pid: int, task: str) -> bool:

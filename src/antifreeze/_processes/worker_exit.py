@@ -17,6 +17,8 @@ import threading
 from multiprocessing import util
 from typing import NoReturn
 
+from .._linux.live_processes import own_threads
+from .._linux.open_descriptors import own_descriptors
 from .._transport.framing import Kind, prefix
 
 OURS = "antifreeze-"  # all our threads begin so
@@ -41,16 +43,16 @@ def _is_alone() -> bool:
     if any(each is not here and not each.name.startswith(OURS) for each in threads):
         return False
     with contextlib.suppress(OSError):
-        return len(os.listdir("/proc/self/task")) <= len(threads)
+        return len(own_threads()) <= len(threads)
     return False
 
 
 def _leave_at_once(channel: int) -> NoReturn:
     try:
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) >= _STANDARD and int(name) != channel:
+        for number in own_descriptors():
+            if number >= _STANDARD and number != channel:
                 with contextlib.suppress(OSError):  # the one that was listed with
-                    os.close(int(name))
+                    os.close(number)
         os.write(channel, prefix(Kind.LEFT, 0))
     finally:
         os._exit(0)

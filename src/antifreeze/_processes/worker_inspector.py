@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import CLEAN
 from .._linux import network_bytes
 from .._linux.available_memory import available
+from .._linux.live_processes import private_bytes
 from .._reporting.stall_messages import where
 from .._reporting.wait_accounting import Usage
 from . import process_activity
@@ -20,8 +20,6 @@ from .starting.slow_unpickling import Opening
 from .starting.source_messages import Wait, is_for_semaphore
 from .starting.worker_source import WorkerSource
 from .worker_socket import Line
-
-_OWN = re.compile(rb"^(?:RssAnon|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 
 
 class WorkerInspector:
@@ -40,7 +38,9 @@ class WorkerInspector:
         pid = line.worker.pid
         if pid is None and not self._source.forks:
             return Sight(line.seat, line.life, 0, CLEAN)
-        return Sight(line.seat, line.life, *line.status.call, 0 if pid is None else own_bytes(pid))
+        return Sight(
+            line.seat, line.life, *line.status.call, 0 if pid is None else private_bytes(pid)
+        )
 
     def usage(self) -> Sequence[Usage]:
         living = [(line.seat, line.worker.pid) for line in self._lines.values()]
@@ -83,13 +83,3 @@ class WorkerInspector:
         # Its parent, too: who stopped one has perhaps stopped all, and the next is asked of it.
         if (parent := self._source.parent) is not None:
             parent.go_on()
-
-
-def own_bytes(pid: int) -> int:
-    """Return how much memory a process has that is no file's and not shared, swapped out or not; 0
-    if nobody knows."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            return 1024 * sum(int(each) for each in _OWN.findall(file.read()))
-    except OSError:
-        return 0

@@ -14,17 +14,14 @@ import os
 
 import torch
 
+from .._linux import libc
 from .._linux.available_memory import Available, available
+from .._linux.open_descriptors import own_path
 
 ALIGNMENT = 64  # bytes; a cache line, and what the widest vector instructions like
 PAGE = 4096
 NAME = "antifreeze-slab"
-# One call instead of a page fault for each 4 KiB (Linux 5.14; before, it fails and costs nothing).
-_MADV_POPULATE_WRITE = 23
 _NO_MEMORY = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
-_libc = ctypes.CDLL(None)
-_libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
-_libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
 _LEARNT_AT_MOST = 32 * 1024 * 1024 - 2 * PAGE  # glibc's own limit, its header in it
 _STRING_AT_LIMIT = 1 << 31
 
@@ -79,7 +76,7 @@ def teach_allocator(size: int) -> None:
     have it faulted in again for the next batch. So it is shown a block as large as a batch. (To
     set its thresholds by `mallopt` would end its learning, and larger blocks may come.)
     """
-    _libc.free(_libc.malloc(min(size, _LEARNT_AT_MOST)))
+    libc.allocate_and_free(min(size, _LEARNT_AT_MOST))
 
 
 class Memory:
@@ -90,9 +87,8 @@ class Memory:
     def __init__(self, descriptor: int, size: int) -> None:
         # Not mmap.mmap: it keeps a copy of the descriptor as long as the mapping lives (before
         # Python 3.13). The path is opened, mapped and closed again.
-        path = f"/proc/self/fd/{descriptor}"
         try:
-            self._storage = torch.UntypedStorage.from_file(path, True, size)
+            self._storage = torch.UntypedStorage.from_file(own_path(descriptor), True, size)
         except RuntimeError as error:  # torch tells the number of the error in its text
             numbers = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
             known = [number for number in numbers if f"({number})" in str(error)]
@@ -100,7 +96,7 @@ class Memory:
         self.address: int = self._storage.data_ptr()
         self.size = size
         self._type = ctypes.c_char * size
-        _libc.madvise(ctypes.c_void_p(self.address), ctypes.c_size_t(size), _MADV_POPULATE_WRITE)
+        libc.populate(self.address, size)
         self.view = memoryview(self.anchor()).cast("B")  # for our own use; keeps no lease
 
     def anchor(self) -> ctypes.Array[ctypes.c_char]:

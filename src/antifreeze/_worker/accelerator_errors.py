@@ -7,9 +7,10 @@ that this process has inherited a context: a program without one may quote whate
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
+
+from .._linux.open_descriptors import own_descriptors, own_target
 
 # What is raised in such a process, and who raises it. A process that has not forked may see the
 # errors of a driver as well, for other reasons: then they come again in a clean process, and are
@@ -75,8 +76,8 @@ def _is_bad_fork_of_torch() -> bool:
 
 def _has_device_open() -> bool:
     with contextlib.suppress(OSError):
-        for number in os.listdir("/proc/self/fd"):
+        for number in own_descriptors():
             with contextlib.suppress(OSError):  # that of the list itself
-                if os.readlink(f"/proc/self/fd/{number}").startswith(_FILES):
+                if own_target(number).startswith(_FILES):
                     return True
     return False

@@ -8,19 +8,17 @@ a small thread of the worker's own watches the other process instead.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
 import threading
 from collections.abc import Iterable
 
+from .._linux import libc
+from .._linux.oom_score import raise_oom_score
 from .._transport.descriptors import Descriptor
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
 THREAD_NAME = b"antifreeze"  # as the kernel shows it
-_libc = ctypes.CDLL(None)
 # Of 1,000: enough to be taken before the main process, which may hold gigabytes of its own.
 _OOM_SCORE = 500
 
@@ -53,14 +51,7 @@ def watch_parent(pid: int, *, by_kernel: bool, is_parent: bool = False) -> Descr
 
 def go_first() -> None:
     """Have the kernel take this process, not its parents, when memory runs out."""
-    with contextlib.suppress(OSError, ValueError):
-        # Not as a Python file: 30 us instead of 250.
-        file = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            if int(os.read(file, 16)) < _OOM_SCORE:
-                os.pwrite(file, b"%d" % _OOM_SCORE, 0)
-        finally:
-            os.close(file)
+    raise_oom_score(_OOM_SCORE)
 
 
 def leave_signals_to_main() -> None:
@@ -124,22 +115,22 @@ def end_with_parent(pid: int) -> None:
 
 
 def outlive_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, 0)
+    libc.set_parent_death_signal(0)
 
 
 def name_thread() -> None:
     """Let others see that this thread is ours: what it waits for is of no interest."""
-    _libc.prctl(_PR_SET_NAME, THREAD_NAME, 0, 0, 0)
+    libc.set_thread_name(THREAD_NAME)
 
 
 def name_process(name: str) -> None:
     """Let `top` and the kernel's log say what this process is; 15 characters are shown. Called in
     its main thread; threads that are there keep their names. Never raises."""
-    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+    libc.set_thread_name(name.encode())
 
 
 def _ask_kernel() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.set_parent_death_signal(signal.SIGKILL)
 
 
 def _is_gone(pid: int, *, wait: bool = False) -> bool:

@@ -28,6 +28,7 @@ from typing import Any
 
 from .._core.limits import LIMITS
 from .._core.messages import frozen
+from .._linux.open_descriptors import own_descriptors, own_path, own_target
 from .._loading.dataset_walk import inside, things_in
 from .lmdb_database_names import name_of
 
@@ -148,11 +149,11 @@ def _are_open(path: str, options: dict[str, Any]) -> bool:
     names = _names(path, options)
     gone = {f"{os.path.realpath(name)} (deleted)" for name in names}
     opened = set()
-    for number in os.listdir("/proc/self/fd"):
+    for number in own_descriptors():
         with contextlib.suppress(OSError):  # closed meanwhile
-            if os.readlink(f"/proc/self/fd/{number}") in gone:
+            if own_target(number) in gone:
                 return False
-            opened.add(_identity(f"/proc/self/fd/{number}"))
+            opened.add(_identity(own_path(number)))
     return opened.issuperset(_identity(name) for name in names)
 
 

@@ -8,7 +8,6 @@ Measured with threads that wait for an event: the first takes 0.07 ms with one o
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -20,11 +19,11 @@ from ..._core.health.stall_detection import StackLine
 from ..._core.limits import LIMITS
 from ..._core.messages import frozen
 from ..._core.native_pool_names import is_of_pool, pool_needed, pool_used, pools_among
+from ..._linux import live_processes as live
 from ..._linux.clock import pause
 from ..._loading.raw_attributes import class_name, instance_dict
 from ..._worker.accelerator_errors import context_of_torch
 from ..._worker.parent_watch import THREAD_NAME
-from .. import process_activity
 from . import native_thread_pools, parked_threads
 from .reachable_objects import NOTHING_REACHED, Reached
 
@@ -47,7 +46,6 @@ _IDLE = frozenset(
     {"futex", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "nanosleep"}
     | {"clock_nanosleep", "recvfrom", "recvmsg", "accept", "accept4", "read", "rt_sigtimedwait"}
 )
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @frozen
@@ -77,7 +75,7 @@ def program(reached: Reached = NOTHING_REACHED) -> Program:
         tuple(each.name for each in threads if not each.running),
         held,
         context_of_torch(),
-        _held_bytes(),
+        live.own_resident_bytes(),
     )
 
 
@@ -93,7 +91,7 @@ def is_alone() -> bool:
         return False
     if next(_foreign_threads(), None) is not None:
         return False
-    return not any(is_of_pool(_comm(task) or "") for task in _tasks("self"))
+    return not any(is_of_pool(name) for name in _thread_names(os.getpid()))
 
 
 def unsafe_now(reached: Reached, positions: Positions) -> str:
@@ -109,21 +107,19 @@ def unsafe_now(reached: Reached, positions: Positions) -> str:
 def left_behind(pid: int, stack: tuple[StackLine, ...]) -> str:
     """Return the native library that a process forked from this one is in, by its stack, if this
     process has the library's threads and that one has none."""
-    mine = [name for task in _tasks("self") if (name := _comm(task)) is not None]
-    used = pool_used(mine, [line.file for line in stack])
+    used = pool_used(_thread_names(os.getpid()), [line.file for line in stack])
     if used is None:
         return ""
     pool, threads = used
-    theirs = [_comm(task, str(pid)) or "" for task in _tasks(str(pid))]
-    if any(each == pool for each, _ in pools_among(theirs)):
+    if any(each == pool for each, _ in pools_among(_thread_names(pid))):
         return ""
     return f"{pool.library} ({', '.join(list(dict.fromkeys(threads))[:SHOWN])})"
 
 
-def _tasks(pid: str) -> list[str]:
-    with contextlib.suppress(OSError):
-        return os.listdir(f"/proc/{pid}/task")
-    return []
+def _thread_names(pid: int) -> list[str]:
+    """Return the names of a process's threads; of one that has ended meanwhile, none."""
+    names = (live.thread_name(pid, thread) for thread in live.threads(pid))
+    return [name for name in names if name is not None]
 
 
 class Positions:
@@ -191,17 +187,18 @@ def _native_threads(used: frozenset[str]) -> list[Foreign]:
         for each in threading.enumerate()
         if not isinstance(each, threading._DummyThread)
     }
-    this, unnamed, found = _comm(str(os.getpid())), 0, []
-    for task in os.listdir("/proc/self/task"):
+    pid, unnamed, found = os.getpid(), 0, []
+    this = live.thread_name(pid, str(pid))
+    for task in live.own_threads():
         if int(task) in known or int(task) == threading.get_native_id():
             continue
-        name = _comm(task)
+        name = live.thread_name(pid, task)
         if name is None or name.startswith(_HARMLESS_NAMES):
             continue
         if pool := pool_needed(name, used):
             found.append(Foreign(name, f"workers use {pool}, whose threads a fork does not copy"))
             continue
-        call = process_activity.call_of_own(task)
+        call = live.system_call_name(f"{pid}/task/{task}")
         idle = call in _IDLE
         if name != this:
             found.append(Foreign(name, "" if idle else "it runs native code"))
@@ -241,15 +238,3 @@ def _in_words(thread: threading.Thread, name: str) -> str:
     if thread is threading.main_thread():
         return "the main thread"
     return name if class_name(kind) == "Thread" else f"{name} ({class_name(kind)})"
-
-
-def _comm(task: str, pid: str = "self") -> str | None:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/comm") as file:
-        return file.read().rstrip("\n")
-    return None
-
-
-def _held_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        _, resident, shared, *_ = file.read().split()
-    return (int(resident) - int(shared)) * _PAGE

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import re
 import sys
 
-_LIBRARY = re.compile(rb"/[^\n]*\.so[^\n]*")  # a path in /proc/self/maps
+from ..._linux.memory_maps import own_libraries
+
 _blas_of_fork: list[ctypes.c_int] = []  # found before the fork: to look again takes a child 4 ms
 _HARD = 2  # omp_pause_hard: give back the threads and what they hold
 
@@ -30,10 +30,10 @@ def lay_down() -> None:
         threads = opencv.getNumThreads()
         opencv.setNumThreads(1)  # in a child it would wait for threads that are not there
         opencv.setNumThreads(threads)
-    loaded = _loaded()
+    loaded = own_libraries()
     _blas_of_fork = _blas_counts("blas_cpu_number", loaded)
     for path in loaded:
-        if b"libgomp" in os.path.basename(path) and (pause := _pause(path)) is not None:
+        if "libgomp" in os.path.basename(path) and (pause := _pause(path)) is not None:
             pause(_HARD)
 
 
@@ -48,21 +48,11 @@ def ends_children() -> bool:
     return getattr(parallel, "_threading_layer", None) == "omp"
 
 
-def _loaded() -> set[bytes]:
-    """Give the paths of this process's libraries.
-
-    From /proc, which takes half a millisecond. The linker would tell in 30 us, but holds a lock
-    while it calls back: if the interpreter is given to another thread in there, and that one
-    imports something or asks the same, it waits for the lock with the interpreter in its hands, for
-    ever.
-    """
-    with open("/proc/self/maps", "rb") as file:
-        return set(_LIBRARY.findall(file.read()))
-
-
 def blas_threads() -> int:
     """Count the threads that OpenBLAS keeps beside the one that calls it, used or not."""
-    return sum(max(0, count.value - 1) for count in _blas_counts("blas_num_threads", _loaded()))
+    return sum(
+        max(0, count.value - 1) for count in _blas_counts("blas_num_threads", own_libraries())
+    )
 
 
 def one_blas_thread() -> None:
@@ -75,26 +65,26 @@ def one_blas_thread() -> None:
         count.value = 1
 
 
-def _blas_counts(name: str, loaded: set[bytes]) -> list[ctypes.c_int]:
-    paths = [path for path in loaded if b"openblas" in os.path.basename(path)]
+def _blas_counts(name: str, loaded: set[str]) -> list[ctypes.c_int]:
+    paths = [path for path in loaded if "openblas" in os.path.basename(path)]
     found = [_blas_count(path, name) for path in paths]
     return [count for count in found if count is not None]
 
 
 @functools.cache
-def _blas_count(path: bytes, name: str) -> ctypes.c_int | None:
+def _blas_count(path: str, name: str) -> ctypes.c_int | None:
     """Give a number that an OpenBLAS exports: of the threads it has, or of those it uses."""
     try:
-        library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
         return ctypes.c_int.in_dll(library, name)
     except (OSError, ValueError):  # unloaded meanwhile, or built otherwise
         return None
 
 
 @functools.cache
-def _pause(path: bytes) -> ctypes._NamedFuncPointer | None:
+def _pause(path: str) -> ctypes._NamedFuncPointer | None:
     try:
-        library = ctypes.CDLL(os.fsdecode(path), mode=os.RTLD_NOLOAD)
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
         return library.omp_pause_resource_all
     except (OSError, AttributeError):  # unloaded meanwhile, or from before OpenMP 5.0
         return None

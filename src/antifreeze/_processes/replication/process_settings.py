@@ -22,6 +22,7 @@ import torch
 
 from ..._core.messages import frozen
 from ..._linux.clock import follow_zone
+from ..._linux.live_processes import own_umask
 from ..._loading.rng_adapters import numpy_if_there
 from . import library_settings, logging_settings, module_state, stand_in_modules
 from .module_state import Known
@@ -147,7 +148,7 @@ class ProcessSettings:
         return cls(
             environment=dict(os.environb),
             directory=directory,
-            umask=_umask(),
+            umask=own_umask(),
             limits={number: resource.getrlimit(number) for number in _LIMITS},
             cores=os.sched_getaffinity(0),
             path=list(sys.path),
@@ -221,12 +222,3 @@ def apply_environment(environment: dict[bytes, bytes]) -> None:
         if os.environb.get(name) != value:
             os.environb[name] = value
     follow_zone()
-
-
-def _umask() -> int:
-    """Read it. (`os.umask` sets it, for a moment, for all threads.)"""
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022

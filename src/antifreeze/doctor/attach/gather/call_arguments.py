@@ -52,8 +52,7 @@ def watches(pid: int, call: tuple[int, ...], waits_in: str) -> tuple[int, ...]:
     if len(call) < 3:
         return ()
     if call[0] in (Syscall.EPOLL_WAIT, Syscall.EPOLL_PWAIT):
-        lines = proc_text(pid, "fdinfo", str(call[1])).split("\n")
-        found = [procfs.whole(line[4:13]) for line in lines if line.startswith("tfd:")]
+        found = procfs.watched_descriptors(proc_text(pid, "fdinfo", str(call[1])))
         return tuple(found) if len(found) <= _MOST_WATCHED else ()
     goes_on = call[0] == Syscall.RESTARTED and "poll_schedule" in waits_in
     if (

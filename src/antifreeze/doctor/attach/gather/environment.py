@@ -11,7 +11,7 @@ import struct
 from pathlib import PurePath
 
 from ...._linux import procfs
-from ...._linux.bounded_reads import file_part, proc_link, proc_memory, proc_text
+from ...._linux.bounded_reads import file_part, path_seen_by, proc_link, proc_memory, proc_text
 
 MOST_VARIABLES = 4096
 MOST_BYTES = 4096  # of one variable
@@ -56,7 +56,7 @@ def _places(pid: int) -> list[int]:
     libraries = [each for each in starts if PurePath(each).name.startswith(("libc.so", "libc-"))]
     found = []
     for path in [program, *libraries[:2]]:
-        moved, value = _symbol(pid, f"/proc/{pid}/root{path}", b"environ")
+        moved, value = _symbol(pid, path_seen_by(pid, path), b"environ")
         if value and path in starts:
             found.append(value + (starts[path] if moved else 0))
     return found

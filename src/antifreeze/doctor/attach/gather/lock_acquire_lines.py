@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+from ...._linux.bounded_reads import path_seen_by
 from ...._linux.regular_files import read_regular
 from ...._linux.syscalls import Syscall
 from ...source.syntax.safe_compile import compile_quietly
@@ -132,7 +133,7 @@ def _file(pid: int, path: str, known: dict[tuple[int, str], _File | None]) -> _F
     if key not in known:
         same = [file for (_, name), file in known.items() if name == path]
         may = path.startswith("/") and len(known) < _MOST_FILES
-        known[key] = same[0] if same else _parsed(f"/proc/{pid}/root{path}") if may else None
+        known[key] = same[0] if same else _parsed(path_seen_by(pid, path)) if may else None
     return known[key]
 
 

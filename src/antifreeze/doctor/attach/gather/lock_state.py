@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import PurePath
 
 from ...._linux import procfs
-from ...._linux.bounded_reads import proc_link, proc_memory, proc_numbers, proc_text, system_text
+from ...._linux.bounded_reads import machine_text, proc_link, proc_memory, proc_numbers, proc_text
 from ...._linux.clock import monotonic
 from ...._linux.syscalls import Syscall, code_address
 from ..facts import FileLock, Process, Sharer
@@ -70,7 +70,7 @@ def file_locks(processes: tuple[Process, ...]) -> tuple[FileLock, ...]:
     files = {inode: path for each in processes for inode, path in _inodes(each)}
     pids = {each.pid for each in processes}
     found: dict[str, FileLock] = {}
-    for line in procfs.file_locks(system_text("/proc/locks")):
+    for line in procfs.file_locks(machine_text("locks")):
         if line.waits and line.number in found:
             held = found[line.number]
             if len(held.waiting) < _MOST:
@@ -107,10 +107,10 @@ def _holders(paths: set[str]) -> Iterator[tuple[int, str, int]]:
                 return
             if (path := proc_link(pid, "fd", str(number))) not in paths:
                 continue
-            for line in proc_text(pid, "fdinfo", str(number)).split("\n"):
-                fields = line.split()
-                if fields[:1] == ["lock:"] and "FLOCK" in fields and len(fields) > 5:
-                    yield pid, path, procfs.whole(fields[5], -1)
+            told = proc_text(pid, "fdinfo", str(number))
+            for kind, holder in procfs.descriptor_locks(told):
+                if kind == "FLOCK":
+                    yield pid, path, holder
 
 
 def _inodes(process: Process) -> list[tuple[str, str]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import Any
 
-from ...._linux import procfs
-from ...._linux.bounded_reads import proc_text, system_text
+from ...._linux import cgroups, procfs
+from ...._linux.bounded_reads import machine_text, path_seen_by, proc_text, system_text
 from ..facts import Group, Machine
 from .environment import variable
 from .isolated_call import run_isolated
@@ -17,7 +16,6 @@ from .isolated_call import run_isolated
 _KB = 1024
 _NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs")
 _NETWORKED_FUSE = ("fuse.",)  # s3fs, gcsfuse, sshfs: what stands behind them is elsewhere
-_UNLIMITED = 1 << 60  # what version 1 of control groups says for none
 
 MOST_MOUNTS = 64  # that are written down; a machine has a few
 MOST_GROUPS = 64  # folders in which limits are looked for
@@ -38,8 +36,8 @@ class _Folder:
 
 def machine(pid: int) -> Machine:
     """Look at the machine as this process sees it."""
-    memory = procfs.counters(system_text("/proc/meminfo"))
-    pages = procfs.counters(system_text("/proc/vmstat"))
+    memory = procfs.counters(machine_text("meminfo"))
+    pages = procfs.counters(machine_text("vmstat"))
     temporary, shm, inside, container = _seen_isolated(pid)
     return Machine(
         cores=os.cpu_count() or 0,
@@ -79,15 +77,13 @@ def _seen_isolated(pid: int) -> tuple[str, _Folder, _Folder, bool]:
 
 def look_at_folders(pid: int) -> tuple[str, tuple[Any, ...], tuple[Any, ...], bool]:
     """Look at them; called in a process of its own."""
-    root = Path(f"/proc/{pid}/root")
     temporary = _temporary(pid)
-    # A folder that is not the root's is one of the folder that the process works in.
-    top = root if temporary.startswith("/") else Path(f"/proc/{pid}/cwd")
-    shm, inside = _folder(root / "dev/shm"), _folder(top / temporary.lstrip("/"))
+    shm = _folder(path_seen_by(pid, "/dev/shm"))
+    inside = _folder(path_seen_by(pid, temporary))
     return temporary, astuple(shm), astuple(inside), _in_container(pid)
 
 
-def _folder(path: Path) -> _Folder:
+def _folder(path: str) -> _Folder:
     """Look at a folder; what may not be looked at is not missing."""
     try:
         there = stat.S_ISDIR(os.stat(path).st_mode)
@@ -117,56 +113,35 @@ def _network_mounts(pid: int) -> tuple[str, ...]:
 
 
 def _in_container(pid: int) -> bool:
-    root = f"/proc/{pid}/root"
-    return any(map(os.path.lexists, (f"{root}/.dockerenv", f"{root}/run/.containerenv")))
+    marks = ("/.dockerenv", "/run/.containerenv")
+    return any(os.path.lexists(path_seen_by(pid, mark)) for mark in marks)
 
 
 def _group(pid: int) -> Group:
     """Read the limits of its control group: version 2, and what version 1 calls otherwise."""
     folders = _group_folders(pid)
-    cpu = procfs.counters(_first(folders, "cpu.stat"))
-    quota, period = _quota(folders)
-    events = procfs.counters(_first(folders, "memory.events"))
-    limit = procfs.whole(_first(folders, "memory.max", "memory.limit_in_bytes"))
+
+    def first(*names: str) -> str:
+        return cgroups.first_value(folders, *names, read=system_text)
+
+    cpu = procfs.counters(first("cpu.stat"))
+    events = procfs.counters(first("memory.events"))
+    limit = procfs.whole(first("memory.max", "memory.limit_in_bytes"))
     throttled_us = cpu.get("throttled_usec", cpu.get("throttled_time", 0) // 1000)
     return Group(
-        memory_limit=0 if limit >= _UNLIMITED else limit,
-        memory_used=procfs.whole(_first(folders, "memory.current", "memory.usage_in_bytes")),
-        reclaims=events.get("max", 0) or procfs.whole(_first(folders, "memory.failcnt")),
+        memory_limit=0 if limit >= cgroups.UNLIMITED else limit,
+        memory_used=procfs.whole(first("memory.current", "memory.usage_in_bytes")),
+        reclaims=events.get("max", 0) or procfs.whole(first("memory.failcnt")),
         kills=events.get("oom_kill", 0),
-        quota_cores=quota / period if quota > 0 and period > 0 else 0.0,
+        quota_cores=cgroups.quota_cores(folders, system_text),
         throttled=cpu.get("nr_throttled", 0),
         throttled_s=throttled_us / 1e6,
     )
 
 
-def _group_folders(pid: int) -> list[Path]:
+def _group_folders(pid: int) -> list[str]:
     """Return where its limits may be written: its own group first, then what it sees as the
     root."""
-    found = []
-    top = Path("/sys/fs/cgroup")
-    for controllers, path in procfs.control_groups(proc_text(pid, "cgroup")):
-        for name in controllers or [""]:
-            inner = Path(os.path.normpath(top / name / path.lstrip("/")))
-            found += [inner, *inner.parents, top / name]
-    inside = [each for each in dict.fromkeys([*found, top]) if top in (each, *each.parents)]
-    return inside[:MOST_GROUPS]
-
-
-def _first(folders: list[Path], *names: str) -> str:
-    for folder in folders:
-        for name in names:
-            if text := system_text(str(folder / name)):
-                return text
-    return ""
-
-
-def _quota(folders: list[Path]) -> tuple[int, int]:
-    for folder in folders:
-        parts = system_text(str(folder / "cpu.max")).split()
-        if len(parts) == 2 and (quota := procfs.whole(parts[0], -1)) >= 0:
-            return quota, procfs.whole(parts[1])
-    return (
-        procfs.whole(_first(folders, "cpu.cfs_quota_us")),  # -1, for none, is none
-        procfs.whole(_first(folders, "cpu.cfs_period_us")),
-    )
+    groups = cgroups.groups_in(proc_text(pid, "cgroup"))
+    found = [folder for group in groups for folder in group.folders]
+    return list(dict.fromkeys([*found, cgroups.ROOT]))[:MOST_GROUPS]

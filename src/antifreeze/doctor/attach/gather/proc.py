@@ -17,7 +17,6 @@ T = TypeVar("T")
 MOST_DESCRIPTORS = 400  # listed of one process; a program that leaks has thousands of the same
 MOST_THREADS = 1000  # of one process that are looked at; one may have thirty thousand
 _TICKS = os.sysconf("SC_CLK_TCK")
-_KB = 1024
 # Those that have threads or locks of their own: whoever asks for more looks into /proc/PID/maps.
 _LIBRARIES = (
     *("omp", "blas", "mkl", "tbb", "cuda", "nccl", "gloo", "opencv", "hdf5", "lmdb", "grpc"),
@@ -78,13 +77,7 @@ def process(pid: int, sockets: Sockets) -> Process | None:
         descriptors=_descriptors(pid, numbers, sockets),
         open_files=len(numbers),
         most_files=procfs.whole(most[1]) if most else 0,
-        memory=Memory(
-            own=_kb(status, "RssAnon"),
-            shared=_kb(status, "RssShmem") + _kb(status, "RssFile"),
-            swapped=_kb(status, "VmSwap"),
-            largest=_kb(status, "VmHWM"),
-            mapped=_kb(status, "VmSize"),
-        ),
+        memory=Memory(**procfs.memory_use(status)._asdict()),
         read_bytes=procfs.quantity(io, "rchar"),
         written_bytes=procfs.quantity(io, "wchar"),
         read_from_disk=procfs.quantity(io, "read_bytes"),
@@ -186,10 +179,6 @@ def _command(pid: int) -> tuple[str, ...]:
         known.append(mark)
     number = known.index(mark)
     return (*kept, f"({number + 1})") if number else kept
-
-
-def _kb(table: dict[str, str], name: str) -> int:
-    return procfs.quantity(table, name) * _KB
 
 
 def threads(pid: int) -> list[int]:
