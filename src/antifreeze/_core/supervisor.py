@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import commands as do
@@ -25,12 +25,13 @@ from .inspection.event_log import EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
 from .loader_plan import Plan, Source, Tenure
 from .recovery import Recovery
+from .restarts import RestartBudget
 from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger
 from .tickets import Progress
 from .wait_observer import NoObserver, WaitObserver
-from .worker_lifecycle import Out, WorkerLifecycle
-from .worker_slots import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
+from .worker_lifecycle import Loss, Out, WorkerLifecycle
+from .worker_slots import AT_WORK, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 
 LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
 LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
@@ -62,6 +63,7 @@ class Supervisor:
         self._asked_at = 0.0
         self.faults = FaultLog(plan.limits.records.supervisor_faults)
         self._recovery = Recovery(plan, self._seats, self._ledger, self._bundles, self.faults)
+        self._restarts = RestartBudget(plan.limits, self._lifecycle, self._recovery, self.faults)
         self._health = HealthChecks(plan, self._lifecycle, self._ledger)
         self._waits = waits or NoObserver()
         self._waits.attach(self._seats, self._ledger)
@@ -145,18 +147,9 @@ class Supervisor:
         self._seats.rewind()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.RENEW)
-            self._lifecycle.no_more_rest(seat)
-            seat.failed_starts = seat.barren = seat.past = 0
-            seat.ends.clear()
-            seat.gap = Gap.NONE
-            life = seat.life
-            if life is None:
-                self._lifecycle.start(seat, now, out)
-            elif life.state in EMPLOYED:
-                life.last = None
-                out.append(do.BeginEpoch(seat.number, life.number, event.epoch))
-            elif life.state is LifeState.RETIRING:
-                self._lifecycle.stop(seat, now, out)
+            self._restarts.renew(seat)
+            seat.begin_epoch()
+            self._lifecycle.begin_epoch(seat, now, out)
         self._go_on(now, out)
 
     def _on_loop_asked(self, event: ev.LoopAsked, now: float, out: Out) -> None:
@@ -164,7 +157,7 @@ class Supervisor:
         self._loop, self._asked_at = Loop.WAITING, now
         self._waits.begin(now)
         if was_left:
-            self._staff_all(now, out)
+            self._staff(self._seats.all, now, out)
         if self.plan.timeout_s > 0:
             self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
         self._health.arm(now)
@@ -185,7 +178,7 @@ class Supervisor:
         self._health.rest()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.CLOSE)
-            self._lifecycle.no_more_rest(seat)
+            self._restarts.cancel_rest(seat)
         self._lifecycle.stop_all(now, out)
 
     def _go_on(self, now: float, out: Out) -> None:
@@ -294,7 +287,7 @@ class Supervisor:
 
     def _deal_pending(self, now: float, out: Out) -> None:
         if not any(seat.takes_tickets for seat in self._seats.all):
-            self._staff_all(now, out)
+            self._staff(self._seats.all, now, out)
         self._assigner.deal_pending(now)
         self._assigner.send(out)
 
@@ -395,8 +388,8 @@ class Supervisor:
         loss = self._lifecycle.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in AT_WORK:
-                self._recovery.recover(loss, self._delivered, self._epoch)
-            self._staff(seat, now, out)
+                self._recover(loss)
+            self._staff([seat], now, out)
         self._go_on(now, out)
 
     def _on_life_silent(self, event: ev.LifeSilent, now: float, out: Out) -> None:
@@ -412,47 +405,19 @@ class Supervisor:
 
     # ---- recovery ---------------------------------------------------------------------------
 
-    def _staff_all(self, now: float, out: Out) -> None:
-        for seat in self._seats.all:
-            self._staff(seat, now, out)
+    def _staff(self, seats: Iterable[Seat], now: float, out: Out) -> None:
+        """Have a life in each of these seats, while there is work for it and budget."""
+        for seat in seats:
+            if not self._may_start() or not self._has_work():
+                return
+            fault = self._restarts.restart(seat, self._delivered, now, out)
+            if fault is not None:
+                self._run, self._stopped_by = Run.BROKEN, fault
+                self._lifecycle.stop_all(now, out)
 
-    def _staff(self, seat: Seat, now: float, out: Out) -> None:
-        """Give an open seat without a life a new one, if there is work and budget for it."""
-        limits = self.plan.limits
-        if seat.life is not None or seat.state is not SeatState.OPEN:
-            return
-        if not self._may_start() or not self._has_work():
-            return
-        if seat.failed_starts and self._goes_without(seat):
-            self._give_up(seat, FaultKind.REFUSED, now, out)
-        elif seat.failed_starts >= limits.failed_starts:
-            self._give_up(seat, FaultKind.NEVER_STARTED, now, out)
-        elif seat.barren >= limits.barren_lives:
-            self._give_up(seat, FaultKind.BUDGET_SPENT, now, out)
-        elif seat.barren > 1:
-            self._seats.move(seat, SeatCue.REST)
-            self._lifecycle.rest(seat, now)
-        else:
-            self._lifecycle.start(seat, now, out)
-
-    def _goes_without(self, seat: Seat) -> bool:
-        """Say whether the machine has no process for this seat, and others do the work."""
-        refused = self._recovery.losses[seat.number].kind is FaultKind.REFUSED
-        return refused and any(other.takes_tickets for other in self._seats.all)
-
-    def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
-        """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
-        if self._recovery.resumes(seat):
-            self._recovery.give_up_stream(seat, self._delivered)
-            return
-        self._seats.move(seat, SeatCue.LOSE)
-        fault = self._recovery.why_lost(seat).as_fault(why, None, self._delivered)
-        self.faults.note(fault)
-        if self._seats.loadable:
-            return
-        self._run = Run.BROKEN
-        self._stopped_by = fault
-        self._lifecycle.stop_all(now, out)
+    def _recover(self, loss: Loss) -> None:
+        self._restarts.count(loss)
+        self._recovery.recover(loss, self._delivered, self._epoch)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -492,20 +457,18 @@ class Supervisor:
             unfit = inherited.words
         if seat.life is None or seat.life.state not in AT_WORK:
             return
-        seats = [seat]
-        if unfit:  # at once, so that no other begins a stream that is about to begin anew
-            seats += [each for each in self._seats.all if each is not seat]
+        others = [each for each in self._seats.all if each is not seat]
         losses = []
-        for each in seats:
+        # All at once, so that none begins a stream that is about to begin anew.
+        for each in [seat, *others] if unfit else [seat]:
             if each.life is not None and each.life.state in AT_WORK:
                 self._health.stalls.forget(each.number, each.life.number)
                 seen = stall if each is seat else None
                 losses.append(self._lifecycle.condemn(each, each.life, now, out, seen, unfit))
         if self._run is Run.RUNNING:
             for loss in losses:
-                self._recovery.recover(loss, self._delivered, self._epoch)
-            for loss in losses:
-                self._staff(loss.seat, now, out)
+                self._recover(loss)
+            self._staff([loss.seat for loss in losses], now, out)
 
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
         since = self._asked_at if self._loop is Loop.WAITING else None
