@@ -17,7 +17,7 @@ from . import commands as do
 from . import events as ev
 from .assignment import TicketAssigner
 from .bundling import BundleSize
-from .deadlines import DeadlineKind, Key
+from .deadlines import BatchTimeout, DeadlineKind
 from .faults import Fault, FaultKind, FaultLog
 from .health.health_checks import HealthChecks
 from .health.stall_detection import Stall
@@ -33,7 +33,6 @@ from .wait_observer import NoObserver, WaitObserver
 from .worker_lifecycle import Loss, Out, WorkerLifecycle
 from .worker_slots import AT_WORK, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 
-LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
 LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
 
 
@@ -58,6 +57,7 @@ class Supervisor:
         self._assigner = TicketAssigner(plan, self._lifecycle, self._ledger)
         self._seats = self._lifecycle.seats
         self._deadlines = self._lifecycle.deadlines
+        self._timeout = BatchTimeout(plan.timeout_s, self._deadlines)
         self._dying = self._lifecycle.dying
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
@@ -158,8 +158,8 @@ class Supervisor:
         self._waits.begin(now)
         if was_left:
             self._staff(self._seats.all, now, out)
-        if self.plan.timeout_s > 0:
-            self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
+        if self._timeout.is_set:
+            self._timeout.arm(now)
         self._health.arm(now)
         self._go_on(now, out)
 
@@ -231,8 +231,8 @@ class Supervisor:
 
     def _loop_leaves(self) -> None:
         self._loop = Loop.AWAY
-        if self.plan.timeout_s > 0:
-            self._deadlines.clear(LOOP_KEY)
+        if self._timeout.is_set:
+            self._timeout.clear()
 
     def _forget_epoch(self, out: Out) -> None:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
@@ -425,7 +425,7 @@ class Supervisor:
         while (key := self._deadlines.pop_due(now)) is not None:
             kind, number, life = key
             seat = self._seats.all[number]  # of no meaning for the first two
-            if kind is DeadlineKind.LOOP:
+            if self._timeout.is_due(key):
                 self._time_out(now, out)
             elif kind is DeadlineKind.LOOK:
                 if self._loop is Loop.WAITING and self._run is Run.RUNNING:
