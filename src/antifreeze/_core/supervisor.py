@@ -23,13 +23,13 @@ from .health.health_checks import HealthChecks
 from .health.stall_detection import Stall
 from .inspection.event_log import EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
+from .inspection.wait_observer import NoObserver, WaitObserver
 from .loader_plan import Plan, Source, Tenure
 from .recovery import Recovery
 from .restarts import RestartBudget
 from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger
 from .tickets import Progress
-from .wait_observer import NoObserver, WaitObserver
 from .worker_lifecycle import Loss, Out, WorkerLifecycle
 from .worker_slots import AT_WORK, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 
