@@ -25,6 +25,7 @@ from .inspection.event_log import EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
 from .inspection.wait_observer import NoObserver, WaitObserver
 from .loader_plan import Plan, Source, Tenure
+from .parcels import ParcelIntake
 from .recovery import Recovery
 from .restarts import RestartBudget
 from .states import Loop, Run, Sampling
@@ -63,6 +64,7 @@ class Supervisor:
         self._asked_at = 0.0
         self.faults = FaultLog(plan.limits.records.supervisor_faults)
         self._recovery = Recovery(plan, self._seats, self._ledger, self._bundles, self.faults)
+        self._parcels = ParcelIntake(plan, self._lifecycle, self._ledger, self.faults)
         self._restarts = RestartBudget(plan.limits, self._lifecycle, self._recovery, self.faults)
         self._health = HealthChecks(plan, self._lifecycle, self._ledger)
         self._waits = waits or NoObserver()
@@ -296,7 +298,7 @@ class Supervisor:
     def _on_parcels_arrived(self, event: ev.ParcelsArrived, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
         for number in event.numbers if life is None else ():
-            self._drop_late(number, out)
+            self._parcels.drop_late(number, out)
         if life is not None:
             owed = len(life.held) + len(life.orphans)
             coming = Coming(event, life.last, seat.gap)
@@ -304,7 +306,8 @@ class Supervisor:
                 life.last = event.timings
             self._waits.came(seat, life, event)
             for number in event.numbers:
-                self._take_parcel(seat, life, number, coming, out)
+                if self._parcels.take(seat, life, number, coming, self._delivered, out):
+                    self._recovery.end_streams()
             if len(life.held) + len(life.orphans) < owed:
                 self._after_parcels(seat, life, event, now, out)
         self._go_on(now, out)
@@ -323,35 +326,6 @@ class Supervisor:
             self._bundles.slow_down()
         elif event.work_s is not None:
             self._bundles.learn(event.work_s, len(event.numbers), event.slab_bytes)
-
-    def _take_parcel(self, seat: Seat, life: Life, number: int, coming: Coming, out: Out) -> None:
-        event = coming.event
-        errand = life.held.get(number)
-        if errand is None or errand.ticket in seat.ends:
-            life.let_go(number)
-            self._drop_late(number, out)
-            return
-        life.brought += 1
-        if event.outcome is ev.Outcome.ENDED:
-            self._drop_late(number, out)
-            seat.ends.append(errand.ticket)
-            self._recovery.end_streams()
-            return
-        del life.held[number]
-        if event.outcome is ev.Outcome.EMPTY:
-            self._ledger.void(errand, seat, life)
-            self._drop_late(number, out)
-            return
-        seat.past += self.plan.source is Source.STREAMS
-        self._ledger.arrive(errand, seat, life, coming)
-        if event.outcome is ev.Outcome.FAILED:
-            self._lifecycle.note_lost(seat, life, alive=True)
-            where = (event.seat, event.life, errand.ticket)
-            self.faults.note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
-
-    def _drop_late(self, number: int, out: Out) -> None:
-        """Throw away a parcel that counts for nothing; unless it came twice: the first counts."""
-        out += [] if number in self._ledger.arrived else [do.DropParcel(number)]
 
     def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
         self._ledger.take_back(event.leases)
