@@ -1,10 +1,10 @@
 """The one that decides: what to draw, who loads it, who is replaced, what the loop receives.
 
-1. `handle(event, now)` gives the commands to perform, in order. It never waits and never raises
+1. `handle(event, now)` returns the commands to perform, in order. It never waits and never raises
    for what the world does: crashes, late messages and lies are events like any other.
 2. Every position of an epoch is delivered once, raised once, or void; never twice, never lost.
 3. A parcel counts only if its ticket's number is still held by the life that sent it.
-4. `next_wakeup()` is the time of the next deadline; tell `ClockRang` at or after it.
+4. `next_wakeup()` is the time of the next deadline; `ClockRang` is due at or after it.
 5. `check()` yields what is unsound. It yields nothing, after every step.
 """
 
@@ -34,7 +34,7 @@ from .tickets import Progress
 from .worker_lifecycle import Loss, Out, WorkerLifecycle
 from .worker_slots import AT_WORK, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 
-LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
+LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the event log
 
 
 class Supervisor:
@@ -94,7 +94,7 @@ class Supervisor:
     # ---- seen from outside ------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
-        """Take one event; give the commands it leads to, in order (the story's own list)."""
+        """Take in one event. Return the commands it leads to: the event log's own list."""
         out: Out = []
         self._on[type(event)](event, now, out)
         if out or type(event) not in LOOKS or self.event_log.is_whole:
@@ -106,12 +106,12 @@ class Supervisor:
 
     @property
     def progress(self) -> Progress:
-        """Say how far the loop has come: the value a later run goes on from."""
+        """How far the loop has come: the value a later run goes on from."""
         return Progress(self._epoch, self._delivered, self._seed_base)
 
     @property
     def at_rest(self) -> bool:
-        """Say whether no life is left."""
+        """Whether no life is left."""
         return not self._dying and not self._seats.living()
 
     @property
@@ -198,7 +198,7 @@ class Supervisor:
         self._draw_ahead(out)
 
     def _must_wait(self) -> bool:
-        """Say at once that there is no answer yet: nothing has arrived, but something may."""
+        """Whether there is no answer yet: nothing has arrived, but something may."""
         window = self._ledger.window
         if window.has_arrivals or self._run is not Run.RUNNING:
             return False
@@ -315,7 +315,7 @@ class Supervisor:
     def _after_parcels(
         self, seat: Seat, life: Life, event: ev.ParcelsArrived, now: float, out: Out
     ) -> None:
-        """See to it that a life that brought something has its next task, and the right pace."""
+        """See that a life that brought something has its next task; adapt the size of bundles."""
         if life.state in AT_WORK:
             self._lifecycle.begin_work(life, now)
         if life.state is LifeState.RETIRING:
@@ -390,6 +390,7 @@ class Supervisor:
                 self._lifecycle.stop_all(now, out)
 
     def _recover(self, loss: Loss) -> None:
+        """Count a lost life against its seat, and decide about the tickets it held."""
         self._restarts.count(loss)
         self._recovery.recover(loss, self._delivered, self._epoch)
 
@@ -462,7 +463,7 @@ class Supervisor:
                 self._go_on(now, out)
 
     def _time_out(self, now: float, out: Out) -> None:
-        """Tell the loop that its own patience is over; the work goes on."""
+        """End a wait that torch's `timeout=` has ended; the work goes on."""
         if self._loop is not Loop.WAITING:
             return
         seconds = now - self._asked_at

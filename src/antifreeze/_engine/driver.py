@@ -110,7 +110,7 @@ class Driver:
         return self._backend
 
     def workers(self) -> list[Any]:
-        """Give the latest life of each seat, for others to look at."""
+        """Return the latest life of each seat, for others to look at."""
         unborn = any(worker.pid is None for worker in self._backend.workers())
         if unborn and self._lock.acquire(timeout=self._limits.closing.lock_s):
             try:
@@ -129,7 +129,7 @@ class Driver:
 
     @property
     def can_go_on(self) -> bool:
-        """Say whether another epoch can begin here."""
+        """Whether another epoch can begin here."""
         if self.closed or os.getpid() != self._owner:
             return False
         if not self._whole:
@@ -173,7 +173,7 @@ class Driver:
             return self._step_timer.take_sampled()
 
     def next(self) -> Any:
-        """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
+        """Return the next batch. Raise StopIteration at the end of the epoch, or the error due."""
         if os.getpid() != self._owner:
             self._check_owner()
         with self._lock:
@@ -209,7 +209,7 @@ class Driver:
             return batch
 
     def _ask(self, now: float) -> float:
-        """Ask the core, and pump until there is an answer. Gives when it was decided."""
+        """Ask the core, and pump until there is an answer. Return when it was decided."""
         self._answer = None
         self._step_timer.came(now)
         for event in self._backend.returns():
@@ -222,8 +222,8 @@ class Driver:
         return self._step_timer.told_at
 
     def look_after(self) -> None:
-        """See to what cannot wait for the loop: deaths, and messages half sent (see `_watchdog`).
-        In another thread."""
+        """See to what cannot wait for the loop: deaths, and messages half sent. In the
+        thread of `watch_while_away`."""
         if not self._lock.acquire(blocking=False):
             return  # the loop is there
         try:
@@ -304,7 +304,7 @@ class Driver:
         self._phase = Phase.CLOSED
 
     def snapshot(self) -> DriverSnapshot:
-        """Give the state as frozen data; from any thread, without waiting for the loop."""
+        """Return the state as frozen data; from any thread, without waiting for the loop."""
         supervisor = snapshot_in_passing(self._supervisor)
         progress = supervisor.progress  # of the loop: what waits here it has yet to receive
         received = replace(progress, delivered=progress.delivered - len(self._ready))
@@ -418,7 +418,7 @@ class Driver:
         return ev.LivesSeen(sights, self._backend.room())
 
     def settle(self) -> OpenWait | None:
-        """Have all that was counted in the accounts; give the wait that is not over."""
+        """Put all that was counted into the accounts. Return the wait that is not over."""
         self.turnstile.fold(now := self._now())
         open_wait = self._step_timer.open_wait(now, partial(so_far, self._supervisor, self._waits))
         if not self.closed and self._lock.acquire(blocking=False):
