@@ -260,7 +260,7 @@ def a_rest_has_no_end(sup: Supervisor) -> None:
 
 
 def the_users_timeout_is_forgotten(sup: Supervisor) -> None:
-    sup._deadlines.clear((DeadlineKind.LOOP, -1, -1))
+    sup._deadlines.clear((DeadlineKind.TIMEOUT, -1, -1))
 
 
 DAMAGES: list[Damage] = [

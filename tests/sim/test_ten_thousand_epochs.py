@@ -15,6 +15,7 @@ from antifreeze._core.faults import Fault
 from antifreeze._core.health.stall_detection import Pulse
 from antifreeze._core.loader_plan import Plan
 from antifreeze._core.recovery import Recovery
+from antifreeze._core.restarts import RestartBudget
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Ticket
 
@@ -150,6 +151,7 @@ class BlamesTheInnocent(Supervisor):
     def __init__(self, plan: Plan, **named: Any) -> None:
         super().__init__(plan, **named)
         self._recovery = self.Hasty(plan, self._seats, self._ledger, self._bundles, self.faults)
+        self._restarts = RestartBudget(plan.limits, self._lifecycle, self._recovery, self.faults)
 
 
 class LendsTwice(Supervisor):

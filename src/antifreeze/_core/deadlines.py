@@ -1,4 +1,7 @@
-"""Absolute times by which something must have happened."""
+"""Enforce torch's `timeout=`, and keep the deadlines of worker processes.
+
+A deadline is an absolute time by which something must have happened.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from .states import State
 
 
 class DeadlineKind(State):
-    LOOP = "loop"  # the user's `timeout` for one batch
+    TIMEOUT = "timeout"  # torch's `timeout=`: how long the loop waits for one batch
     LOOK = "look"  # time to see what lives do
     START = "start"  # a life must be ready
     SILENT = "silent"  # a life that closed its channel must be gone
@@ -19,10 +22,11 @@ class DeadlineKind(State):
 
 
 Key = tuple[DeadlineKind, int, int]  # kind, seat, life; -1 where there is none
+TIMEOUT_KEY: Key = (DeadlineKind.TIMEOUT, -1, -1)
 
 
 class Deadlines:
-    """Keep one deadline a key; tell the earliest. Setting a key again moves its deadline."""
+    """Keep one deadline a key, and know the earliest. Setting a key again moves its deadline."""
 
     __slots__ = ("_at", "_heap", "_serial")
 
@@ -43,14 +47,14 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def has(self, key: tuple[DeadlineKind | None, int, int]) -> bool:
-        """Say whether a deadline runs; the kind None stands for "none is needed"."""
+        """Whether a deadline runs; the kind None stands for "none is needed"."""
         return key[0] is None or key in self._at
 
     def clear(self, key: Key) -> None:
         self._at.pop(key, None)
 
     def next(self) -> float | None:
-        """Give the earliest deadline, or None."""
+        """Return the earliest deadline, or None."""
         while self._heap:
             at, serial, key = self._heap[0]
             if self._at.get(key) == (at, serial):
@@ -59,10 +63,37 @@ class Deadlines:
         return None
 
     def pop_due(self, now: float) -> Key | None:
-        """Take one deadline that has passed, the earliest first, or give None."""
+        """Remove the earliest deadline and return its key, if it has passed."""
         at = self.next()
         if at is None or at > now:
             return None
         _, _, key = heapq.heappop(self._heap)
         del self._at[key]
         return key
+
+
+class BatchTimeout:
+    """Enforce torch's `timeout=`: how long the loop may wait for one batch.
+
+    It runs while the loop waits, and only then. Whoever calls asks `is_set` first: without a
+    timeout, the default, nothing is called.
+    """
+
+    __slots__ = ("_deadlines", "_timeout_s", "is_set")
+
+    def __init__(self, timeout_s: float, deadlines: Deadlines) -> None:
+        self._timeout_s, self._deadlines = timeout_s, deadlines
+        self.is_set = timeout_s > 0
+
+    def arm(self, now: float) -> None:
+        """Start the time of one batch: the loop waits from now on."""
+        self._deadlines.set(TIMEOUT_KEY, now + self._timeout_s)
+
+    def clear(self) -> None:
+        """Stop the time: the loop has its answer, or has left."""
+        self._deadlines.clear(TIMEOUT_KEY)
+
+    @staticmethod
+    def is_due(key: Key) -> bool:
+        """Whether a deadline that has passed (`Deadlines.pop_due`) is this one."""
+        return key == TIMEOUT_KEY

@@ -15,7 +15,7 @@ from .reorder import Order
 from .ticket_tracking import Ledger
 from .tickets import Ticket
 from .worker_lifecycle import Loss, Out
-from .worker_slots import NEVER, Life, Seat, SeatCue, Seats, SeatState
+from .worker_slots import Life, Seat, SeatCue, Seats, SeatState
 
 
 class Recovery:
@@ -43,7 +43,6 @@ class Recovery:
         if before is None or before.kind is FaultKind.REFUSED or loss.says_how:
             self.losses[seat.number] = loss  # else the one before says more
         seat.undelivered -= len(loss.tickets)
-        self._count(seat, loss)
         if seat.state is not SeatState.OPEN:
             return
         if seat.ends:  # its stream was over
@@ -77,25 +76,6 @@ class Recovery:
         # A refusal is a fault when nobody tries any more.
         if fault.kind is not FaultKind.REFUSED and not loss.is_told:
             self._faults.note(fault)
-
-    @staticmethod
-    def _count(seat: Seat, loss: Loss) -> None:
-        """Count a life against its seat if it brought nothing, and if it never began.
-
-        A life that had to go for what it inherited says nothing about its seat, nor do those before
-        it, which had inherited the same; nor does one that was ended to be made anew elsewhere.
-        """
-        if loss.is_innocent:
-            seat.barren = seat.failed_starts = 0
-            return
-        if loss.life.brought:
-            seat.barren = 0
-        if loss.is_told:
-            return
-        if not loss.life.brought:
-            seat.barren += 1
-        if loss.life.epoch == NEVER:
-            seat.failed_starts += 1
 
     def stream_marked(self, event: StreamMarked, now: float, out: Out) -> None:
         self._seats.all[event.seat].can_resume = event.can_resume

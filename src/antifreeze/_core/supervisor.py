@@ -1,39 +1,40 @@
 """The one that decides: what to draw, who loads it, who is replaced, what the loop receives.
 
-1. `handle(event, now)` gives the commands to perform, in order. It never waits and never raises
+1. `handle(event, now)` returns the commands to perform, in order. It never waits and never raises
    for what the world does: crashes, late messages and lies are events like any other.
 2. Every position of an epoch is delivered once, raised once, or void; never twice, never lost.
 3. A parcel counts only if its ticket's number is still held by the life that sent it.
-4. `next_wakeup()` is the time of the next deadline; tell `ClockRang` at or after it.
+4. `next_wakeup()` is the time of the next deadline; `ClockRang` is due at or after it.
 5. `check()` yields what is unsound. It yields nothing, after every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import commands as do
 from . import events as ev
 from .assignment import TicketAssigner
 from .bundling import BundleSize
-from .deadlines import DeadlineKind, Key
+from .deadlines import BatchTimeout, DeadlineKind
 from .faults import Fault, FaultKind, FaultLog
 from .health.health_checks import HealthChecks
 from .health.stall_detection import Stall
 from .inspection.event_log import EventLog
 from .inspection.state_snapshots import SupervisorSnapshot, snapshot_supervisor
+from .inspection.wait_observer import NoObserver, WaitObserver
 from .loader_plan import Plan, Source, Tenure
+from .parcels import ParcelIntake
 from .recovery import Recovery
+from .restarts import RestartBudget
 from .states import Loop, Run, Sampling
 from .ticket_tracking import Coming, Ledger
 from .tickets import Progress
-from .wait_observer import NoObserver, WaitObserver
-from .worker_lifecycle import Out, WorkerLifecycle
-from .worker_slots import AT_WORK, EMPLOYED, NEVER, Gap, Life, LifeState, Seat, SeatCue, SeatState
+from .worker_lifecycle import Loss, Out, WorkerLifecycle
+from .worker_slots import AT_WORK, NEVER, Life, LifeState, Seat, SeatCue, SeatState
 
-LOOP_KEY: Key = (DeadlineKind.LOOP, -1, -1)
-LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the story
+LOOKS = frozenset({ev.LivesSeen, ev.LifeExamined})  # they would fill the event log
 
 
 class Supervisor:
@@ -57,11 +58,14 @@ class Supervisor:
         self._assigner = TicketAssigner(plan, self._lifecycle, self._ledger)
         self._seats = self._lifecycle.seats
         self._deadlines = self._lifecycle.deadlines
+        self._timeout = BatchTimeout(plan.timeout_s, self._deadlines)
         self._dying = self._lifecycle.dying
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
         self.faults = FaultLog(plan.limits.records.supervisor_faults)
         self._recovery = Recovery(plan, self._seats, self._ledger, self._bundles, self.faults)
+        self._parcels = ParcelIntake(plan, self._lifecycle, self._ledger, self.faults)
+        self._restarts = RestartBudget(plan.limits, self._lifecycle, self._recovery, self.faults)
         self._health = HealthChecks(plan, self._lifecycle, self._ledger)
         self._waits = waits or NoObserver()
         self._waits.attach(self._seats, self._ledger)
@@ -90,7 +94,7 @@ class Supervisor:
     # ---- seen from outside ------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now: float) -> Sequence[do.Command]:
-        """Take one event; give the commands it leads to, in order (the story's own list)."""
+        """Take in one event. Return the commands it leads to: the event log's own list."""
         out: Out = []
         self._on[type(event)](event, now, out)
         if out or type(event) not in LOOKS or self.event_log.is_whole:
@@ -102,12 +106,12 @@ class Supervisor:
 
     @property
     def progress(self) -> Progress:
-        """Say how far the loop has come: the value a later run goes on from."""
+        """How far the loop has come: the value a later run goes on from."""
         return Progress(self._epoch, self._delivered, self._seed_base)
 
     @property
     def at_rest(self) -> bool:
-        """Say whether no life is left."""
+        """Whether no life is left."""
         return not self._dying and not self._seats.living()
 
     @property
@@ -145,18 +149,9 @@ class Supervisor:
         self._seats.rewind()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.RENEW)
-            self._lifecycle.no_more_rest(seat)
-            seat.failed_starts = seat.barren = seat.past = 0
-            seat.ends.clear()
-            seat.gap = Gap.NONE
-            life = seat.life
-            if life is None:
-                self._lifecycle.start(seat, now, out)
-            elif life.state in EMPLOYED:
-                life.last = None
-                out.append(do.BeginEpoch(seat.number, life.number, event.epoch))
-            elif life.state is LifeState.RETIRING:
-                self._lifecycle.stop(seat, now, out)
+            self._restarts.renew(seat)
+            seat.begin_epoch()
+            self._lifecycle.begin_epoch(seat, now, out)
         self._go_on(now, out)
 
     def _on_loop_asked(self, event: ev.LoopAsked, now: float, out: Out) -> None:
@@ -164,9 +159,9 @@ class Supervisor:
         self._loop, self._asked_at = Loop.WAITING, now
         self._waits.begin(now)
         if was_left:
-            self._staff_all(now, out)
-        if self.plan.timeout_s > 0:
-            self._deadlines.set(LOOP_KEY, now + self.plan.timeout_s)
+            self._staff(self._seats.all, now, out)
+        if self._timeout.is_set:
+            self._timeout.arm(now)
         self._health.arm(now)
         self._go_on(now, out)
 
@@ -185,7 +180,7 @@ class Supervisor:
         self._health.rest()
         for seat in self._seats.all:
             self._seats.move(seat, SeatCue.CLOSE)
-            self._lifecycle.no_more_rest(seat)
+            self._restarts.cancel_rest(seat)
         self._lifecycle.stop_all(now, out)
 
     def _go_on(self, now: float, out: Out) -> None:
@@ -203,7 +198,7 @@ class Supervisor:
         self._draw_ahead(out)
 
     def _must_wait(self) -> bool:
-        """Say at once that there is no answer yet: nothing has arrived, but something may."""
+        """Whether there is no answer yet: nothing has arrived, but something may."""
         window = self._ledger.window
         if window.has_arrivals or self._run is not Run.RUNNING:
             return False
@@ -238,8 +233,8 @@ class Supervisor:
 
     def _loop_leaves(self) -> None:
         self._loop = Loop.AWAY
-        if self.plan.timeout_s > 0:
-            self._deadlines.clear(LOOP_KEY)
+        if self._timeout.is_set:
+            self._timeout.clear()
 
     def _forget_epoch(self, out: Out) -> None:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
@@ -294,7 +289,7 @@ class Supervisor:
 
     def _deal_pending(self, now: float, out: Out) -> None:
         if not any(seat.takes_tickets for seat in self._seats.all):
-            self._staff_all(now, out)
+            self._staff(self._seats.all, now, out)
         self._assigner.deal_pending(now)
         self._assigner.send(out)
 
@@ -303,7 +298,7 @@ class Supervisor:
     def _on_parcels_arrived(self, event: ev.ParcelsArrived, now: float, out: Out) -> None:
         seat, life = self._seats.present(event.seat, event.life)
         for number in event.numbers if life is None else ():
-            self._drop_late(number, out)
+            self._parcels.drop_late(number, out)
         if life is not None:
             owed = len(life.held) + len(life.orphans)
             coming = Coming(event, life.last, seat.gap)
@@ -311,7 +306,8 @@ class Supervisor:
                 life.last = event.timings
             self._waits.came(seat, life, event)
             for number in event.numbers:
-                self._take_parcel(seat, life, number, coming, out)
+                if self._parcels.take(seat, life, number, coming, self._delivered, out):
+                    self._recovery.end_streams()
             if len(life.held) + len(life.orphans) < owed:
                 self._after_parcels(seat, life, event, now, out)
         self._go_on(now, out)
@@ -319,7 +315,7 @@ class Supervisor:
     def _after_parcels(
         self, seat: Seat, life: Life, event: ev.ParcelsArrived, now: float, out: Out
     ) -> None:
-        """See to it that a life that brought something has its next task, and the right pace."""
+        """See that a life that brought something has its next task; adapt the size of bundles."""
         if life.state in AT_WORK:
             self._lifecycle.begin_work(life, now)
         if life.state is LifeState.RETIRING:
@@ -330,35 +326,6 @@ class Supervisor:
             self._bundles.slow_down()
         elif event.work_s is not None:
             self._bundles.learn(event.work_s, len(event.numbers), event.slab_bytes)
-
-    def _take_parcel(self, seat: Seat, life: Life, number: int, coming: Coming, out: Out) -> None:
-        event = coming.event
-        errand = life.held.get(number)
-        if errand is None or errand.ticket in seat.ends:
-            life.let_go(number)
-            self._drop_late(number, out)
-            return
-        life.brought += 1
-        if event.outcome is ev.Outcome.ENDED:
-            self._drop_late(number, out)
-            seat.ends.append(errand.ticket)
-            self._recovery.end_streams()
-            return
-        del life.held[number]
-        if event.outcome is ev.Outcome.EMPTY:
-            self._ledger.void(errand, seat, life)
-            self._drop_late(number, out)
-            return
-        seat.past += self.plan.source is Source.STREAMS
-        self._ledger.arrive(errand, seat, life, coming)
-        if event.outcome is ev.Outcome.FAILED:
-            self._lifecycle.note_lost(seat, life, alive=True)
-            where = (event.seat, event.life, errand.ticket)
-            self.faults.note(Fault(FaultKind.EXCEPTION, *where, delivered=self._delivered))
-
-    def _drop_late(self, number: int, out: Out) -> None:
-        """Throw away a parcel that counts for nothing; unless it came twice: the first counts."""
-        out += [] if number in self._ledger.arrived else [do.DropParcel(number)]
 
     def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
         self._ledger.take_back(event.leases)
@@ -395,8 +362,8 @@ class Supervisor:
         loss = self._lifecycle.ended(seat, event, now)
         if loss is not None and self._run is Run.RUNNING:
             if loss.was in AT_WORK:
-                self._recovery.recover(loss, self._delivered, self._epoch)
-            self._staff(seat, now, out)
+                self._recover(loss)
+            self._staff([seat], now, out)
         self._go_on(now, out)
 
     def _on_life_silent(self, event: ev.LifeSilent, now: float, out: Out) -> None:
@@ -412,47 +379,20 @@ class Supervisor:
 
     # ---- recovery ---------------------------------------------------------------------------
 
-    def _staff_all(self, now: float, out: Out) -> None:
-        for seat in self._seats.all:
-            self._staff(seat, now, out)
+    def _staff(self, seats: Iterable[Seat], now: float, out: Out) -> None:
+        """Have a life in each of these seats, while there is work for it and budget."""
+        for seat in seats:
+            if not self._may_start() or not self._has_work():
+                return
+            fault = self._restarts.restart(seat, self._delivered, now, out)
+            if fault is not None:
+                self._run, self._stopped_by = Run.BROKEN, fault
+                self._lifecycle.stop_all(now, out)
 
-    def _staff(self, seat: Seat, now: float, out: Out) -> None:
-        """Give an open seat without a life a new one, if there is work and budget for it."""
-        limits = self.plan.limits
-        if seat.life is not None or seat.state is not SeatState.OPEN:
-            return
-        if not self._may_start() or not self._has_work():
-            return
-        if seat.failed_starts and self._goes_without(seat):
-            self._give_up(seat, FaultKind.REFUSED, now, out)
-        elif seat.failed_starts >= limits.failed_starts:
-            self._give_up(seat, FaultKind.NEVER_STARTED, now, out)
-        elif seat.barren >= limits.barren_lives:
-            self._give_up(seat, FaultKind.BUDGET_SPENT, now, out)
-        elif seat.barren > 1:
-            self._seats.move(seat, SeatCue.REST)
-            self._lifecycle.rest(seat, now)
-        else:
-            self._lifecycle.start(seat, now, out)
-
-    def _goes_without(self, seat: Seat) -> bool:
-        """Say whether the machine has no process for this seat, and others do the work."""
-        refused = self._recovery.losses[seat.number].kind is FaultKind.REFUSED
-        return refused and any(other.takes_tickets for other in self._seats.all)
-
-    def _give_up(self, seat: Seat, why: FaultKind, now: float, out: Out) -> None:
-        """Lose a seat for this epoch; if it was the last one, nobody is left and the run ends."""
-        if self._recovery.resumes(seat):
-            self._recovery.give_up_stream(seat, self._delivered)
-            return
-        self._seats.move(seat, SeatCue.LOSE)
-        fault = self._recovery.why_lost(seat).as_fault(why, None, self._delivered)
-        self.faults.note(fault)
-        if self._seats.loadable:
-            return
-        self._run = Run.BROKEN
-        self._stopped_by = fault
-        self._lifecycle.stop_all(now, out)
+    def _recover(self, loss: Loss) -> None:
+        """Count a lost life against its seat, and decide about the tickets it held."""
+        self._restarts.count(loss)
+        self._recovery.recover(loss, self._delivered, self._epoch)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -460,7 +400,7 @@ class Supervisor:
         while (key := self._deadlines.pop_due(now)) is not None:
             kind, number, life = key
             seat = self._seats.all[number]  # of no meaning for the first two
-            if kind is DeadlineKind.LOOP:
+            if self._timeout.is_due(key):
                 self._time_out(now, out)
             elif kind is DeadlineKind.LOOK:
                 if self._loop is Loop.WAITING and self._run is Run.RUNNING:
@@ -492,20 +432,18 @@ class Supervisor:
             unfit = inherited.words
         if seat.life is None or seat.life.state not in AT_WORK:
             return
-        seats = [seat]
-        if unfit:  # at once, so that no other begins a stream that is about to begin anew
-            seats += [each for each in self._seats.all if each is not seat]
+        others = [each for each in self._seats.all if each is not seat]
         losses = []
-        for each in seats:
+        # All at once, so that none begins a stream that is about to begin anew.
+        for each in [seat, *others] if unfit else [seat]:
             if each.life is not None and each.life.state in AT_WORK:
                 self._health.stalls.forget(each.number, each.life.number)
                 seen = stall if each is seat else None
                 losses.append(self._lifecycle.condemn(each, each.life, now, out, seen, unfit))
         if self._run is Run.RUNNING:
             for loss in losses:
-                self._recovery.recover(loss, self._delivered, self._epoch)
-            for loss in losses:
-                self._staff(loss.seat, now, out)
+                self._recover(loss)
+            self._staff([loss.seat for loss in losses], now, out)
 
     def _on_lives_seen(self, event: ev.LivesSeen, now: float, out: Out) -> None:
         since = self._asked_at if self._loop is Loop.WAITING else None
@@ -525,7 +463,7 @@ class Supervisor:
                 self._go_on(now, out)
 
     def _time_out(self, now: float, out: Out) -> None:
-        """Tell the loop that its own patience is over; the work goes on."""
+        """End a wait that torch's `timeout=` has ended; the work goes on."""
         if self._loop is not Loop.WAITING:
             return
         seconds = now - self._asked_at

@@ -14,7 +14,7 @@ from .limits import Limits
 from .messages import message
 from .slab_leases import LeaseTable
 from .tickets import Ticket
-from .worker_slots import AT_WORK, Gap, Life, LifeCue, LifeState, Seat, Seats, SeatState
+from .worker_slots import AT_WORK, EMPLOYED, Gap, Life, LifeCue, LifeState, Seat, Seats, SeatState
 
 LIFE_DEADLINES = (
     DeadlineKind.START,
@@ -93,6 +93,17 @@ class WorkerLifecycle:
         self._set(DeadlineKind.START, seat, seat.life, now + self._limits.start_s)
         past, before = seat.past, seat.before
         out.append(do.StartLife(seat.number, seat.lives, self.epoch, past, before, heir=seat.begun))
+
+    def begin_epoch(self, seat: Seat, now: float, out: Out) -> None:
+        """Begin the epoch in one seat: with the life that is there, or a new one."""
+        life = seat.life
+        if life is None:
+            self.start(seat, now, out)
+        elif life.state in EMPLOYED:
+            life.last = None
+            out.append(do.BeginEpoch(seat.number, life.number, self.epoch))
+        elif life.state is LifeState.RETIRING:
+            self.stop(seat, now, out)
 
     def ready(self, seat: Seat, life: Life, now: float) -> None:
         life.move(LifeCue.READY)
@@ -214,14 +225,6 @@ class WorkerLifecycle:
         self.lost, self.losses = (seat.number, life.number, alive), self.losses + 1
         if not alive:
             seat.gap = Gap.LOST
-
-    def rest(self, seat: Seat, now: float) -> None:
-        """Keep a seat empty for a while: the longer, the more of its lives brought nothing."""
-        rest_s = min(self._limits.rest_max_s, self._limits.rest_s * 2 ** (seat.barren - 2))
-        self.deadlines.set((DeadlineKind.REST, seat.number, -1), now + rest_s)
-
-    def no_more_rest(self, seat: Seat) -> None:
-        self.deadlines.clear((DeadlineKind.REST, seat.number, -1))
 
     def _loss(
         self,

@@ -164,6 +164,12 @@ class Seat:
     barren: int = 0  # lives in a row that brought nothing
     gap: Gap = Gap.NONE  # why its present life is not its first in this epoch
 
+    def begin_epoch(self) -> None:
+        """Forget what belongs to the epoch before; `leave_epoch` has noted what is of use."""
+        self.past = 0
+        self.ends.clear()
+        self.gap = Gap.NONE
+
     def leave_epoch(self, pending: int) -> None:
         """Note how many batches of its stream it has brought in this epoch, or was to bring; so
         many of these wait for a life."""

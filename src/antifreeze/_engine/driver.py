@@ -16,19 +16,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
 from .._core import commands as do
 from .._core import events as ev
 from .._core.faults import Ending
 from .._core.inspection.state_snapshots import snapshot_in_passing
-from .._core.loader_plan import Plan, Source
+from .._core.loader_plan import Plan
 from .._core.states import Run, State
 from .._core.supervisor import Supervisor
-from .._core.tickets import Errand
 from .._linux.clock import Clock
 from .._loading.observations import Observation, StreamCarry, StreamPrint, StreamState
-from .._processes.backend_protocol import Backend, Notice, Parcel
+from .._processes.backend_protocol import Backend, Notice
 from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.open_wait_causes import so_far
@@ -41,10 +40,11 @@ from ..errors import InternalError, LoaderClosed
 from ..policies import raising
 from .delivery import Answer, Delivery
 from .loop_abandonment import LoopAbandonment
+from .parcel_queue import ParcelQueue
 from .sampler_draws import SamplerReader
 from .step_timer import OpenWait, StepTimer
-from .stream_positions import StreamPositions
 from .watch_while_away import Watchdog
+from .worker_commands import WorkerCommands
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -81,14 +81,10 @@ class Driver:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._todo: deque[do.Command] = deque()
-        self._parcels: dict[int, Parcel] = {}  # by ticket number
-        # What the loop gets next, one a `next`.
-        self._ready: deque[tuple[Parcel, Errand]] = deque()
+        self._parcels = ParcelQueue()
+        self._ready = self._parcels.ready
         self._sampler_reader = SamplerReader(iter(()))
-        self._brief = EpochBrief(0)
-        self._streams = StreamPositions(limits.streams)
         self.absence = LoopAbandonment(limits.away)
-        self._failed_starts: list[do.StartLife] = []
         self._watchdog: Watchdog | None = None
         self._broke_while_away: Exception | None = None
         self._answer: Answer | None = None
@@ -102,6 +98,7 @@ class Driver:
         self._reporter = Reporter(
             self._supervisor, backend, self.traps, self.book, self.accounts, sift
         )
+        self._workers = WorkerCommands(plan, backend, self._reporter)
         self._delivery = Delivery(self._supervisor, backend, self._reporter, self.book)
 
     @property
@@ -113,7 +110,7 @@ class Driver:
         return self._backend
 
     def workers(self) -> list[Any]:
-        """Give the latest life of each seat, for others to look at."""
+        """Return the latest life of each seat, for others to look at."""
         unborn = any(worker.pid is None for worker in self._backend.workers())
         if unborn and self._lock.acquire(timeout=self._limits.closing.lock_s):
             try:
@@ -132,7 +129,7 @@ class Driver:
 
     @property
     def can_go_on(self) -> bool:
-        """Say whether another epoch can begin here."""
+        """Whether another epoch can begin here."""
         if self.closed or os.getpid() != self._owner:
             return False
         if not self._whole:
@@ -155,8 +152,8 @@ class Driver:
             self._enter()
             self._sampler_reader = SamplerReader(sampler)
             self._answer = None
-            self._drop_ready()
-            self._brief = EpochBrief(self._epochs, seed_base, shared_seed)
+            self._parcels.drop_ready()
+            self._workers.brief = EpochBrief(self._epochs, seed_base, shared_seed)
             began_at = self._now()
             self.turnstile.pause(began_at)
             event = ev.EpochAsked(self._epochs, seed_base, free_draws)
@@ -176,7 +173,7 @@ class Driver:
             return self._step_timer.take_sampled()
 
     def next(self) -> Any:
-        """Give the next batch. Raises StopIteration at the end of the epoch, or the error due."""
+        """Return the next batch. Raise StopIteration at the end of the epoch, or the error due."""
         if os.getpid() != self._owner:
             self._check_owner()
         with self._lock:
@@ -212,7 +209,7 @@ class Driver:
             return batch
 
     def _ask(self, now: float) -> float:
-        """Ask the core, and pump until there is an answer. Gives when it was decided."""
+        """Ask the core, and pump until there is an answer. Return when it was decided."""
         self._answer = None
         self._step_timer.came(now)
         for event in self._backend.returns():
@@ -225,8 +222,8 @@ class Driver:
         return self._step_timer.told_at
 
     def look_after(self) -> None:
-        """See to what cannot wait for the loop: deaths, and messages half sent (see `_watchdog`).
-        In another thread."""
+        """See to what cannot wait for the loop: deaths, and messages half sent. In the
+        thread of `watch_while_away`."""
         if not self._lock.acquire(blocking=False):
             return  # the loop is there
         try:
@@ -290,7 +287,7 @@ class Driver:
             never_started = [c for c in self._todo if isinstance(c, do.StartLife)]
             self._todo.clear()
             self._perform_all(self._supervisor.handle(ev.CloseAsked(), self._now()))
-            for start in never_started + self._failed_starts:
+            for start in never_started + self._workers.failed_starts:
                 event = ev.LifeEnded(start.seat, start.life, Ending(words="it never started"))
                 self._perform_all(self._supervisor.handle(event, self._now()))
         limits = self._limits
@@ -300,17 +297,14 @@ class Driver:
         give_up = self._now() + longest_s
         while not self._supervisor.at_rest and self._now() < give_up:
             self._turn()
-        for parcel in self._parcels.values():
-            parcel.drop()
-        self._parcels.clear()
-        self._drop_ready()
+        self._parcels.drop_all()
         self.turnstile.fold(self._now())
         self._backend.close()
         self._sampler_reader = SamplerReader(iter(()))
         self._phase = Phase.CLOSED
 
     def snapshot(self) -> DriverSnapshot:
-        """Give the state as frozen data; from any thread, without waiting for the loop."""
+        """Return the state as frozen data; from any thread, without waiting for the loop."""
         supervisor = snapshot_in_passing(self._supervisor)
         progress = supervisor.progress  # of the loop: what waits here it has yet to receive
         received = replace(progress, delivered=progress.delivered - len(self._ready))
@@ -363,7 +357,7 @@ class Driver:
         self._whole = False
         for notice in notices:
             if notice.parcels:
-                self._take(notice)
+                self._parcels.take(notice.parcels)
             if notice.seen is not None:
                 self._notice(*notice.seen)
             if notice.event is not None:
@@ -378,16 +372,8 @@ class Driver:
     def _notice(self, seat: int, seen: Observation) -> None:
         if not isinstance(seen, StreamState | StreamCarry | StreamPrint):
             self._reporter.noticed(seat, seen)
-        elif self._streams.note(seat, seen) and isinstance(seen, StreamState):
-            event = ev.StreamMarked(seat, can_resume=not seen.useless)
-            self._perform_all(self._supervisor.handle(event, self._now()))
-
-    def _take(self, notice: Notice) -> None:
-        for parcel in notice.parcels:
-            if parcel.number in self._parcels:
-                parcel.drop()  # it came twice; the first one counts
-            else:
-                self._parcels[parcel.number] = parcel
+        elif (marked := self._workers.note_stream(seat, seen)) is not None:
+            self._perform_all(self._supervisor.handle(marked, self._now()))
 
     def _perform_all(self, commands: Sequence[do.Command]) -> None:
         todo = self._todo
@@ -402,47 +388,22 @@ class Driver:
             case do.DrawTickets():
                 self._draw(command.count)
             case do.Deliver():
-                for errand in command.errands:
-                    parcel = self._parcels.pop(errand.ticket.number)
-                    if command.copied:  # at once: the next command may have the slab filled
-                        parcel.copy_out()
-                    self._ready.append((parcel, errand))
+                self._parcels.release(command.errands, copied=command.copied)
             case do.RaiseFault() | do.FinishEpoch():
                 self._answer = command
             case do.DropParcel():
-                self._drop(command.number)
+                self._parcels.drop(command.number)
             case do.StartLife():
-                self._start(command)
-            case do.BeginEpoch():
-                self._backend.begin_epoch(command.seat, command.life, self._brief)
-            case do.StopLife():
-                self._backend.stop(command.seat, command.life)
-            case do.KillLife(seat=seat, life=life):
-                doubted, unfit = command.doubted, command.unfit
-                self._backend.kill(seat, life, command.force, doubted=doubted, unfit=unfit)
-            case do.ExpectTurn():
-                self._backend.expect_turn()
-            case do.ReportLate():
-                self._reporter.tell_late(command)
+                if (ended := self._workers.start(command)) is not None:
+                    self._hear(ended)
             case do.LookAround():
                 self._hear(self._look_around())
                 self._step_timer.see_usage(self._now(), self._backend.usage)
                 self._reporter.tell_trends()
             case do.ExamineLife(seat=seat, life=life):
                 self._hear(ev.LifeExamined(seat, life, self._backend.examine(seat, life)))
-            case do.ResumeLife():
-                self._backend.resume(command.seat, command.life)
-            case do.ReportStall():
-                self._reporter.tell_stall(command)
-            case do.ReportGrowth(growth=growth):
-                self._reporter.expect_suspects(growth)
-                self._backend.explain(growth.seat, growth.life)
-            case do.ReleaseLock():
-                self._reporter.tell_lock(command, self._backend.release(command.lock))
-            case do.AbandonLife():
-                self._backend.abandon(command.seat, command.life)
             case _:
-                assert_never(command)
+                self._workers.perform(command)
 
     def _hear(self, answer: ev.Event) -> None:
         """Tell the core the answer to a command; what follows from it is done in its turn."""
@@ -457,7 +418,7 @@ class Driver:
         return ev.LivesSeen(sights, self._backend.room())
 
     def settle(self) -> OpenWait | None:
-        """Have all that was counted in the accounts; give the wait that is not over."""
+        """Put all that was counted into the accounts. Return the wait that is not over."""
         self.turnstile.fold(now := self._now())
         open_wait = self._step_timer.open_wait(now, partial(so_far, self._supervisor, self._waits))
         if not self.closed and self._lock.acquire(blocking=False):
@@ -467,37 +428,9 @@ class Driver:
                 self._lock.release()
         return open_wait
 
-    def _start(self, command: do.StartLife) -> None:
-        """Bring up a life. `iter` raises what a first one raised; later ones are events."""
-        self._reporter.nothing_said(command.seat)
-        try:
-            brief = self._brief
-            if command.heir:
-                brief = replace(brief, heir=command.heir)
-                self._reporter.tell_heir(command.seat)
-            if self._supervisor.plan.source is Source.STREAMS:
-                brief = self._streams.brief(brief, command)
-                self._reporter.tell_lost(command.seat, self._streams.lost.pop(command.seat, ()))
-            self._backend.start(command.seat, command.life, brief)
-        except BaseException as error:
-            if command.life == 1 or not isinstance(error, Exception):
-                self._failed_starts.append(command)
-                raise
-            ending = Ending(words=f"it could not be started: {type(error).__name__}: {error}")
-            self._hear(ev.LifeEnded(command.seat, command.life, ending))
-
     def _draw(self, count: int) -> None:
         event, took_s = self._sampler_reader.draw(count, self._now)
         if took_s is not None:
             answered = bool(self._ready) or self._answer is not None
             self._step_timer.sampled(took_s, answered=answered)
         self._hear(event)
-
-    def _drop_ready(self) -> None:
-        while self._ready:
-            self._ready.popleft()[0].drop()
-
-    def _drop(self, number: int) -> None:
-        parcel = self._parcels.pop(number, None)
-        if parcel is not None:
-            parcel.drop()

@@ -22,7 +22,7 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -59,7 +59,7 @@ from .sampler_lookahead import free_draws
 
 if TYPE_CHECKING:
     from .._core.inspection.event_log import Entry
-    from ..loader import DataLoader
+    from .loader_protocol import Loader
     from .pin_memory import Pinner
     from .single_process import SingleProcessDriver
     from .step_timer import OpenWait
@@ -91,13 +91,14 @@ class LoaderIterator(BaseIterator):
 
     __slots__ = ("_restarts_seen",)  # of this handle; everything else is shared by all handles
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: Loader) -> None:
         if platform_support.runs_script_again:
             raise RuntimeError(UNGUARDED)
         clock = loader._clock()
         began_at = clock.now()
         with making_iterator(loader._index_sampler, loader._limits):
-            super().__init__(loader)  # torch's: seeds, the sampler's iterator, whether to pin
+            # torch's: seeds, the sampler's iterator, whether to pin
+            super().__init__(cast(Any, loader))
         sampler_s = clock.now() - began_at
         if isinstance(self._dataset, IterDataPipe):
             # torch draws a seed once more here; later draws of the program must not move.
@@ -196,7 +197,7 @@ class LoaderIterator(BaseIterator):
             self._warn_of_length(said)
         return data
 
-    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+    def _reset(self, loader: Loader, first_iter: bool = False) -> None:
         """Begin the next epoch with the same workers."""
         began_at = 0.0 if first_iter else self._now()
         with making_iterator(self._index_sampler, loader._limits):
@@ -245,7 +246,7 @@ class LoaderIterator(BaseIterator):
         """Say whether its loop has not come to an end."""
         return self._driver.in_epoch
 
-    def serves(self, loader: DataLoader[Any]) -> bool:
+    def serves(self, loader: Loader) -> bool:
         return self._loader() is loader
 
     @property
@@ -276,7 +277,7 @@ class LoaderIterator(BaseIterator):
                 continue
         return []
 
-    def _job(self, loader: DataLoader[Any]) -> Job:
+    def _job(self, loader: Loader) -> Job:
         init_fn, looks = loader.worker_init_fn, loader._limits.looks
         if self._num_workers and isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(
@@ -341,7 +342,7 @@ class LoaderIterator(BaseIterator):
         remark(message)
 
 
-def settle(loader: DataLoader[Any] | None = None) -> None:
+def settle(loader: Loader | None = None) -> None:
     """Have all that its iterators have counted in the accounts of a loader, or of all."""
     for kept in _kept():
         if loader is None or kept.accounts is loader._entry.accounts:
@@ -385,7 +386,7 @@ def _kept() -> list[SingleProcessDriver]:
     return []
 
 
-def snapshots_of(loader: DataLoader[Any]) -> tuple[DriverSnapshot, ...]:
+def snapshots_of(loader: Loader) -> tuple[DriverSnapshot, ...]:
     """Give the state of every iterator of a loader that somebody still holds."""
     return tuple(it.snapshot() for it in _held() if it.serves(loader))
 
@@ -399,7 +400,7 @@ def _ask_sampler_again(owner: weakref.ref[LoaderIterator], sampler: Iterable[Any
     return sampler_iter
 
 
-def _samples_a_batch(loader: DataLoader[Any]) -> int:
+def _samples_a_batch(loader: Loader) -> int:
     """Say how large its batches are, for counting; one, where nobody says so.
 
     A batch sampler may know it, or the one inside it: trainers wrap the user's into their own.

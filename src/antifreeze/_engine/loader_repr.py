@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._reporting.redaction import shareable_line
 from .._torch_internals import is_stream
 
 if TYPE_CHECKING:
-    from ..loader import DataLoader
+    from .loader_protocol import Loader
 
 
-def state_of(loader: DataLoader[Any]) -> str:
+def state_of(loader: Loader) -> str:
     """Tell what a loader is, how far its loop has come, and how it fares."""
     if not {"num_workers", "batch_size", "dataset"} <= vars(loader).keys():
         return f"<{type(loader).__name__}, not made yet>"
@@ -28,7 +28,7 @@ def state_of(loader: DataLoader[Any]) -> str:
     return f"<{shareable_line('; '.join(parts))}>"
 
 
-def _what(loader: DataLoader[Any]) -> str:
+def _what(loader: Loader) -> str:
     workers = "no workers"
     if loader.num_workers:
         workers = f"{loader.num_workers} worker" + "s" * (loader.num_workers != 1)
@@ -41,11 +41,11 @@ def _what(loader: DataLoader[Any]) -> str:
     return f"{count}{_batches(loader)}, {workers}"
 
 
-def _batches(loader: DataLoader[Any]) -> str:
+def _batches(loader: Loader) -> str:
     return "batches" if loader.batch_size is None else f"batches of {loader.batch_size}"
 
 
-def _how_far(loader: DataLoader[Any], epochs: int) -> str:
+def _how_far(loader: Loader, epochs: int) -> str:
     from .iterator import snapshots_of
 
     snapshots = snapshots_of(loader)

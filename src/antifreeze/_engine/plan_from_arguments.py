@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core.fork_or_clean import WorkerOrigin
 from .._core.limits import Limits, LookLimits
@@ -15,10 +15,10 @@ from ..policies import policy_of
 from .arguments import TORCH
 
 if TYPE_CHECKING:
-    from ..loader import DataLoader
+    from .loader_protocol import Loader
 
 
-def plan_of(loader: DataLoader[Any]) -> Plan:
+def plan_of(loader: Loader) -> Plan:
     """Return what the arguments of a loader ask its supervisor for."""
     streams, policy = is_stream(loader), policy_of(loader.on_error)
     source = Source.STREAMS if streams else Source.INDICES
@@ -70,7 +70,7 @@ def _limits(
     return replace(limits, look_s=look_s, call_s=float(sample_timeout))
 
 
-def _may_bundle(loader: DataLoader[Any]) -> bool:
+def _may_bundle(loader: Loader) -> bool:
     """Whether tiny batches may travel together, further ahead than `prefetch_factor` says.
 
     The default factor is ours to interpret; any other number is the user's own wish. Who wants

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._linux import platform_support
 from .._reporting.log import logger
@@ -29,7 +29,7 @@ from .main_process_monitor import makes_generator, making_iterator
 from .single_process import PROCESS, SingleProcessDriver
 
 if TYPE_CHECKING:
-    from ..loader import DataLoader
+    from .loader_protocol import Loader
 
 KEPT = "_inline_drivers"  # the attribute of a loader
 
@@ -39,17 +39,17 @@ class SingleProcessIterator(LoaderIterator):
 
     _driver: SingleProcessDriver
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: Loader) -> None:
         if platform_support.runs_script_again:
             raise RuntimeError(UNGUARDED)
         now = self._now = loader._clock().now
         began_at = now()
         sampler = loader._index_sampler
         if makes_generator(sampler):
-            BaseIterator.__init__(self, loader)  # seeds, the sampler's iterator, pinning
+            BaseIterator.__init__(self, cast(Any, loader))  # seeds, the sampler's iterator, pinning
         else:
             with making_iterator(sampler, loader._limits):
-                BaseIterator.__init__(self, loader)
+                BaseIterator.__init__(self, cast(Any, loader))
         sampler_s = now() - began_at
         self._finished = False
         self._as_torch = loader.randomness == TORCH
@@ -65,7 +65,7 @@ class SingleProcessIterator(LoaderIterator):
         driver.serve(self)
         driver.begin_epoch(self._sampler_iter, int(self._base_seed), began_at, sampler_s)
 
-    def _kept_driver(self, loader: DataLoader[Any]) -> SingleProcessDriver | None:
+    def _kept_driver(self, loader: Loader) -> SingleProcessDriver | None:
         """Return a driver that an earlier loop has left and that fits this one, made ready."""
         kept: list[SingleProcessDriver] = loader.__dict__.get(KEPT, [])
         while kept:  # bounded: `kept_drivers`
@@ -85,7 +85,7 @@ class SingleProcessIterator(LoaderIterator):
             driver.retire()
         return None
 
-    def _fits(self, driver: SingleProcessDriver, loader: DataLoader[Any]) -> bool:
+    def _fits(self, driver: SingleProcessDriver, loader: Loader) -> bool:
         job = driver.job
         return (
             job.dataset is self._dataset
@@ -101,7 +101,7 @@ class SingleProcessIterator(LoaderIterator):
             and not self._pin_memory
         )
 
-    def _new_driver(self, loader: DataLoader[Any]) -> SingleProcessDriver:
+    def _new_driver(self, loader: Loader) -> SingleProcessDriver:
         entry = self.entry
         entry.profile = loader._profile()
         enter(entry)

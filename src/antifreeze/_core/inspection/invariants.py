@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..deadlines import DeadlineKind
+from ..deadlines import TIMEOUT_KEY, DeadlineKind
 from ..health.health_checks import LOOK_KEY
 from ..loader_plan import Source
 from ..slab_leases import LeaseState
@@ -126,7 +126,7 @@ def _deadlines(sup: Supervisor) -> Iterator[str]:
         if not has((DeadlineKind.KILL, number, life)):
             yield f"seat {number}, life {life} is dying without a deadline"
     waiting = sup._loop is Loop.WAITING and sup.plan.timeout_s > 0
-    if waiting != has((DeadlineKind.LOOP, -1, -1)):
+    if waiting != has(TIMEOUT_KEY):
         yield "the user's timeout does not run while the loop waits, or runs while it does not"
     most = 2 + 3 * sup.plan.seats + len(sup._dying)
     if len(sup._deadlines) > most:

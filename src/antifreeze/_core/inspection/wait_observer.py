@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .events import ParcelsArrived
-from .ticket_tracking import Arrival, Ledger
-from .worker_slots import Life, Seat, Seats
+from ..events import ParcelsArrived
+from ..ticket_tracking import Arrival, Ledger
+from ..worker_slots import Life, Seat, Seats
 
 
 class WaitObserver(Protocol):
