@@ -26,7 +26,7 @@ from ._core.limits import LIMITS, Limits
 from ._engine import arguments, defaults, new_torch_arguments
 from ._linux import platform_support
 from ._linux.clock import Clock, MonotonicClock
-from ._processes.starting import chosen_start_method  # noqa: F401  before the program chooses
+from ._processes.starting import explicit_start_method  # noqa: F401  before the program chooses
 from ._reporting.log import logger
 from ._reporting.ranks import ranks
 from ._reporting.user_warnings import remark, user_line

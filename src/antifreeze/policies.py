@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ._core.messages import frozen
+from ._core.frozen_values import frozen
 
 Action = Literal["raise", "replace", "skip"]
 SUBSTITUTES = 16  # tried for one sample, at most: where so many fail, more will

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ._core.frozen_values import record
 from ._core.limits import LIMITS
-from ._core.messages import record
 from ._linux.cores import granted_cores
 from ._reporting.explain import Explanation, Profile, explain
 from ._reporting.redaction import shareable_line

@@ -35,9 +35,7 @@ class FakeDevice:
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
     fake = FakeDevice()
-    monkeypatch.setattr(
-        "antifreeze._engine.accelerator_pinning.AcceleratorPinner", lambda device: fake
-    )
+    monkeypatch.setattr("antifreeze._engine.pin_memory.AcceleratorPinner", lambda device: fake)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     if not WARNS_WITHOUT_ACCELERATOR:  # then torch's loader asks for CUDA
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -9,8 +9,8 @@ from statistics import quantiles
 
 import pytest
 
+from antifreeze._core.batch_timings import Timings
 from antifreeze._core.limits import LIMITS
-from antifreeze._core.timings import Timings
 from antifreeze._loading.observations import FOR_A_LOCK
 from antifreeze._reporting import slowdown_trends
 from antifreeze._reporting.explain import WORDS, Profile, explain

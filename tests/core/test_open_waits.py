@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from antifreeze._core import events as ev
+from antifreeze._core.batch_timings import Timings
 from antifreeze._core.health.stall_detection import Activity, Sight
 from antifreeze._core.health.worker_phases import COLLATE, PACK, SAMPLE
 from antifreeze._core.limits import Limits
 from antifreeze._core.loader_plan import Plan, Tenure
-from antifreeze._core.timings import Timings
 from antifreeze._core.worker_slots import Gap
-from antifreeze._reporting.open_wait_causes import in_step, so_far
+from antifreeze._reporting.current_wait_cause import in_step, so_far
 from antifreeze._reporting.wait_accounting import CAUSES, Split
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antifreeze._core import events as ev
+from antifreeze._core.batch_timings import Timings
 from antifreeze._core.loader_plan import Plan, Tenure
-from antifreeze._core.timings import Timings
 from antifreeze._core.worker_slots import Gap
 from antifreeze._reporting.wait_accounting import CAUSES, Accounts
 

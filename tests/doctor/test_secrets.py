@@ -11,6 +11,7 @@ import pytest
 
 from antifreeze.cli import main
 from antifreeze.doctor.attach.analyse import process_roles
+from antifreeze.doctor.attach.case_redaction import without_names
 from antifreeze.doctor.attach.facts import (
     Case,
     Descriptor,
@@ -23,7 +24,6 @@ from antifreeze.doctor.attach.facts import (
 from antifreeze.doctor.attach.gather import collect, proc
 from antifreeze.doctor.attach.gather.proc import without_secrets
 from antifreeze.doctor.attach.gather.socket_peers import Sockets
-from antifreeze.doctor.attach.redaction import without_names
 
 from ..patience import PATIENCE_S
 from .patient_programs import answer_to, named

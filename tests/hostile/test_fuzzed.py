@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from antifreeze._linux import bounded_reads, cgroups, procfs, syscalls
 from antifreeze.cli import main
 from antifreeze.cli.attach import show
+from antifreeze.doctor.attach.case_redaction import without_names, without_secrets
 from antifreeze.doctor.attach.diagnose import diagnose
 from antifreeze.doctor.attach.facts import Case, Thread
 from antifreeze.doctor.attach.gather import (
@@ -36,7 +37,6 @@ from antifreeze.doctor.attach.gather import (
     time_since_run,
 )
 from antifreeze.doctor.attach.gather.socket_peers import Sockets
-from antifreeze.doctor.attach.redaction import without_names, without_secrets
 
 from ..repetition import some_of
 from .stage import ESCAPES, FORBIDDEN, victim

@@ -17,11 +17,11 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader
+from antifreeze._core.batch_timings import Timings
 from antifreeze._core.health.worker_phases import COLLATE, SAMPLE, WHOLE
-from antifreeze._core.timings import Timings
 from antifreeze._engine import main_process_monitor
+from antifreeze._loading.line_profiler import SamplingProfiler, at_any_moment, place_of
 from antifreeze._loading.observations import FOR_A_LOCK
-from antifreeze._loading.sampling_profiler import SamplingProfiler, at_any_moment, place_of
 
 from ..patience import PATIENCE_S
 

@@ -16,8 +16,8 @@ import torch
 
 from antifreeze import DataLoader
 from antifreeze._core.limits import LIMITS
-from antifreeze._engine import watch_while_away
-from antifreeze._engine.watch_while_away import Watchdog
+from antifreeze._engine import worker_watchdog
+from antifreeze._engine.worker_watchdog import Watchdog
 
 from ..other_limits import other_limits
 from ..patience import PATIENCE_S
@@ -103,7 +103,7 @@ def test_without_workers_there_is_no_watchdog() -> None:
 
 def test_an_epoch_that_is_over_at_once_needs_no_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
     began = []
-    monkeypatch.setattr(watch_while_away, "_run", lambda *_: began.append(1))
+    monkeypatch.setattr(worker_watchdog, "_run", lambda *_: began.append(1))
     loader = DataLoader(list(range(8)), num_workers=1)
     loader._limits = other_limits(away={"after_s": 1.0})
     for _ in range(2):

@@ -275,7 +275,7 @@ FIXED = "import multiprocessing; multiprocessing.Lock()"
 EARLIER = """
 {}
 from antifreeze import DataLoader
-from antifreeze._processes.starting.chosen_start_method import is_chosen
+from antifreeze._processes.starting.explicit_start_method import is_chosen
 print(is_chosen())
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._engine import main_process_monitor, watch_while_away
+from antifreeze._engine import main_process_monitor, worker_watchdog
 from antifreeze._worker import deferred_work, thread_start
 
 from ..other_limits import other_limits
@@ -124,7 +124,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
     hits = []
     for at in range(1000):
         assert threads_left() == [], hits[-1:]
-        trace = StackFile(at, thread_start, deferred_work, watch_while_away)
+        trace = StackFile(at, thread_start, deferred_work, worker_watchdog)
         loader = numbers(num_workers=2)
         loader._limits = other_limits(starting={"thread_s": 0.2})
         sys.settrace(trace)
@@ -143,7 +143,7 @@ def test_whatever_line_of_a_start_is_interrupted_nothing_is_left_and_the_next_lo
         raise AssertionError("it never came through")
     assert any(hit.startswith("thread_start.py") for hit in hits)
     assert any(hit.startswith("deferred_work.py") for hit in hits)
-    assert any(hit.startswith("watch_while_away.py") for hit in hits)
+    assert any(hit.startswith("worker_watchdog.py") for hit in hits)
     assert next(batch.tolist() for batch in numbers(num_workers=2)) == [0, 1, 2, 3]
 
 

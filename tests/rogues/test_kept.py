@@ -22,7 +22,7 @@ from antifreeze import DataLoader
 from antifreeze._core.limits import LIMITS
 from antifreeze._engine import main_process_monitor
 from antifreeze._linux.available_memory import Available
-from antifreeze._processes.starting import kept_zygote as kept_zygotes
+from antifreeze._processes.starting import reused_zygote as kept_zygotes
 from antifreeze._processes.starting import zygote
 from antifreeze._transport.memory import MemoryShort
 from antifreeze._worker import deferred_work

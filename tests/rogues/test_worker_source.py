@@ -11,7 +11,7 @@ import pytest
 
 from antifreeze import DataLoader
 from antifreeze._core.fork_or_clean import Choice, Program, Wish, choose
-from antifreeze._processes.starting import source_messages, start_method
+from antifreeze._processes.starting import start_method, start_method_messages
 
 from .clean import another_thread
 
@@ -106,20 +106,23 @@ def test_a_forked_child_does_not_take_its_parents_source_for_its_own() -> None:
 def test_every_choice_is_said_in_words() -> None:
     waits = Program(parked=("a", "b", "c"), accelerator="cuda")
     beside = ", beside 3 parked threads (a, b, c) and a context of cuda"
-    assert source_messages.in_words(choose(waits, Wish.NONE)) == f"forked from this process{beside}"
+    assert (
+        start_method_messages.in_words(choose(waits, Wish.NONE))
+        == f"forked from this process{beside}"
+    )
     clean: Choice | None = choose(Program(threads=("reader",), running="reads"), Wish.NONE)
     assert clean is not None
     why = "another thread runs here (reader: reads)"
-    assert source_messages.in_words(clean) == f"from a clean process, because {why}"
+    assert start_method_messages.in_words(clean) == f"from a clean process, because {why}"
     forked = clean.after_refusal("a lambda")
     assert forked is not None
-    assert source_messages.in_words(forked, 7) == (
+    assert start_method_messages.in_words(forked, 7) == (
         f"forked from this process (pid 7), although {why}: a lambda"
     )
 
 
 def test_what_a_program_gets_depends_on_how_it_asks() -> None:
-    usual = source_messages.of_programs(Wish.NONE)
+    usual = start_method_messages.of_programs(Wish.NONE)
     assert usual.startswith("a fork of the program, or of a clean process where another thread")
-    assert source_messages.of_programs(Wish.AS_TORCH) == "a fork of the program, always"
-    assert source_messages.of_programs(Wish.CLEAN) == "a clean process"
+    assert start_method_messages.of_programs(Wish.AS_TORCH) == "a fork of the program, always"
+    assert start_method_messages.of_programs(Wish.CLEAN) == "a clean process"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from antifreeze._core.timings import Timings
+from antifreeze._core.batch_timings import Timings
 from antifreeze._linux.clock import monotonic
 from antifreeze._loading.fetch import Fetcher
 from antifreeze._loading.job import Job
@@ -151,7 +151,7 @@ def test_indices_that_raise_are_said_to_do_so() -> None:
 
 
 def test_threads_may_make_the_first_object_of_a_class_at_once() -> None:
-    from antifreeze._core.messages import message
+    from antifreeze._core.frozen_values import message
 
     @message
     class Point:
@@ -168,7 +168,7 @@ def test_threads_may_make_the_first_object_of_a_class_at_once() -> None:
 
 
 def test_a_subclass_keeps_its_own_way_of_being_made() -> None:
-    from antifreeze._core.messages import record
+    from antifreeze._core.frozen_values import record
 
     @record
     class Base:

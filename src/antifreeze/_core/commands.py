@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from .faults import Fault
+from .frozen_values import message
 from .health.memory_growth import Growth
 from .health.stall_detection import Stall
-from .messages import message
 from .tickets import Errand, Ticket
 
 

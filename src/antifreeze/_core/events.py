@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from .batch_timings import Timings
 from .faults import Ending
+from .frozen_values import message
 from .health.memory_growth import Room
 from .health.stall_detection import Activity, Sight
-from .messages import message
 from .slab_leases import LeaseKey
-from .timings import Timings
 
 
 class Outcome(Enum):

@@ -6,10 +6,10 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
+from .frozen_values import frozen
 from .health.stall_detection import StackLine, Stall
 from .health.worker_phases import OURS, SAMPLE, index_at
 from .limits import LIMITS
-from .messages import frozen
 from .tickets import Ticket
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
+from .frozen_values import frozen
 from .limits import LIMITS, UNBOUNDED, Bounds, Limits, SendLimits
-from .messages import frozen
 from .native_pool_names import pools_among
 
 SHOWN = 3  # threads that are named

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from .messages import frozen
+from .frozen_values import frozen
 
 
 @frozen
@@ -129,7 +129,7 @@ class LookLimits:
 
 @frozen
 class AwayLimits:
-    """While the loop is away (`_engine/watch_while_away.py`, `_engine/loop_abandonment.py`)."""
+    """While the loop is away (`_engine/worker_watchdog.py`, `_engine/loop_abandonment.py`)."""
 
     # Until the thread starts that watches meanwhile: many a short epoch is over by then.
     after_s: float = 0.1

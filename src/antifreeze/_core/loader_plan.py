@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from .frozen_values import frozen
 from .limits import LIMITS, Limits
-from .messages import frozen
 from .reorder import Order
 
 

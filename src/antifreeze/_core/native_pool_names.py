@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from .messages import frozen
+from .frozen_values import frozen
 
 
 @frozen

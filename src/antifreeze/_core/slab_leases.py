@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .messages import message
+from .frozen_values import message
 from .states import State
 
 

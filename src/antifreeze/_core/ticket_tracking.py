@@ -6,14 +6,14 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import replace
 
+from .batch_timings import Timings
 from .events import ParcelsArrived
 from .faults import Fault
+from .frozen_values import message
 from .loader_plan import Plan
-from .messages import message
 from .reorder import ReorderWindow
 from .slab_leases import Lease, LeaseKey
 from .tickets import Errand, Ticket
-from .timings import Timings
 from .worker_slots import Gap, Life, Seat
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .messages import message
+from .frozen_values import message
 from .slab_leases import Lease
 
 

@@ -9,9 +9,9 @@ from . import commands as do
 from .deadlines import DeadlineKind, Deadlines, Key
 from .events import LifeEnded
 from .faults import Ending, Fault, FaultKind
+from .frozen_values import message
 from .health.stall_detection import Pulse, Stall
 from .limits import Limits
-from .messages import message
 from .slab_leases import LeaseTable
 from .tickets import Ticket
 from .worker_slots import AT_WORK, EMPLOYED, Gap, Life, LifeCue, LifeState, Seat, Seats, SeatState

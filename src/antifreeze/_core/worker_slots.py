@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
 
+from .batch_timings import Timings
+from .frozen_values import record
 from .limits import LIMITS
-from .messages import record
 from .slab_leases import Lease, LeaseTable
 from .states import State
 from .tickets import Errand, Ticket
-from .timings import Timings
 
 
 class LifeState(State):

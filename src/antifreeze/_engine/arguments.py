@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from .._reporting.ranks import ranks
 from ..policies import Policy
 

@@ -28,9 +28,9 @@ from .._core.supervisor import Supervisor
 from .._linux.clock import Clock
 from .._loading.observations import Observation, StreamCarry, StreamPrint, StreamState
 from .._processes.backend_protocol import Backend, Notice
+from .._reporting.current_wait_cause import so_far
 from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
-from .._reporting.open_wait_causes import so_far
 from .._reporting.reporter import Reporter, Sift
 from .._reporting.torch_pitfalls import TorchPitfalls
 from .._reporting.wait_accounting import Accounts
@@ -43,8 +43,8 @@ from .loop_abandonment import LoopAbandonment
 from .parcel_queue import ParcelQueue
 from .sampler_draws import SamplerReader
 from .step_timer import OpenWait, StepTimer
-from .watch_while_away import Watchdog
 from .worker_commands import WorkerCommands
+from .worker_watchdog import Watchdog
 
 _LOOP_ASKED = ev.LoopAsked()
 _LOOP_LEFT = ev.LoopLeft()
@@ -223,7 +223,7 @@ class Driver:
 
     def look_after(self) -> None:
         """See to what cannot wait for the loop: deaths, and messages half sent. In the
-        thread of `watch_while_away`."""
+        thread of `worker_watchdog`."""
         if not self._lock.acquire(blocking=False):
             return  # the loop is there
         try:

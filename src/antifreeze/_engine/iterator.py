@@ -315,7 +315,7 @@ class LoaderIterator(BaseIterator):
     def _pinner(self) -> Pinner | None:
         if not self._pin_memory:
             return None
-        from .accelerator_pinning import AcceleratorPinner
+        from .pin_memory import AcceleratorPinner
 
         return AcceleratorPinner(self._pin_memory_device)
 

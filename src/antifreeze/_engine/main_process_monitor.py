@@ -6,7 +6,7 @@
 2. A loop says where it is in plain stores: nothing that could wait, and next to nothing a batch.
 3. It needs the interpreter's lock: while code of C keeps that, nobody can look.
 4. It looks once a second. Where samples are loaded here that are worth it, twenty times: which
-   sample it is, and at which line of the program (`_loading/sampling_profiler.py`).
+   sample it is, and at which line of the program (`_loading/line_profiler.py`).
 5. It answers those who ask from outside how the loaders are (`_engine/attach_server.py`), as long
    as there are workers, too.
 6. Under `antifreeze run` it writes now and then how the loaders are of a process that the script
@@ -34,8 +34,8 @@ from .._core.limits import LIMITS, Limits
 from .._core.tickets import Ticket
 from .._linux import platform_support
 from .._linux.clock import monotonic
-from .._loading import sampling_profiler
-from .._loading.sampling_profiler import SamplingProfiler
+from .._loading import line_profiler
+from .._loading.line_profiler import SamplingProfiler
 from .._processes import process_activity
 from .._reporting import process_summaries, stall_messages
 from .._reporting.log import logger
@@ -267,10 +267,10 @@ class _Thread:
         turn, looked_at = 0, monotonic()
         while True:  # bounded by the loops there are
             self._rests = True  # first: a loop that comes now is seen, or sees that
-            turn = (turn + 1) % sampling_profiler.LINE_EVERY
+            turn = (turn + 1) % line_profiler.LINE_EVERY
             self._rests = not look_closely(now := monotonic(), lines=turn == 0)
             look_at = looked_at + self._limits.looks.main_process_s
-            self._wake.wait(max(0.0, look_at - now) if self._rests else sampling_profiler.LOOK_S)
+            self._wake.wait(max(0.0, look_at - now) if self._rests else line_profiler.LOOK_S)
             self._wake.clear()
             with self._lock:  # or a loop might come that relies on a thread about to end
                 if self._ending or not (_posts or _any_workers()):
@@ -307,7 +307,7 @@ def look_closely(now: float, *, lines: bool = False) -> bool:
     posts = [post for ref in list(_posts.values()) if isinstance(post := ref(), LoadingPost)]
     worth = [post for post in posts if post.look(now)]
     if lines and any(post.steps[0] != OURS for post in worth):
-        sampling_profiler.at_any_moment()
+        line_profiler.at_any_moment()
         for post in worth:
             post.looks.note_line(post.steps[0], sys._current_frames().get(post.thread))
     return bool(worth)

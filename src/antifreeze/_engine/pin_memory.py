@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import torch
+
 from .._core.commands import Force
 from .._core.events import LeasesReturned, Outcome, ParcelsArrived, ProgramForked
 from .._core.health.memory_growth import Room
@@ -21,6 +23,7 @@ from .._core.limits import LIMITS
 from .._core.tickets import Errand
 from .._processes.backend_protocol import Backend, LocalParcel, Notice, Parcel, Watch
 from .._reporting.wait_accounting import Usage
+from .._torch_internals import pin_memory
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker import thread_start
 from .._worker.worker_spec import EpochBrief
@@ -36,6 +39,25 @@ class Pinner(Protocol):
         """Prepare the thread that will pin."""
 
     def pin(self, batch: Any) -> Any: ...
+
+
+class AcceleratorPinner:
+    """Pin for the current accelerator, as torch's loader does."""
+
+    def __init__(self, device: str | None) -> None:
+        self._device_type = device
+        self._index = torch.accelerator.current_device_index()
+
+    @property
+    def device(self) -> str:
+        return str(self._index)
+
+    def enter_thread(self) -> None:
+        torch.set_num_threads(1)  # thread-local; a copy must not take the cores of the model
+        torch.accelerator.set_device_index(self._index)
+
+    def pin(self, batch: Any) -> Any:
+        return pin_memory(batch, self._device_type)
 
 
 class PinnedBackend:

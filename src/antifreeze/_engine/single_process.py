@@ -18,24 +18,24 @@ from operator import truediv
 from threading import get_ident
 from typing import Any
 
+from .._core.batch_timings import Timings
 from .._core.faults import Fault, FaultKind, FaultLog
 from .._core.health.worker_phases import HAND_OVER, ITER, OURS, SAMPLER
 from .._core.inspection.state_snapshots import SupervisorSnapshot
 from .._core.limits import LIMITS, Limits
 from .._core.states import Loop, Run
 from .._core.tickets import Progress, Ticket
-from .._core.timings import Timings
 from .._linux.clock import Clock
 from .._loading.fetch import UNUSUAL_S, Fetcher
 from .._loading.job import Job
+from .._loading.line_profiler import SLOW_S
 from .._loading.on_error import NothingLeft
 from .._loading.sample_rng import Randomness
-from .._loading.sampling_profiler import SLOW_S
 from .._loading.stream_fetch import StreamOver
 from .._processes import process_activity
+from .._reporting.current_wait_cause import in_step, usual_share
 from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
-from .._reporting.open_wait_causes import in_step, usual_share
 from .._reporting.reporter import tell_trends
 from .._reporting.torch_pitfalls import TorchPitfalls
 from .._reporting.wait_accounting import Accounts, Turnstile

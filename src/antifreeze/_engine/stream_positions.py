@@ -14,8 +14,8 @@ from collections import deque
 from dataclasses import replace
 
 from .._core.commands import StartLife
+from .._core.frozen_values import record
 from .._core.limits import LIMITS, StreamLimits
-from .._core.messages import record
 from .._loading.job import Resume
 from .._loading.observations import StreamCarry, StreamPrint, StreamState
 from .._worker.worker_spec import EpochBrief

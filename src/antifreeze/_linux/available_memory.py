@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from . import cgroups, plain_reads, procfs
 from .live_processes import own_mapped_bytes
 

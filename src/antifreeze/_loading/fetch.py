@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from torch.utils.data import default_collate, default_convert
 
+from .._core.batch_timings import Timings
 from .._core.health.worker_phases import COLLATE, ITER, OURS, SAMPLE, WHOLE
-from .._core.timings import Timings
 from .._linux.clock import monotonic
 from .._loading.observations import SampleFailed
 from .._reporting.formatting import said, shown

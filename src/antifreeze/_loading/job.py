@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from ..policies import Policy, raising
 
 RAISE = raising()

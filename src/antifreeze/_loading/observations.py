@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core.messages import frozen, message
+from .._core.frozen_values import frozen, message
 
 # After a line of code that samples were found in: it waits for a lock there.
 FOR_A_LOCK = ", for a lock"

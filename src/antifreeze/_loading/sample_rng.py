@@ -20,7 +20,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from .._core.messages import record
+from .._core.frozen_values import record
 from .rng_adapters import LOW_64, Generator, as_bytes, global_generators, own_generators
 from .rng_search import generators_in
 from .rng_search_cache import Form

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from .._core.commands import Force
 from .._core.events import Event, LeasesReturned, Outcome, ProgramForked
+from .._core.frozen_values import message, record
 from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
-from .._core.messages import message, record
 from .._core.tickets import Errand
 from .._loading.observations import Observation
 from .._reporting.wait_accounting import Usage

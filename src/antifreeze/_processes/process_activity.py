@@ -16,9 +16,9 @@ import os
 import signal
 import struct
 
+from .._core.frozen_values import frozen
 from .._core.health.stall_detection import Activity, StackLine
 from .._core.limits import LIMITS
-from .._core.messages import frozen
 from .._linux import live_processes as live
 from .._linux import network_bytes, syscalls
 from .._linux.clock import pause, process_cpu_s

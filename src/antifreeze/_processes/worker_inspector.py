@@ -17,7 +17,7 @@ from . import process_activity
 from .fork_safety import fork_hazards
 from .resource_usage import usage_of
 from .starting.slow_unpickling import Opening
-from .starting.source_messages import Wait, is_for_semaphore
+from .starting.start_method_messages import Wait, is_for_semaphore
 from .starting.worker_source import WorkerSource
 from .worker_socket import Line
 

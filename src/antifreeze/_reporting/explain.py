@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from .._loading.observations import FOR_A_LOCK
 from .wait_accounting import CAUSES, Accounts, SlowSample, share_of_time
 

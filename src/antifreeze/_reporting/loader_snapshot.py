@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .._core.frozen_values import frozen
 from .._core.inspection.state_snapshots import SupervisorSnapshot
-from .._core.messages import frozen
 from .ranks import Ranks
 from .wait_accounting import Accounts, SlowSample, Usage, Wait
 

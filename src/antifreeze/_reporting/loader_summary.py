@@ -6,8 +6,8 @@ import itertools
 import re
 
 from .._core.faults import FaultKind
+from .._core.frozen_values import frozen
 from .._core.health.stall_detection import StackLine
-from .._core.messages import frozen
 from .._transport.own_frames import HERE
 from ..policies import Fault
 from ..stats import Entry

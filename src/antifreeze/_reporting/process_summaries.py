@@ -29,8 +29,8 @@ from enum import Enum
 from typing import Any
 
 from .. import stats
+from .._core.frozen_values import frozen
 from .._core.limits import LIMITS, RecordLimits
-from .._core.messages import frozen
 from .._linux import platform_support
 from .._linux.clock import monotonic
 from .._linux.regular_files import read_regular

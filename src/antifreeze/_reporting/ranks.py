@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 
 
 @frozen

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
+from .._core.frozen_values import frozen
 from .._core.limits import LIMITS
-from .._core.messages import frozen
 
 LEAST = 12  # windows; nothing is said of fewer
 FACTOR = 1.5  # by which samples take longer

@@ -17,9 +17,9 @@ from operator import index as as_integer
 from operator import sub
 from typing import Any
 
+from .._core.batch_timings import Timings
+from .._core.frozen_values import frozen, message, record
 from .._core.limits import LIMITS, RecordLimits
-from .._core.messages import frozen, message, record
-from .._core.timings import Timings
 from .histogram import Histogram
 from .slowdown_trends import Trends, Window
 

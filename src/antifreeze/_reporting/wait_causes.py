@@ -13,9 +13,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
+from .._core.batch_timings import Timings
 from .._core.events import ParcelsArrived
 from .._core.ticket_tracking import Arrival, Ledger
-from .._core.timings import Timings
 from .._core.worker_slots import Gap, Life, Seat, Seats
 from .wait_accounting import CAUSES, Accounts, Split, Wait, WorkAccount
 

@@ -6,9 +6,9 @@ import pickle
 import weakref
 from typing import Any
 
+from .._core.batch_timings import Timings
 from .._core.events import Outcome
-from .._core.messages import record
-from .._core.timings import Timings
+from .._core.frozen_values import record
 from .exceptions import PackedException, rebuild_exception
 from .mapped_slabs import SlabView
 from .packing import Packed, find_grad

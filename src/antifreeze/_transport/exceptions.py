@@ -14,7 +14,7 @@ import contextlib
 import pickle
 from typing import Any
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from .._reporting.formatting import said
 from .traceback_frames import formatted
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
 
-from .._core.messages import message
+from .._core.frozen_values import message
 from .descriptors import Descriptor
 
 PREFIX = struct.Struct("<QBB")

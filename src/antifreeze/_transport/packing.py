@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from .._core.messages import record
+from .._core.frozen_values import record
 from .._linux.available_memory import available
 from .._reporting.formatting import said, shown
 from .memory import MemoryShort, aligned, memmove, read_bytes

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from .tensors import CODES, DTYPES
 
 # Holes may be the better part of an in-memory dataset, and every batch brings them anew.

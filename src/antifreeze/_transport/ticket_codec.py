@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from .._core.messages import message
+from .._core.frozen_values import message
 from .._core.tickets import Errand
 
 

@@ -19,7 +19,7 @@ import weakref
 
 import torch
 
-from .._core.messages import record
+from .._core.frozen_values import record
 from .._linux.available_memory import available
 from .descriptors import Descriptor
 from .memory import PAGE, Memory, MemoryShort, aligned, memmove, reserve, teach_allocator

@@ -9,19 +9,19 @@ from typing import Any
 
 import torch
 
+from .._core.batch_timings import Timings
 from .._core.events import Outcome
 from .._core.health.worker_phases import HAND_OVER, INDICES, INIT, ITER, OURS, PACK
-from .._core.timings import Timings
 from .._linux.clock import monotonic
 from .._loading.dataset_mutations import Attributes, States, drawn_since, states_of
 from .._loading.error_advice import is_next_step
 from .._loading.fetch import Fetcher
+from .._loading.line_profiler import SLOW_S
 from .._loading.observations import StreamState, Suspects
 from .._loading.on_error import NothingLeft
 from .._loading.resumable_streams import Bookmark, carry_on
 from .._loading.rng_adapters import own_generators
 from .._loading.sample_rng import Randomness, salts_in
-from .._loading.sampling_profiler import SLOW_S
 from .._loading.stream_fetch import Seen, StreamOver
 from .._torch_internals import IterDataPipe, apply_random_seed
 from .._transport.exceptions import add_note, pack_exception

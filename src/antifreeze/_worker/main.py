@@ -25,9 +25,9 @@ from .collate import collate_into
 from .loop import serve
 from .private_file_offsets import own_offsets, positions, take_away
 from .private_lmdb_environments import reopen
-from .seeding import seed_worker
 from .stack_sampler import StackSampler
 from .thread_pool_limits import cap_pools
+from .worker_seed import seed_worker
 from .worker_spec import Sealed, WorkerSpec
 
 TOLD = 4000  # characters of an error, and of its traceback

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import threading
 
+from .._core.batch_timings import Timings
 from .._core.events import Outcome
 from .._core.limits import LIMITS, BundleLimits
-from .._core.timings import Timings
 from .._linux.clock import monotonic
 from .._loading.observations import Observation
 from .._transport.batch_messages import Bundle

@@ -13,8 +13,8 @@ import fcntl
 import os
 import stat
 
+from .._core.frozen_values import frozen
 from .._core.limits import LIMITS
-from .._core.messages import frozen
 from .._linux.open_descriptors import own_descriptors, own_lock_kinds, own_path
 from .private_lmdb_environments import Reopening
 

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator
 from types import MemberDescriptorType
 from typing import Any
 
+from .._core.frozen_values import frozen
 from .._core.limits import LIMITS
-from .._core.messages import frozen
 from .._linux.open_descriptors import own_descriptors, own_path, own_target
 from .._loading.dataset_walk import inside, things_in
 from .lmdb_database_names import name_of

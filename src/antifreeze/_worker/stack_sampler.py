@@ -23,13 +23,13 @@ from types import FrameType
 
 from .._core.limits import LIMITS
 from .._linux.clock import monotonic
-from .._loading.observations import Places
-from .._loading.sampling_profiler import (
+from .._loading.line_profiler import (
     LINE_EVERY,
     LOOK_S,
     SamplingProfiler,
     at_any_moment,
 )
+from .._loading.observations import Places
 from .._transport.stack_file import ASKED_BY, EXIT, header
 from .._transport.status_board import StatusLine
 from . import parent_watch

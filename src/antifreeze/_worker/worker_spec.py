@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from .._loading.job import Job, Resume
 from .._transport.status_board import StatusLine
 from .private_file_offsets import NOTHING, Held

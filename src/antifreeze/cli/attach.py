@@ -114,8 +114,8 @@ def _in_time(work: Callable[[], T], what: str) -> T:
 
 def _see(arguments: argparse.Namespace, manner: Manner | None = None) -> Case:
     """Look, or read what was seen."""
+    from ..doctor.attach.case_redaction import without_names, without_secrets
     from ..doctor.attach.gather.collect import look_at
-    from ..doctor.attach.redaction import without_names, without_secrets
 
     if arguments.case is not None:
         return _case_of(arguments.case)
@@ -142,8 +142,8 @@ def _is_saved(path: Path, case: Case) -> bool:
 def _case_of(path: Path) -> Case:
     """Read what was seen elsewhere. Whoever wrote it, nothing of it is trusted."""
     from ..doctor.attach.case_files import read_case
+    from ..doctor.attach.case_redaction import without_secrets
     from ..doctor.attach.gather.collect import CannotLook
-    from ..doctor.attach.redaction import without_secrets
 
     try:
         return without_secrets(read_case(path))

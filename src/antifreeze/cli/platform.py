@@ -47,7 +47,7 @@ def gather() -> dict[str, Any]:
     import torch
 
     from .. import _torch_internals
-    from .._processes.starting import source_messages
+    from .._processes.starting.start_method_messages import default_start_method
 
     lacking = list(platform_support.missing())
     if _torch_internals.too_old():
@@ -76,7 +76,7 @@ def gather() -> dict[str, Any]:
         },
         "randomness": _randomness(),
         "workers come from": _worker_source(is_ours=not (lacking or off)),
-        "start method": f"{source_messages.default_start_method()}, the default of multiprocessing",
+        "start method": f"{default_start_method()}, the default of multiprocessing",
         "switched off": f"yes, by {platform_support.SWITCH}" if off else "no",
         "workers": "torch" if lacking or off else "antifreeze",
     }
@@ -93,11 +93,9 @@ def _randomness() -> str:
 def _worker_source(*, is_ours: bool) -> str:
     """Return where workers come from in a program that says nothing of how processes start.
     `is_ours`: not torch's own loader has them."""
-    from .._processes.starting import source_messages
+    from .._processes.starting import start_method_messages as messages
 
-    by_torch = (
-        f"processes that torch's own loader starts by {source_messages.default_start_method()}"
-    )
+    by_torch = f"processes that torch's own loader starts by {messages.default_start_method()}"
     if not is_ours:
         return by_torch
     from .._processes.starting import start_method
@@ -105,8 +103,8 @@ def _worker_source(*, is_ours: bool) -> str:
     as_torch = arguments.said_of_randomness() == arguments.TORCH
     wish = start_method.wish_of(None, as_torch=as_torch)
     if as_torch and wish is Wish.CLEAN:  # each is started as torch starts its own
-        return source_messages.of_context(start_method.torch_context(None))
-    return f"{source_messages.of_programs(wish)}; with {platform_support.SWITCH}=off: {by_torch}"
+        return messages.of_context(start_method.torch_context(None))
+    return f"{messages.of_programs(wish)}; with {platform_support.SWITCH}=off: {by_torch}"
 
 
 def _is_refused() -> bool:

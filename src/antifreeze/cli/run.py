@@ -24,7 +24,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 from .._engine.arguments import check_randomness, read_size, said_of_randomness
 from .._reporting.ranks import ranks
 from .._reporting.redaction import shareable

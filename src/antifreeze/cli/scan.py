@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.messages import frozen, record
+from .._core.frozen_values import frozen, record
 from .._linux.cores import granted_cores
 from .._reporting.formatting import said
 from .._reporting.log import logger

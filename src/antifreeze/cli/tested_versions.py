@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .._core.messages import frozen
+from .._core.frozen_values import frozen
 
 FILE = Path(__file__).with_name("tested_versions.json")
 

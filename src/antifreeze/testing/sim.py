@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from .._core.batch_timings import Timings
 from .._core.commands import Force
 from .._core.events import (
     EpochBegun,
@@ -29,7 +30,6 @@ from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.health.worker_phases import OURS, SAMPLE
 from .._core.tickets import Errand, Ticket
-from .._core.timings import Timings
 from .._linux.clock import Clock
 from .._loading.fetch import Fetcher
 from .._loading.job import Job

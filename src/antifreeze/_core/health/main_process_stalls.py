@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..frozen_values import frozen
 from ..limits import LIMITS, Limits, StallLimits
-from ..messages import frozen
 from .stall_detection import Activity, Sight, Stall, StallDetector
 from .worker_phases import OURS
 

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
+from ..frozen_values import frozen, message
 from ..limits import Limits
-from ..messages import frozen, message
 from ..worker_slots import Life, LifeState
 from .stall_detection import Sight
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from ..frozen_values import frozen, message, record
 from ..limits import Limits, StallLimits
-from ..messages import frozen, message, record
 from ..states import State
 from .worker_phases import CLEAN, HAND_OVER, OURS, is_of_user
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from ..commands import Command
 from ..events import Event
+from ..frozen_values import frozen
 from ..limits import LIMITS
-from ..messages import frozen
 
 
 @frozen

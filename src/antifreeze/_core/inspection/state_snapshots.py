@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..faults import Fault
+from ..frozen_values import frozen
 from ..health.stall_detection import CallSnapshot
 from ..limits import LIMITS
-from ..messages import frozen
 from ..states import Loop, Run
 from ..tickets import Progress
 from ..worker_slots import LifeState, Seat, SeatState

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from types import FrameType
 
 from ..._core.fork_or_clean import SHOWN, Program
+from ..._core.frozen_values import frozen
 from ..._core.health.stall_detection import StackLine
 from ..._core.limits import LIMITS
-from ..._core.messages import frozen
 from ..._core.native_pool_names import is_of_pool, pool_needed, pool_used, pools_among
 from ..._linux import live_processes as live
 from ..._linux.clock import pause

@@ -19,8 +19,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..._core.frozen_values import frozen
 from ..._core.limits import LIMITS
-from ..._core.messages import frozen
 from ..._linux.clock import thread_time
 from ..._loading.dataset_walk import ATOMS, inside, is_users
 from ..._loading.raw_attributes import (

@@ -13,7 +13,7 @@ import sys
 import weakref
 from typing import Any
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._reporting.log import ensure_filter
 from .unsendable import Unsendable
 

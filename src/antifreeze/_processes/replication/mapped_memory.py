@@ -6,7 +6,7 @@ import bisect
 import mmap
 import os
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._linux.memory_maps import own_mappings, own_unshared_bytes
 from ..._linux.procfs import Mapping
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import CodeType, FunctionType
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 
 _BUILTINS = frozenset({"globals", "eval", "exec"})  # as attributes they are others: `model.eval()`
 _OF_ITS_MODULE = frozenset({"get_type_hints", "get_annotations"})

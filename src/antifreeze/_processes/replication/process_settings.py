@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._linux.clock import follow_zone
 from ..._linux.live_processes import own_umask
 from ..._loading.rng_adapters import numpy_if_there

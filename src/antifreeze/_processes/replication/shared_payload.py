@@ -14,8 +14,8 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from ..._core.frozen_values import frozen
 from ..._core.limits import Bounds
-from ..._core.messages import frozen
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
 from ..._transport.descriptors import Descriptor

@@ -30,8 +30,8 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from ..._core.frozen_values import frozen
 from ..._core.limits import LIMITS
-from ..._core.messages import frozen
 from .stand_in_lock import StandInLock
 
 

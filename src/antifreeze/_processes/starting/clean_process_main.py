@@ -23,7 +23,7 @@ import traceback
 from dataclasses import replace
 from typing import NoReturn
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._linux.clock import process_time
 from ..._linux.live_processes import threads
 from ..._loading.job import Job

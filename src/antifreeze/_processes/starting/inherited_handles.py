@@ -23,7 +23,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._loading.dataset_walk import has_own, things_in
 from ..._loading.job import Job
 from ..._reporting.user_warnings import remark

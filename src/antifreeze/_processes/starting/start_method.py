@@ -26,9 +26,9 @@ from ..fork_safety.reachable_objects import (
     reached_from,
 )
 from ..replication import semaphores
-from . import chosen_start_method, clean_process, clean_process_main, source_messages
-from .kept_zygote import Kept
-from .source_messages import Wait
+from . import clean_process, clean_process_main, explicit_start_method, start_method_messages
+from .reused_zygote import Kept
+from .start_method_messages import Wait
 
 if TYPE_CHECKING:
     from .zygote import Zygote
@@ -296,14 +296,14 @@ class StartMethod:
         choice = self.choice
         kind = f"forked {choice.asked_for} {bool(choice.why)} {bool(choice.beside)}"
         if kind not in _logged:  # called for every worker
-            _log_once(kind, "antifreeze: workers are %s.", source_messages.in_words(choice))
+            _log_once(kind, "antifreeze: workers are %s.", start_method_messages.in_words(choice))
 
     @property
     def source(self) -> str:
         """Where workers come from, in words; empty in a process that has not chosen."""
         if self._process != os.getpid():
             return ""
-        return source_messages.in_words(self.choice, self._process)
+        return start_method_messages.in_words(self.choice, self._process)
 
     def __repr__(self) -> str:
         return f"<StartMethod {self.choice!r}>"
@@ -367,16 +367,16 @@ def foresee(context: Any, *, as_torch: bool = False) -> None:
 def source_of(context: Any, lineage: StartMethod, *, as_torch: bool) -> str:
     """Return where the workers of a loader come from that is given this context, in words."""
     if not is_ours(context):
-        return source_messages.of_context(context)
+        return start_method_messages.of_context(context)
     if as_torch and torch_context(context).get_start_method() != "fork":
-        return source_messages.of_context(torch_context(context))
+        return start_method_messages.of_context(torch_context(context))
     return lineage.source
 
 
 def wish_of(context: Any, *, as_torch: bool = False) -> Wish:
     """Return how the user wants processes to start. `as_torch`: as torch would start them."""
     # (From Python 3.14 on the default is not "fork". Nobody has asked for it.)
-    says_nothing = not chosen_start_method.is_chosen()
+    says_nothing = not explicit_start_method.is_chosen()
     if context is None and says_nothing and not as_torch:
         return Wish.NONE
     if torch_context(context).get_start_method() != "fork":

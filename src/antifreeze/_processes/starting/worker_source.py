@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..._core.faults import Ending
+from ..._core.frozen_values import frozen, message
 from ..._core.health.stall_detection import Inherited
-from ..._core.messages import frozen, message
 from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker.worker_spec import EpochBrief, WorkerSpec
 from .slow_unpickling import Opening
-from .source_messages import Wait
+from .start_method_messages import Wait
 
 
 def exit_in_words(code: int) -> str:

@@ -39,7 +39,7 @@ from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
 from ..._worker import deferred_work
 from ..._worker.private_file_offsets import may_hold_locks
-from .. import process_numbers
+from .. import multiprocessing_numbers
 from ..fork_safety import threads_at_fork
 from ..fork_safety.reachable_objects import Reached
 from ..replication.job_pickler import pack, pack_terms
@@ -50,8 +50,8 @@ from ..replication.unsendable import Unsendable
 from . import clean_process
 from .fd_passing import send
 from .first_workers import FirstWorkers
-from .kept_zygote import Kept, give_back, may_be_kept
 from .process_creation import disown, patiently, without_interrupts
+from .reused_zygote import Kept, give_back, may_be_kept
 from .slow_unpickling import Opening
 from .start_method import StartMethod
 from .worker_source import Born, Exited, News, Refused, exit_in_words
@@ -91,7 +91,7 @@ class Zygote:
     ) -> Zygote:
         """Make one that inherits everything. Raises OSError, or ForkHazard (see `FirstWorkers`)."""
         ours, theirs = _channel()
-        process = process_numbers.without_number(
+        process = multiprocessing_numbers.without_number(
             lambda: _FORK.Process(
                 target=live, args=(mother, theirs), name="antifreeze zygote", daemon=True
             )

@@ -1,5 +1,5 @@
 """How a process with one thread forks a zygote for the main process: the clean process, and a
-zygote that was kept (`kept_zygote_main`).
+zygote that was kept (`reused_zygote_main`).
 
 With a wish come, in this order, the zygote's channel, its trace, and the outputs that are named
 in it. The zygote says hello through its channel; all else comes through it, too.
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import StackFile
 from ..._worker import parent_watch

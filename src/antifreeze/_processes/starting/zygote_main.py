@@ -26,8 +26,8 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
+from ..._core.frozen_values import frozen
 from ..._core.limits import LIMITS
-from ..._core.messages import frozen
 from ..._linux.clock import monotonic
 from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor, keep_from_children, received
@@ -36,11 +36,11 @@ from ..._worker import parent_watch
 from ..._worker.main import is_as_torch, prepare, run
 from ..._worker.private_file_offsets import Held, own_offsets, take_away
 from ..._worker.worker_spec import Sealed, WorkerSpec
-from .. import process_numbers
+from .. import multiprocessing_numbers
 from ..fork_safety import native_thread_pools, threads_at_fork
 from ..replication.shared_payload import Unpacking
 from ..worker_exit import leave
-from . import kept_zygote_main
+from . import reused_zygote_main
 from .fd_passing import receive_many
 from .process_creation import disown, patiently
 from .worker_source import Born, Exited, Refused, Wanted, worker_name
@@ -146,7 +146,7 @@ def serve(mother: Mother, control: socket.socket, main: Descriptor) -> None:
     nest.see_off()
     if kept:
         nest.end_all()
-        kept_zygote_main.serve(control, main, functools.partial(_again, mother))
+        reused_zygote_main.serve(control, main, functools.partial(_again, mother))
 
 
 def _again(mother: Mother, wish: Bring, control: socket.socket, main: Descriptor) -> NoReturn:
@@ -267,7 +267,7 @@ class _Nest:
             process = _FORK.Process(
                 target=live_one, args=(spec, theirs), name=worker_name(wanted.seat), daemon=True
             )
-            process_numbers.give(process, wanted.number)
+            multiprocessing_numbers.give(process, wanted.number)
             patiently(process.start)
             assert process.pid is not None
             pidfd = Descriptor(os.pidfd_open(process.pid))

@@ -31,7 +31,7 @@ from ..._transport.status_board import StatusBoard
 from ..._worker import parent_watch
 from ..._worker.private_file_offsets import positions
 from ...errors import TransportFailed
-from .. import process_numbers
+from .. import multiprocessing_numbers
 from ..fork_safety import native_thread_pools
 from ..fork_safety.threads_at_fork import ForkHazard
 from ..replication.shared_payload import CostsTooMuch
@@ -39,8 +39,8 @@ from ..replication.unsendable import Unsendable
 from .fd_passing import SourceGone
 from .first_workers import FirstWorkers
 from .inherited_handles import held_by, warn_of_connections
-from .source_messages import Wait
 from .start_method import StartMethod
+from .start_method_messages import Wait
 from .worker_source import (
     EndedWhileOpening,
     JobOpened,
@@ -155,7 +155,11 @@ class ZygoteSource(WorkerSource):
         try:
             if not self._no_process:
                 zygote = self._zygote(asked)
-                number = number or self._returned.pop(wanted.seat, None) or process_numbers.take()
+                number = (
+                    number
+                    or self._returned.pop(wanted.seat, None)
+                    or multiprocessing_numbers.take()
+                )
                 zygote.send(replace(wanted, number=number), channel, trace)
         except SourceGone:
             self._bury()

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
 from ... import _torch_internals
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 from ..._linux import platform_support
 from ..redaction import shareable_line
 from ..wait_accounting import share_of_time

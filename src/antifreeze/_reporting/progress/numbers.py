@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._core.messages import frozen
+from ..._core.frozen_values import frozen
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .messages import message
+from .frozen_values import message
 
 
 @message

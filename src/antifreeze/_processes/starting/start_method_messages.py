@@ -7,9 +7,9 @@ from pathlib import PurePath
 from typing import Any
 
 from ..._core.fork_or_clean import Choice, Program, Wish, WorkerOrigin, choose
+from ..._core.frozen_values import frozen
 from ..._core.health.stall_detection import StackLine
 from ..._core.limits import LIMITS
-from ..._core.messages import frozen
 
 
 @frozen

@@ -22,9 +22,9 @@ from collections import Counter
 from dataclasses import replace
 from types import FrameType
 
+from .._core.batch_timings import Timings
 from .._core.health.worker_phases import SAMPLE, WHOLE
 from .._core.limits import LIMITS
-from .._core.timings import Timings
 from .._linux.clock import pause
 from .._loading.observations import FOR_A_LOCK
 from .._transport.traceback_frames import is_library, is_ours
