@@ -329,7 +329,8 @@ def test_what_was_kept_and_dropped_is_given_back(tmp_path: Path) -> None:
     del _
     check_flat(before, measure(loader._iterator._workers), descriptors=12, kib=48 * 1024)
     """
-    with program(tmp_path, code, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072"}) as process:
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    with program(tmp_path, code, env=environment, anew=True) as process:
         returned, out, err = finish(process)
         assert (returned, out) == (0, "flat\n"), err
 
