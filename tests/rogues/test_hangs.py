@@ -61,6 +61,7 @@ SOON = other_limits(
         "examined_s": 0.5,
         "moved_s": 2.0,
         "spun_s": 2.0,
+        "moving_s": 4.0,
         "cpu_s": 0.03,  # a look is 0.2 s, a tick of the kernel 0.01 s
     },
     looks={"workers_s": 0.2, "own_s": 0.25},

@@ -252,8 +252,8 @@ def test_short_epochs_with_workers_of_their_own_leave_nothing(tmp_path: Path) ->
                     break
     epochs(10)
     before = measure()
-    epochs(40)
-    check_flat(before, measure(), descriptors=0, kib=8 * 1024)
+    epochs(30)
+    check_flat(before, measure(), descriptors=0, kib=6 * 1024)
     """
     with program(tmp_path, code) as process:
         returned, out, err = finish(process)
