@@ -47,6 +47,7 @@ from .._torch_internals import (
     share_dist_seed,
 )
 from .._transport.traceback_frames import leave_out_ours
+from .._worker import signal_handlers
 from ..errors import LoaderClosed
 from ..policies import policy_of
 from ..stats import enter, entries
@@ -279,6 +280,7 @@ class LoaderIterator(BaseIterator):
 
     def _job(self, loader: Loader) -> Job:
         init_fn, looks = loader.worker_init_fn, loader._limits.looks
+        inherits = not (self._num_workers and loader._lineage().is_clean_wish)
         if self._num_workers and isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(
                 sharding_worker_init_fn, init_fn, self._world_size, self._rank
@@ -297,7 +299,8 @@ class LoaderIterator(BaseIterator):
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
             torch_draws=loader.randomness == TORCH,
-            is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
+            is_released=not inherits,
+            handlers=signal_handlers.of_program() if inherits else {},
             look_s=min(
                 interval_for(loader.sample_timeout, looks.own_s, looks),
                 interval_for(loader.timeout or None, looks.own_s, looks),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
 from .._core.frozen_values import frozen
@@ -32,6 +33,8 @@ class Job:
     # The dataset is a copy of its own, which the user asked for (spawn, forkserver): it goes before
     # its worker does, so that its finalizers run, as in torch since 2.14.
     is_released: bool = False
+    # Signal handlers of the program that run in workers, by number (see `_worker.signal_handlers`).
+    handlers: Mapping[int, Any] = field(default_factory=dict)
 
 
 @frozen

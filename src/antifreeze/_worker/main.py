@@ -19,7 +19,7 @@ from .._loading.job import Job
 from .._torch_internals import set_worker_info
 from .._transport.framing import Kind
 from .._transport.worker_slabs import Arena
-from . import parent_watch
+from . import parent_watch, signal_handlers
 from .channel import Channel, MainGone
 from .collate import collate_into
 from .loop import serve
@@ -41,7 +41,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         prepare(forked=False, as_torch=is_as_torch(spec.sealed or spec.job))
         # It ends as Python does: libraries would take what is frozen for a leak, and say so.
         atexit.register(gc.unfreeze)
-    parent_watch.forget(spec.forgets)
+    signal_handlers.restore(spec.forgets, spec.job.handlers if spec.sealed is None else {})
     parent_watch.unblock_interrupts()
     parent_watch.end_with(spec.ends_with, by_kernel=spec.by_kernel)
     parent_watch.go_first()
@@ -56,6 +56,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
             witness = StackSampler(spec.status, spec.trace, (sealed or spec.job).look_s)
         if sealed is not None:
             spec = _opened(spec, sealed, channel)
+            signal_handlers.restore((), spec.job.handlers)
         reopen(spec.held.environments, spec.job.dataset)
         _settle(spec)
         arena = Arena()
@@ -85,7 +86,7 @@ def prepare(*, forked: bool, as_torch: bool = False) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
     main process itself. `as_torch`: see `is_as_torch`."""
     platform_support.serves_a_loader = True
-    parent_watch.leave_signals_to_main()
+    signal_handlers.leave_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
