@@ -29,7 +29,7 @@ import torch
 from .._core.limits import LIMITS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
-from .._loading.job import Job
+from .._loading.job import AtEnd, Job
 from .._loading.observations import Suspect
 from .._processes.backend_protocol import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
@@ -299,7 +299,7 @@ class LoaderIterator(BaseIterator):
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
             torch_draws=loader.randomness == TORCH,
-            is_released=not inherits,
+            at_end=AtEnd.NOTHING if inherits else _at_end(loader),
             handlers=signal_handlers.of_program() if inherits else {},
             look_s=min(
                 interval_for(loader.sample_timeout, looks.own_s, looks),
@@ -401,6 +401,12 @@ def _ask_sampler_again(owner: weakref.ref[LoaderIterator], sampler: Iterable[Any
     if (iterator := owner()) is not None:
         iterator._sampler_iter = sampler_iter
     return sampler_iter
+
+
+def _at_end(loader: Loader) -> AtEnd:
+    from .._processes.starting.start_method import at_end_of
+
+    return at_end_of(loader.multiprocessing_context)
 
 
 def _samples_a_batch(loader: Loader) -> int:

@@ -6,16 +6,19 @@ import atexit
 import contextlib
 import gc
 import socket
+import sys
 import traceback
 import weakref
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Any, assert_never
 
 import torch
 
 from .._core.health.worker_phases import CLEAN, OURS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Info
-from .._loading.job import Job
+from .._loading.job import AtEnd, Job
 from .._torch_internals import set_worker_info
 from .._transport.framing import Kind
 from .._transport.worker_slabs import Arena
@@ -48,6 +51,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
     # Else its parent has its own, and moves none of them.
     own_offsets(positions(spec.held) if spec.positions is None else spec.positions)
     channel = Channel(sock)
+    inherited = set(_finalizers())
     try:
         sealed = spec.sealed
         channel.say(Kind.READY, sealed is not None)
@@ -62,8 +66,7 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
-        if spec.job.is_released:
-            _release(spec.job)
+        _finalize(spec.job, inherited)
         return True
     except MainGone:
         return False
@@ -119,9 +122,31 @@ def told_of(error: BaseException) -> tuple[str, str]:
     return why[:TOLD], traceback.format_exc()[-TOLD:]
 
 
+def _finalize(job: Job, inherited: Collection[Any]) -> None:
+    """Finalize what torch's worker would, while all else is still there. A finalizer that hangs is
+    ended with its worker, by the deadline that any worker has to leave. `inherited`: finalizers of
+    the processes that this one descends from."""
+    match job.at_end:
+        case AtEnd.DATASET:
+            _release(job)
+        case AtEnd.WHAT_IT_MADE:  # in the order in which Python does it, when it ends
+            for each in reversed([each for each in _finalizers() if each not in inherited]):
+                try:
+                    if each.atexit:
+                        each()
+                except Exception:
+                    sys.excepthook(*sys.exc_info())
+        case AtEnd.NOTHING:
+            pass
+        case _:
+            assert_never(job.at_end)
+
+
+def _finalizers() -> list[Any]:
+    return list(getattr(weakref.finalize, "_registry", ()))
+
+
 def _release(job: Job) -> None:
-    """Let go of the dataset, so that it is finalized while all else is still there. A finalizer
-    that hangs is ended with its worker, by the deadline that any worker has to leave."""
     set_worker_info(None)
     dataset, is_finalized = None, hasattr(type(job.dataset), "__del__")
     with contextlib.suppress(TypeError):  # a list, say

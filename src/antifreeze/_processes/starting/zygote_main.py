@@ -81,7 +81,9 @@ class Terms:
 
     @classmethod
     def of(cls, job: Job, status: StatusBoard, why: str) -> Terms:
-        return cls(job.base_seed, job.quarantine, status, signal_handlers.passed_on(), job.look_s, why)
+        return cls(
+            job.base_seed, job.quarantine, status, signal_handlers.passed_on(), job.look_s, why
+        )
 
     @staticmethod
     def without(job: Job) -> Job:
