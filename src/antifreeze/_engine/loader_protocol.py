@@ -50,6 +50,9 @@ class Loader(Protocol):
     def prefetch_factor(self) -> int | None: ...
 
     @property
+    def multiprocessing_context(self) -> Any: ...
+
+    @property
     def persistent_workers(self) -> bool: ...
 
     @property
