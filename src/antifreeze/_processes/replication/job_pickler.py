@@ -10,22 +10,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import enum
 import io
-import os
 import pickle
 import sys
-import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from contextvars import ContextVar
 from multiprocessing import context, reduction
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import torch
@@ -34,26 +30,28 @@ from ..._core.limits import LIMITS, UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
 from ..._loading.job import Job
-from ..._transport.packing import parts
 from ...errors import TransportFailed
 from . import module_state, user_code
+from .classes.class_reduction import reduce_class
+from .classes.enum_classes import reduce_member
+from .classes.hash_code import has_hash_code
+from .classes.instance_reduction import reduce_past_code
+from .classes.keyed_tables import KeyedTables, KeysMatter
 from .context_variables import reduce_variable
 from .ctypes_types import reduce_made_type
 from .dynamic_attributes import asks_code, reduce_quietly
-from .enum_classes import reduce_member
 from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
 from .reducers import check, ways
+from .refusal_paths import THREADED, find_global, find_part
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
 from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
 from .unsendable import Unsendable
 from .user_code import UserCode
 
+T = TypeVar("T")
+Keyed = frozenset[type] | None  # the classes of keys that are found by code; None: none are known
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
-
-
-# They work by threads, which no worker gets: what of them cannot be sent is beside the point.
-_THREADED = (asyncio.AbstractEventLoop, threading.Thread, Executor)
 
 
 class SentJob:
@@ -80,10 +78,17 @@ class SentJob:
 
 def pack_terms(terms: Any) -> Payload:
     """Pickle what a zygote is told besides a job."""
-    began = thread_time()
-    stream, carrier = Stream(UNBOUNDED), Carrier()
-    with _carrying(carrier):
-        _Pickler(stream, beside=stream.put_beside).dump(terms)
+    began, carrier = thread_time(), Carrier()
+
+    def dump(keyed: Keyed) -> Stream:
+        stream = Stream(UNBOUNDED)
+        with _carrying(carrier):
+            pickler = _pickler(stream, keyed, beside=stream.put_beside)
+            pickler.dump(terms)
+            pickler.finish()
+        return stream
+
+    stream = _in_passes(dump, carrier)
     memory, size = stream.lay_out(each_opens=False)
     return Payload(memory, carrier.riders, size, thread_time() - began, each_opens=False)
 
@@ -155,31 +160,58 @@ def _pickled(
     copies: bool = False,
 ) -> tuple[Stream, bool]:
     """Pickle a job; return also whether each life is to open it."""
-    stream = Stream(bounds)
-    with _carrying(carrier):
-        pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
-        if imports:  # modules are what they are when they are imported
-            circumstances = dataclasses.replace(circumstances, program={})
+
+    def dump(keyed: Keyed) -> tuple[Stream, bool]:
+        stream = Stream(bounds)
+        with _carrying(carrier):
+            pickler = _pickler(stream, keyed, copies=copies, beside=stream.put_beside)
+            _dump(pickler, circumstances, job, imports=imports)
+        return stream, pickler.each_opens
+
+    # Found by name, classes are whole; but a table may be in one of its own keys there, too.
+    return _in_passes(dump, carrier, frozenset() if imports else None)
+
+
+def _dump(pickler: _Pickler, circumstances: Any, job: Job, *, imports: bool) -> None:
+    """Pickle where a job comes from, the job, the program's code, and what is to be checked."""
+    if imports:  # modules are what they are when they are imported
+        circumstances = dataclasses.replace(circumstances, program={})
+    try:
+        pickler.dump(circumstances)
+    except CostsTooMuch:
+        raise
+    except Exception as error:
+        path, part, why = find_part(_refusal, circumstances, "", str(error))
+        raise Unsendable(
+            f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
+            f" {why}"
+        ) from error
+    if imports:
+        pickler.go_by_names()
+    try:
+        pickler.dump(_Led(user_code.Script(), job) if imports else job)
+    except CostsTooMuch:
+        raise
+    except Exception as error:
+        raise _refusal_of(job, error) from error
+    pickler.dump_code()
+    pickler.dump(pickler.finish())
+
+
+def _in_passes(
+    dump: Callable[[Keyed], T], carrier: Carrier | None = None, keyed: Keyed = None
+) -> T:
+    """Call what pickles a thing until it knows the classes of all keys (`keyed_tables`)."""
+    for _ in range(LIMITS.sending.passes):
         try:
-            pickler.dump(circumstances)
-        except CostsTooMuch:
-            raise
-        except Exception as error:
-            path, part, why = _find(circumstances, "", str(error))
-            raise Unsendable(
-                f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
-                f" {why}"
-            ) from error
-        if imports:
-            pickler.go_by_names()
-        try:
-            pickler.dump(_Led(user_code.Script(), job) if imports else job)
-        except CostsTooMuch:
-            raise
-        except Exception as error:
-            raise _refusal_of(job, error) from error
-        pickler.dump_code()
-    return stream, pickler.each_opens
+            return dump(keyed)
+        except KeysMatter as known:
+            keyed = known.classes
+            for each in () if carrier is None else carrier.riders:
+                each.close()
+            if carrier is not None:
+                carrier.riders.clear()
+    raise Unsendable("tables keyed by objects of classes that are others each time")
 
 
 class _Led:
@@ -223,6 +255,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
         self._code = UserCode(self.globals_ref)
+        self._tables: KeyedTables | None = None
         self._libraries = LibraryObjects()
         self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
         if not imports:
@@ -233,6 +266,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Have the other process import the program's modules, and run its script, from now on."""
         self._imports = True
         del self.dispatch_table[ModuleType], self.dispatch_table[ContextVar]
+        if self._tables is not None:
+            self._tables.by_name = True
 
     def reducer_override(self, obj: Any) -> Any:
         check(obj)
@@ -251,6 +286,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self._quiet[kind] = asks_code(kind)
             if self._quiet[kind]:
                 return reduce_quietly(obj)
+            if not self._imports and self._code.takes(kind):
+                return reduce_past_code(obj)
         return NotImplemented
 
     def _reduce_named(self, obj: Any) -> Any:
@@ -258,13 +295,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, type) and (made := reduce_made_type(obj)) is not NotImplemented:
             return made
         own = not self._imports and self._code.takes(obj)
-        if not own and _found_by_name(obj, self._imports):
+        if not own and user_code.is_found_by_name(obj, self._imports):
             if is_single_dispatch(obj) and not self._imports:
                 return reduce_extended(obj, self._code.takes)
             return NotImplemented
         self._code.note(obj)
         if type(obj) is CachedFunction:
-            return reduce_cached(obj, with_results=not self._copies)
+            reduced, keys = reduce_cached(obj, with_results=not self._copies)
+            self._see_cache(obj, keys)
+            return reduced
         if is_single_dispatch(obj):
             return reduce_dispatch(obj)
         if isinstance(obj, FunctionType):
@@ -273,7 +312,23 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if not own:
             return super().reducer_override(obj)
         self._code.note_annotations(obj)
-        return user_code.reduce_class(obj)
+        return self._reduce_class(obj)
+
+    def _see_cache(self, function: Any, keys: list[Any]) -> None:
+        if self._tables is not None:
+            self._tables.see_cache(function, keys)
+
+    def _reduce_class(self, kind: type) -> Any:
+        if self._tables is None and has_hash_code(kind):
+            raise KeysMatter(frozenset())
+        return reduce_class(kind, self._code.takes, self._tables)
+
+    def finish(self) -> list[tuple[Any, int]]:
+        """Return the tables to be checked where they arrive. Raises KeysMatter."""
+        if self._tables is None:
+            return []
+        self._tables.finish()
+        return self._tables.met()
 
     def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
         return reduce_variable(variable, self._libraries.place(variable))
@@ -334,30 +389,51 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return more
 
 
+def _pickler(file: Any, keyed: Keyed, **options: Any) -> _Pickler:
+    return _Pickler(file, **options) if keyed is None else _Watching(file, keyed, **options)
+
+
+class _Watching(_Pickler):
+    """Looks at each thing that it pickles, which takes time: is it a table with keys of code?"""
+
+    def __init__(self, file: Any, keyed: frozenset[type], **options: Any) -> None:
+        super().__init__(file, **options)
+        self._tables = KeyedTables(keyed, self._code.takes, _walk)
+
+    def persistent_id(self, thing: Any) -> None:
+        self._tables.see(thing)  # type: ignore[union-attr]
+
+
+class _Walking(_Pickler):
+    """Pickles things to nowhere, and shows each to somebody."""
+
+    def __init__(self, see: Callable[[Any], None], is_leaf: Callable[[Any], bool]) -> None:
+        self._see, self._is_leaf = see, is_leaf
+        super().__init__(_Nowhere(None), beside=lambda buffer: False)
+
+    def persistent_id(self, thing: Any) -> None:
+        self._see(thing)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if issubclass(type(obj), type | FunctionType) and self._is_leaf(obj):
+            return str, ()
+        return super().reducer_override(obj)
+
+    def _see_cache(self, function: Any, keys: list[Any]) -> None:
+        self._see(dict.fromkeys(keys))
+
+    def _reduce_class(self, kind: type) -> Any:
+        return reduce_class(kind, self._code.takes, None)
+
+
+def _walk(thing: Any, see: Callable[[Any], None], is_leaf: Callable[[Any], bool]) -> None:
+    _Walking(see, is_leaf).dump(thing)
+
+
 def _makes_itself_anew(kind: type) -> bool:
     """Say whether code of a class runs where its objects arrive: people open what each worker
     should have of its own there, and so do libraries."""
     return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
-
-
-def _found_by_name(thing: Any, script: bool) -> bool:
-    """Say whether a new process finds this very thing under its name."""
-    name = getattr(thing, "__module__", None) or ""
-    module = sys.modules.get(name)
-    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
-        return False
-    found: Any = module
-    for step in thing.__qualname__.split("."):
-        found = getattr(found, step, None)
-    return found is thing
-
-
-def _script_is_a_file() -> bool:
-    main: ModuleType = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is not None:
-        return True
-    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
-    return path is not None and os.path.isfile(path)
 
 
 # ---- what cannot be sent ------------------------------------------------------------------------
@@ -368,10 +444,10 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
     for name in ("dataset", "collate_fn", "init_fn"):
         thing = getattr(job, name)
         if (why := _refusal(thing)) is not None:
-            path, part, why = _find(thing, name, why)
+            path, part, why = find_part(_refusal, thing, name, why)
             if part is thing:  # nothing that it holds: what its code uses
-                path, part, why = _find_global(thing, name, why)
-            kind, threaded = type(part), issubclass(type(part), _THREADED)
+                path, part, why = find_global(_refusal, thing, name, why)
+            kind, threaded = type(part), issubclass(type(part), THREADED)
             return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
 
@@ -383,15 +459,21 @@ def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
         for each, value in {name: thing}.items() if around else thing.content.items():
             if (why := _refusal(value)) is not None:
                 path = f"{module}.{each}".rstrip(".")
-                path, part, why = _find(value, path, why)
+                path, part, why = find_part(_refusal, value, path, why)
                 return TransportFailed.cannot_send(path, type(part).__name__, why)
     return TransportFailed.cannot_send("code", "module", str(error))
 
 
 def _refusal(thing: Any, give_up: float | None = None) -> str | None:
     """Return why something cannot be sent, or not until then; None if it can."""
+
+    def dump(keyed: Keyed) -> None:
+        pickler = _pickler(_Nowhere(give_up), keyed, beside=lambda buffer: False)
+        pickler.dump(thing)
+        pickler.finish()
+
     try:
-        _Pickler(_Nowhere(give_up), beside=lambda buffer: False).dump(thing)
+        _in_passes(dump)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -405,66 +487,3 @@ class _Nowhere:
         if self._give_up is not None and monotonic() > self._give_up:
             raise CostsTooMuch("it takes too long to try")
         return len(data)
-
-
-def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
-    """Find the smallest part that cannot be sent by itself."""
-    left, give_up = LIMITS.sending.tried_parts, monotonic() + LIMITS.sending.tried_s
-    around = [thing]  # what it is in, which may be in it again
-    while left > 0 and not issubclass(type(thing), _THREADED):
-        for step, part in _parts_sent(thing):
-            if any(part is each for each in around):
-                continue
-            left -= 1
-            if left <= 0 or monotonic() > give_up:
-                return path, thing, why
-            if (refusal := _refusal(part)) is not None:
-                path, thing, why = path + step, part, refusal
-                around.append(part)
-                break
-        else:
-            break
-    return path, thing, why
-
-
-def _find_global(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
-    """Find the global variable that the code of a thing uses and that cannot be sent."""
-    kind: Any = type(thing)
-    left: list[Any] = [thing if kind is FunctionType else kind]
-    seen, give_up = {id(left[0])}, monotonic() + LIMITS.sending.tried_s
-    while left and monotonic() < give_up:
-        for function in _functions_of(left.pop(0)):
-            for name, value in user_code.globals_of(function):
-                if id(value) in seen or isinstance(value, ModuleType):
-                    continue
-                seen.add(id(value))
-                if isinstance(value, type | FunctionType):
-                    left.append(value)
-                elif (refusal := _refusal(value, give_up)) is not None:
-                    return _find(value, f"{function.__module__}.{name}", refusal)
-    return path, thing, why
-
-
-def _functions_of(thing: Any) -> Iterator[FunctionType]:
-    """Yield the functions of the program's own that a class has, or a function itself."""
-    things = [thing]
-    if isinstance(thing, type):
-        things = [value for each in thing.__mro__ for value in vars(each).values()]
-    for each in things:
-        function = getattr(each, "__func__", each)  # of a static method
-        if type(function) is FunctionType and user_code.is_own(function.__module__ or ""):
-            yield function
-
-
-def _parts_sent(thing: Any) -> list[tuple[str, Any]]:
-    """Give what of an object would be pickled, as far as it leaves that to us."""
-    kind: Any = type(thing)
-    if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
-        return parts(thing) if isinstance(thing, list | tuple | dict | set | frozenset) else []
-    if kind.__getstate__ is not object.__getstate__ and not dataclasses.is_dataclass(kind):
-        try:
-            state = thing.__getstate__()
-        except Exception:
-            return []
-        return [(f".{name}", part) for name, part in state.items()] if type(state) is dict else []
-    return parts(thing)

@@ -22,6 +22,7 @@ from ..._transport.descriptors import Descriptor
 from ..._transport.memory import PAGE, reserve
 from ..starting.fd_passing import send_many
 from . import user_code
+from .classes import keyed_tables
 
 PIECE = 256 * 1024  # bytes that are compared at once: what the processor's cache takes
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
@@ -88,9 +89,11 @@ class Unpacking:
         return _identity(descriptor) in self._came
 
     def install_code(self) -> None:
-        """Have the program's own code, which comes last, be found by name."""
+        """Have the program's own code, which comes last, be found by name; then check the tables
+        that are keyed by its objects. Raises TypeError for one that does not find its keys."""
         while batch := self.next():
             user_code.install(batch)
+        keyed_tables.check(self.next())
         del self._unpickler  # it remembers, and so keeps, all that it has made
 
 

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import dis
-import enum
 import functools
 import importlib.util
 import os
@@ -33,7 +32,6 @@ from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from ..._linux import platform_support
 from ..._loading.raw_attributes import attribute, instance_dict, name_of_module, namespace
-from .enum_classes import reduce_enum
 from .name_lookups import Lookups, inner, lookups_in
 from .stand_in_modules import Around, Told, namespace_of, stand_in
 from .whole_modules import ReplacedModule, WholeModule, fill
@@ -324,21 +322,24 @@ def _file_of(function: FunctionType) -> str:
     return function.__code__.co_filename
 
 
-def reduce_class(kind: type) -> Any:
-    """Send a class as cloudpickle does, but with its slots: made without them, its objects would
-    have a dict there, and could not come back. Enum classes go in a way of their own."""
-    if issubclass(type(kind), enum.EnumMeta):
-        return reduce_enum(kind)
-    reduced = cloudpickle._dynamic_class_reduce(kind)
-    slots = vars(kind).get("__slots__")
-    if not slots or reduced[0] is not cloudpickle._make_skeleton_class:
-        return reduced  # of none there is nothing to keep, and a NamedTuple makes them itself
-    make, (constructor, name, bases, given, *rest), (attributes, more), *others = reduced
-    slots = (slots,) if isinstance(slots, str) else tuple(slots)
-    made = {"__slots__", *slots, *(f"_{name.lstrip('_')}{slot}" for slot in slots)}
-    attributes = {each: value for each, value in attributes.items() if each not in made}
-    given = {**given, "__slots__": slots}
-    return make, (constructor, name, bases, given, *rest), (attributes, more), *others
+def is_found_by_name(thing: Any, script: bool) -> bool:
+    """Say whether a new process finds this very thing under its name."""
+    name = getattr(thing, "__module__", None) or ""
+    module = sys.modules.get(name)
+    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
+        return False
+    found: Any = module
+    for step in thing.__qualname__.split("."):
+        found = getattr(found, step, None)
+    return found is thing
+
+
+def _script_is_a_file() -> bool:
+    main: ModuleType = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is not None:
+        return True
+    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
+    return path is not None and os.path.isfile(path)
 
 
 def _calls(code: CodeType, builtin: str, given: dict[str, Any]) -> bool:
@@ -471,7 +472,7 @@ def install(sent: list[tuple[Around, str, Any]]) -> None:
         if not qualified:  # a whole module
             continue
         if isinstance(thing, type):
-            thing.__qualname__ = qualified
+            type.__setattr__(thing, "__qualname__", qualified)  # a metaclass may refuse
         if "." not in qualified:
             namespace_of(stand_in(around))[qualified] = thing
 
