@@ -34,8 +34,9 @@ from ..._core.limits import LIMITS, UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
 from ..._loading.job import Job
-from ..._transport.packing import parts
+from ..._loading.raw_attributes import name_of_module
 from ...errors import TransportFailed
+from ..starting import imported_anew
 from . import module_state, user_code
 from .context_variables import reduce_variable
 from .ctypes_types import reduce_made_type
@@ -43,11 +44,13 @@ from .dynamic_attributes import asks_code, reduce_quietly
 from .enum_classes import reduce_member
 from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
+from .name_lookups import refuse_nameless_globals
 from .reducers import check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
 from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
-from .unsendable import Unsendable
-from .user_code import UserCode
+from .unsendable import Unsendable, parts_sent
+from .stand_in_modules import namespace_of
+from .user_code import MACHINERY, UserCode
 
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
 
@@ -107,12 +110,15 @@ def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
     """
     try:
         return _pack(circumstances, job, bounds)
-    except TransportFailed:
+    except TransportFailed as error:
         if bounds is not UNBOUNDED:
             raise  # there is another way, and it is more faithful
         for imports in (False, True):  # what torch's loader would do with it
             with contextlib.suppress(TransportFailed):
-                return _pack(circumstances, job, bounds, imports=imports, copies=True)
+                payload = _pack(circumstances, job, bounds, imports=imports, copies=True)
+                if imports:
+                    imported_anew.log(str(error).splitlines()[0])
+                return payload
         raise
 
 
@@ -165,9 +171,9 @@ def _pickled(
         except CostsTooMuch:
             raise
         except Exception as error:
-            path, part, why = _find(circumstances, "", str(error))
+            path, part, why = _culprit(circumstances, "", str(error))
             raise Unsendable(
-                f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
+                f"of what the program has set, a {type(part).__name__} ({path.removeprefix('.')}) cannot be sent:"
                 f" {why}"
             ) from error
         if imports:
@@ -268,6 +274,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if is_single_dispatch(obj):
             return reduce_dispatch(obj)
         if isinstance(obj, FunctionType):
+            refuse_nameless_globals(obj)
             self._code.seed(obj)
             return self._dynamic_function_reduce(obj)
         if not own:
@@ -363,14 +370,15 @@ def _script_is_a_file() -> bool:
 # ---- what cannot be sent ------------------------------------------------------------------------
 
 
+_CODE = (type, FunctionType, ModuleType)
+
+
 def _refusal_of(job: Job, error: Exception) -> TransportFailed:
     """Say what in a job could not be sent."""
     for name in ("dataset", "collate_fn", "init_fn"):
         thing = getattr(job, name)
         if (why := _refusal(thing)) is not None:
-            path, part, why = _find(thing, name, why)
-            if part is thing:  # nothing that it holds: what its code uses
-                path, part, why = _find_global(thing, name, why)
+            path, part, why = _culprit(thing, name, why)
             kind, threaded = type(part), issubclass(type(part), _THREADED)
             return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
@@ -383,7 +391,7 @@ def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
         for each, value in {name: thing}.items() if around else thing.content.items():
             if (why := _refusal(value)) is not None:
                 path = f"{module}.{each}".rstrip(".")
-                path, part, why = _find(value, path, why)
+                path, part, why = _culprit(value, path, why)
                 return TransportFailed.cannot_send(path, type(part).__name__, why)
     return TransportFailed.cannot_send("code", "module", str(error))
 
@@ -412,7 +420,7 @@ def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     left, give_up = LIMITS.sending.tried_parts, monotonic() + LIMITS.sending.tried_s
     around = [thing]  # what it is in, which may be in it again
     while left > 0 and not issubclass(type(thing), _THREADED):
-        for step, part in _parts_sent(thing):
+        for step, part in parts_sent(thing):
             if any(part is each for each in around):
                 continue
             left -= 1
@@ -427,44 +435,54 @@ def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     return path, thing, why
 
 
-def _find_global(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
-    """Find the global variable that the code of a thing uses and that cannot be sent."""
-    kind: Any = type(thing)
-    left: list[Any] = [thing if kind is FunctionType else kind]
-    seen, give_up = {id(left[0])}, monotonic() + LIMITS.sending.tried_s
-    while left and monotonic() < give_up:
-        for function in _functions_of(left.pop(0)):
-            for name, value in user_code.globals_of(function):
-                if id(value) in seen or isinstance(value, ModuleType):
-                    continue
-                seen.add(id(value))
-                if isinstance(value, type | FunctionType):
-                    left.append(value)
-                elif (refusal := _refusal(value, give_up)) is not None:
-                    return _find(value, f"{function.__module__}.{name}", refusal)
-    return path, thing, why
+def _culprit(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
+    """Find the smallest part that cannot be sent: of what a thing holds, or else, of a module of
+    the program's own, the global that its code uses."""
+    path, part, why = _find(thing, path, why)
+    seen, give_up = {id(part)}, monotonic() + LIMITS.sending.tried_s
+    while (found := _unsendable_global(part, seen, give_up)) is not None:
+        path, part, why = _find(*found)
+    return path, part, why
 
 
-def _functions_of(thing: Any) -> Iterator[FunctionType]:
-    """Yield the functions of the program's own that a class has, or a function itself."""
-    things = [thing]
-    if isinstance(thing, type):
-        things = [value for each in thing.__mro__ for value in vars(each).values()]
-    for each in things:
-        function = getattr(each, "__func__", each)  # of a static method
-        if type(function) is FunctionType and user_code.is_own(function.__module__ or ""):
-            yield function
+def _unsendable_global(
+    thing: Any, seen: set[int], give_up: float
+) -> tuple[Any, str, str] | None:
+    """Return a global that goes along with a thing and cannot be sent, its path, and why."""
+    pickler = _Tracing(_Nowhere(give_up), beside=lambda buffer: False)
+    with contextlib.suppress(Exception):
+        pickler.dump(thing)
+    for code in reversed(pickler.code):  # what failed came last
+        for name, value in _globals_along(code):
+            if id(value) in seen or isinstance(value, _CODE):
+                continue
+            seen.add(id(value))
+            if monotonic() > give_up:
+                return None
+            if (why := _refusal(value, give_up)) is not None:
+                return value, name, why
+    return None
 
 
-def _parts_sent(thing: Any) -> list[tuple[str, Any]]:
-    """Give what of an object would be pickled, as far as it leaves that to us."""
-    kind: Any = type(thing)
-    if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
-        return parts(thing) if isinstance(thing, list | tuple | dict | set | frozenset) else []
-    if kind.__getstate__ is not object.__getstate__ and not dataclasses.is_dataclass(kind):
-        try:
-            state = thing.__getstate__()
-        except Exception:
-            return []
-        return [(f".{name}", part) for name, part in state.items()] if type(state) is dict else []
-    return parts(thing)
+class _Tracing(_Pickler):
+    """Keeps the functions and modules that were to be sent."""
+
+    def __init__(self, file: Any, **others: Any) -> None:
+        self.code: list[FunctionType | ModuleType] = []
+        super().__init__(file, **others)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if issubclass(type(obj), FunctionType | ModuleType):
+            self.code.append(obj)
+        return super().reducer_override(obj)
+
+
+def _globals_along(code: FunctionType | ModuleType) -> list[tuple[str, Any]]:
+    """Return what is sent with a function or a module of the program's own, by its path."""
+    if isinstance(code, FunctionType):
+        name, inner = code.__globals__.get("__name__"), user_code.globals_of(code)
+    else:
+        name, inner = name_of_module(code), iter(namespace_of(code).copy().items())
+    if type(name) is not str or not user_code.is_own(name):
+        return []
+    return [(f"{name}.{each}", value) for each, value in inner if each not in MACHINERY]

@@ -94,14 +94,36 @@ def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -
 
 
 def _registry(module: ModuleType, value: Any, own: set[str]) -> Any:
-    """Give a container of functions and classes as it is to be sent, if it is: the program may have
-    added to it."""
+    """Return a container of functions and classes as it is to be sent, if it is: the program may
+    have added to it."""
     leaves = _leaves(value, PLAIN_ITEMS)
     if leaves is None:
-        return None
+        return _added(value, own) if type(value) is dict else None
     if any(leaf.__module__ in own for leaf in leaves):
-        return value
+        return value if all(_is_sent(leaf, own) for leaf in leaves) else _added(value, own)
     return None if module.__name__.partition(".")[0] in _steady() else Registry(value)
+
+
+def _is_sent(leaf: Any, own: set[str]) -> bool:
+    """Whether a function or class is the program's own, or found by its name."""
+    if leaf.__module__ in own or isinstance(leaf, FunctionType):
+        return True
+    found: Any = sys.modules.get(leaf.__module__)
+    for step in leaf.__qualname__.split("."):
+        found = getattr(found, step, None)
+    return found is leaf
+
+
+def _added(registry: dict[Any, Any], own: set[str]) -> Added | None:
+    """Return the entries of a registry that the program has made for classes and functions of its
+    own, or with them; None if there are none."""
+    if len(registry) >= PLAIN_ITEMS:
+        return None
+    entries = {}
+    for key, value in registry.copy().items():
+        if any(isinstance(each, FunctionType | type) and each.__module__ in own for each in (key, value)):
+            entries[key] = value
+    return Added(entries) if entries else None
 
 
 def _leaves(value: Any, left: int, depth: int = PLAIN_DEPTH) -> list[Any] | None:
@@ -136,6 +158,13 @@ def _log_left_out(module: str, name: str) -> None:
         module,
         name,
     )
+
+
+class Added:
+    """What the program has added to a registry that cannot be sent as a whole."""
+
+    def __init__(self, entries: dict[Any, Any]) -> None:
+        self.entries = entries
 
 
 class Registry:
@@ -221,6 +250,10 @@ def _set(values: dict[str, Any], module: ModuleType) -> None:
         if isinstance(value, Registry):
             continue
         there = present.get(name, module)
+        if isinstance(value, Added):
+            if type(there) is dict:
+                there.update(value.entries)
+            continue
         whole = with_addresses(value, there)
         if whole is not LEFT_OUT:
             _put(module, name, there, whole)
