@@ -125,10 +125,10 @@ CHANGED = """
         def __getitem__(self, index):
             return index, state.DEBUG
     if __name__ == "__main__":
-        logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(levelname)s %(message)s")
+        logging.basicConfig(level="INFO", stream=sys.stdout, format="%(levelname)s %(message)s")
         def loop(dataset):
-            loader = DataLoader(dataset, None, num_workers=1, multiprocessing_context="forkserver")
-            print(list(loader))
+            workers = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+            print(list(DataLoader(dataset, None, **workers)))
         loop(Still())
         state.DEBUG, state.Config.root, state.ADDED = True, "/elsewhere", 1
         state.NAMES.append("a")
@@ -142,7 +142,9 @@ def test_what_workers_lack_that_import_modules_anew_is_named_once(tmp_path: Path
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(STATE))
     done = _run(tmp_path, CHANGED)
     assert done.stdout.count("[[0, False], [1, False]]\n") == 4, done.stderr
-    anew = [line for line in done.stdout.splitlines() if "import the program's modules anew" in line]
+    anew = [
+        line for line in done.stdout.splitlines() if "import the program's modules anew" in line
+    ]
     unchanged, changed, later = anew
     assert unchanged.startswith("INFO antifreeze: the dataset cannot be sent to a worker: ")
     assert "still.TICKER is a generator" in unchanged and unchanged.endswith("under spawn.")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import enum
 import io
 import os
@@ -48,8 +47,8 @@ from .name_lookups import refuse_nameless_globals
 from .reducers import check, ways
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
 from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
-from .unsendable import Unsendable, parts_sent
 from .stand_in_modules import namespace_of
+from .unsendable import Unsendable, parts_sent
 from .user_code import MACHINERY, UserCode
 
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
@@ -164,17 +163,17 @@ def _pickled(
     stream = Stream(bounds)
     with _carrying(carrier):
         pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
-        if imports:  # modules are what they are when they are imported
-            circumstances = dataclasses.replace(circumstances, program={})
+        if imports:
+            circumstances = circumstances.before_imports()
         try:
             pickler.dump(circumstances)
         except CostsTooMuch:
             raise
         except Exception as error:
             path, part, why = _culprit(circumstances, "", str(error))
+            what = f"a {type(part).__name__} ({path.removeprefix('.')})"
             raise Unsendable(
-                f"of what the program has set, a {type(part).__name__} ({path.removeprefix('.')}) cannot be sent:"
-                f" {why}"
+                f"of what the program has set, {what} cannot be sent: {why}"
             ) from error
         if imports:
             pickler.go_by_names()
@@ -445,9 +444,7 @@ def _culprit(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
     return path, part, why
 
 
-def _unsendable_global(
-    thing: Any, seen: set[int], give_up: float
-) -> tuple[Any, str, str] | None:
+def _unsendable_global(thing: Any, seen: set[int], give_up: float) -> tuple[Any, str, str] | None:
     """Return a global that goes along with a thing and cannot be sent, its path, and why."""
     pickler = _Tracing(_Nowhere(give_up), beside=lambda buffer: False)
     with contextlib.suppress(Exception):

@@ -17,7 +17,7 @@ import hashlib
 import marshal
 import pickle
 import sys
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..._reporting.log import logger
@@ -33,11 +33,13 @@ _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
 # The last is what `from __future__ import annotations` leaves behind.
 _CODE = (FunctionType, BuiltinFunctionType, ModuleType, type, __future__._Feature)
+_WRAPPERS = frozenset({functools.partial, MethodType, type(functools.cache(len))})
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
 PLAIN_DEPTH = 50  # containers, one in the other; what is deeper is no setting, nor fit to be walked
-# Theirs is the process's own, or ours.
-_LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antifreeze"})
+_LEFT_ALONE = frozenset({"__main__", "__mp_main__", "antifreeze"})
+# Their values are the process's own; functions that the program has put there are not.
+_OF_PROCESS = frozenset({"sys", "os", "posix"})
 
 
 def collect(known: Known, *, of_program: bool = True) -> dict[str, dict[str, Any]]:
@@ -48,7 +50,9 @@ def collect(known: Known, *, of_program: bool = True) -> dict[str, dict[str, Any
     for name, module in list(sys.modules.items()):
         if name in own or name.partition(".")[0] in _LEFT_ALONE:
             continue
-        if isinstance(module, ModuleType) and (values := _values(module, own, of_program, areas)):
+        if not isinstance(module, ModuleType) or (name in _OF_PROCESS and not of_program):
+            continue
+        if values := _values(module, own, of_program, areas):
             found[name] = values
     return {name: values for name, values in found.items() if not _is_known(known, name, values)}
 
@@ -75,12 +79,16 @@ def _digest(values: dict[str, Any]) -> bytes | None:
 def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -> dict[str, Any]:
     values: dict[str, Any] = {}
     attributes = vars(module).copy()  # of all modules, 60,000: every test counts
+    only_code = module.__name__ in _OF_PROCESS
     for name, value in attributes.items():
         kind = type(value)
         if kind is FunctionType or kind is type:
             if of_program and value.__module__ in own:
                 values[name] = value
-        elif kind not in _TOLD or name[:1] == "_":
+        elif kind in _WRAPPERS:
+            if of_program and _is_put_there(module, name, value, own):
+                values[name] = value
+        elif kind not in _TOLD or name[:1] == "_" or only_code:
             continue
         elif kind in _SCALARS or _plain_items(value, PLAIN_ITEMS) > 0:
             kept = without_addresses(value, areas)
@@ -91,6 +99,20 @@ def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -
         elif of_program and (registry := _registry(module, value, own)) is not None:
             values[name] = registry
     return values
+
+
+def _is_put_there(module: ModuleType, name: str, value: Any, own: set[str]) -> bool:
+    """Whether the program has put a callable into a library's module: one of its own code, one that
+    calls what has that name in the library, or a method among the builtins (`gettext.install`)."""
+    if isinstance(value, functools.partial):
+        called = value.func
+        displaces = getattr(called, "__name__", None) == name and value is vars(
+            sys.modules.get(getattr(called, "__module__", None) or "", module)
+        ).get(name)
+        return displaces or getattr(called, "__module__", None) in own
+    if isinstance(value, MethodType):
+        return module.__name__ == "builtins" or value.__func__.__module__ in own
+    return getattr(value, "__module__", None) in own  # a function with a cache
 
 
 def _registry(module: ModuleType, value: Any, own: set[str]) -> Any:
@@ -121,7 +143,10 @@ def _added(registry: dict[Any, Any], own: set[str]) -> Added | None:
         return None
     entries = {}
     for key, value in registry.copy().items():
-        if any(isinstance(each, FunctionType | type) and each.__module__ in own for each in (key, value)):
+        if any(
+            isinstance(each, FunctionType | type) and each.__module__ in own
+            for each in (key, value)
+        ):
             entries[key] = value
     return Added(entries) if entries else None
 
@@ -158,6 +183,14 @@ def _log_left_out(module: str, name: str) -> None:
         module,
         name,
     )
+
+
+def without_registered(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what was collected without what the program has added to registries."""
+    return {
+        module: {name: value for name, value in values.items() if not isinstance(value, Added)}
+        for module, values in found.items()
+    }
 
 
 class Added:

@@ -8,8 +8,8 @@ as far as the sources show it. A name counts as set by the program
 2. if it is there, and no line of the source mentions it.
 
 What the source computes (`CACHE = load()`) is not compared: it may be the same after an import. Nor
-is what an import may change: what a module uses outside of functions, or in one that is called there
-(`@register`).
+is what an import may change: what a module uses outside of functions, or in a function that is
+called there (`@register`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from logging import INFO, WARNING
-from types import FunctionType
 from typing import Any
 
 from ..._core.limits import LIMITS
@@ -56,9 +55,8 @@ def set_by_program() -> list[str]:
     give_up = monotonic() + LIMITS.sending.compared_s
     sources: dict[str, _Source] = {}
     for name in list(sys.modules):
-        if monotonic() < give_up and user_code.is_own(name):
-            if (source := _source_of(name)) is not None:
-                sources[name] = source
+        if monotonic() < give_up and user_code.is_own(name) and (read := _source_of(name)):
+            sources[name] = read
     called = {word for source in sources.values() for word in source.called}
     found = []
     for name, source in sources.items():
@@ -86,19 +84,21 @@ def _read(path: str) -> _Source | None:
 
 def _set_since(name: str, here: dict[str, Any], source: _Source) -> Iterator[str]:
     for each, value in here.items():
-        is_plain = module_state.is_plain(value)
         if each in source.values:
-            if is_plain and _written(value) != source.values[each]:
+            if _is_another(value, source.values[each]):
                 yield each
-        elif is_plain and source.mentions_all and each not in source.mentioned:
-            if not each.startswith("__"):
+        elif source.mentions_all and each not in source.mentioned and each[:2] != "__":
+            if module_state.is_plain(value):
                 yield each
         elif isinstance(value, type) and namespace(value).get("__module__") == name:
-            literals = source.of_classes.get(each, {})
-            for inner, present in list(namespace(value).items()):
-                if inner in literals and not isinstance(present, FunctionType):
-                    if module_state.is_plain(present) and _written(present) != literals[inner]:
-                        yield f"{each}.{inner}"
+            literals, inside = source.of_classes.get(each, {}), namespace(value)
+            for inner in literals.keys() & inside.keys():
+                if _is_another(inside[inner], literals[inner]):
+                    yield f"{each}.{inner}"
+
+
+def _is_another(value: Any, literal: str) -> bool:
+    return module_state.is_plain(value) and _written(value) != literal
 
 
 class _Source:
