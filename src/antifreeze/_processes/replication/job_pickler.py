@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import io
 import pickle
@@ -31,6 +30,7 @@ from ..._linux.clock import monotonic, thread_time
 from ..._loading.dataset_walk import has_own
 from ..._loading.job import Job
 from ...errors import TransportFailed
+from ..starting import imported_anew
 from . import module_state, user_code
 from .classes.class_reduction import reduce_class
 from .classes.enum_classes import reduce_member
@@ -42,8 +42,9 @@ from .ctypes_types import reduce_made_type
 from .dynamic_attributes import asks_code, reduce_quietly
 from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
+from .name_lookups import refuse_nameless_globals
 from .reducers import check, ways
-from .refusal_paths import THREADED, find_global, find_part
+from .refusal_paths import THREADED, culprit
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
 from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
 from .unsendable import Unsendable
@@ -112,12 +113,15 @@ def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
     """
     try:
         return _pack(circumstances, job, bounds)
-    except TransportFailed:
+    except TransportFailed as error:
         if bounds is not UNBOUNDED:
             raise  # there is another way, and it is more faithful
         for imports in (False, True):  # what torch's loader would do with it
             with contextlib.suppress(TransportFailed):
-                return _pack(circumstances, job, bounds, imports=imports, copies=True)
+                payload = _pack(circumstances, job, bounds, imports=imports, copies=True)
+                if imports:
+                    imported_anew.log(str(error).splitlines()[0])
+                return payload
         raise
 
 
@@ -175,17 +179,15 @@ def _pickled(
 def _dump(pickler: _Pickler, circumstances: Any, job: Job, *, imports: bool) -> None:
     """Pickle where a job comes from, the job, the program's code, and what is to be checked."""
     if imports:  # modules are what they are when they are imported
-        circumstances = dataclasses.replace(circumstances, program={})
+        circumstances = circumstances.before_imports()
     try:
         pickler.dump(circumstances)
     except CostsTooMuch:
         raise
     except Exception as error:
-        path, part, why = find_part(_refusal, circumstances, "", str(error))
-        raise Unsendable(
-            f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
-            f" {why}"
-        ) from error
+        path, part, why = culprit(_refusal, _code_sent_with, circumstances, "", str(error))
+        what = f"a {type(part).__name__} ({path.removeprefix('.')})"
+        raise Unsendable(f"of what the program has set, {what} cannot be sent: {why}") from error
     if imports:
         pickler.go_by_names()
     try:
@@ -307,6 +309,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if is_single_dispatch(obj):
             return reduce_dispatch(obj)
         if isinstance(obj, FunctionType):
+            refuse_nameless_globals(obj)
             self._code.seed(obj)
             return self._dynamic_function_reduce(obj)
         if not own:
@@ -444,9 +447,7 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
     for name in ("dataset", "collate_fn", "init_fn"):
         thing = getattr(job, name)
         if (why := _refusal(thing)) is not None:
-            path, part, why = find_part(_refusal, thing, name, why)
-            if part is thing:  # nothing that it holds: what its code uses
-                path, part, why = find_global(_refusal, thing, name, why)
+            path, part, why = culprit(_refusal, _code_sent_with, thing, name, why)
             kind, threaded = type(part), issubclass(type(part), THREADED)
             return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
@@ -459,7 +460,7 @@ def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
         for each, value in {name: thing}.items() if around else thing.content.items():
             if (why := _refusal(value)) is not None:
                 path = f"{module}.{each}".rstrip(".")
-                path, part, why = find_part(_refusal, value, path, why)
+                path, part, why = culprit(_refusal, _code_sent_with, value, path, why)
                 return TransportFailed.cannot_send(path, type(part).__name__, why)
     return TransportFailed.cannot_send("code", "module", str(error))
 
@@ -487,3 +488,24 @@ class _Nowhere:
         if self._give_up is not None and monotonic() > self._give_up:
             raise CostsTooMuch("it takes too long to try")
         return len(data)
+
+
+class _Tracing(_Pickler):
+    """Keeps the functions and modules that were to be sent."""
+
+    def __init__(self, file: Any, **others: Any) -> None:
+        self.code: list[FunctionType | ModuleType] = []
+        super().__init__(file, **others)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if issubclass(type(obj), FunctionType | ModuleType):
+            self.code.append(obj)
+        return super().reducer_override(obj)
+
+
+def _code_sent_with(thing: Any, give_up: float) -> list[FunctionType | ModuleType]:
+    """Return the functions and modules that would be sent with a thing, up to what fails."""
+    pickler = _Tracing(_Nowhere(give_up), beside=lambda buffer: False)
+    with contextlib.suppress(Exception):
+        pickler.dump(thing)
+    return pickler.code

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from types import FunctionType, ModuleType
 from typing import Any
 
 from ..._core.limits import LIMITS
 from ..._linux.clock import monotonic
-from ..._transport.packing import parts
+from ..._loading.raw_attributes import name_of_module
 from . import user_code
+from .stand_in_modules import namespace_of
+from .unsendable import parts_sent
+from .user_code import MACHINERY
 
 # They work by threads, which no worker gets: what of them cannot be sent is beside the point.
+_CODE = (type, FunctionType, ModuleType)
 THREADED = (asyncio.AbstractEventLoop, threading.Thread, Executor)
+Code = FunctionType | ModuleType
+CodeSentWith = Callable[[Any, float], Sequence[Code]]  # with a thing, up to what fails
 Refusal = Callable[[Any, float | None], str | None]  # why a thing cannot be sent, or not until then
 
 
@@ -25,7 +30,7 @@ def find_part(refusal_of: Refusal, thing: Any, path: str, why: str) -> tuple[str
     left, give_up = LIMITS.sending.tried_parts, monotonic() + LIMITS.sending.tried_s
     around = [thing]  # what it is in, which may be in it again
     while left > 0 and not issubclass(type(thing), THREADED):
-        for step, part in _parts_sent(thing):
+        for step, part in parts_sent(thing):
             if any(part is each for each in around):
                 continue
             left -= 1
@@ -40,44 +45,40 @@ def find_part(refusal_of: Refusal, thing: Any, path: str, why: str) -> tuple[str
     return path, thing, why
 
 
-def find_global(refusal_of: Refusal, thing: Any, path: str, why: str) -> tuple[str, Any, str]:
-    """Find the global variable that the code of a thing uses and that cannot be sent."""
-    kind: Any = type(thing)
-    left: list[Any] = [thing if kind is FunctionType else kind]
-    seen, give_up = {id(left[0])}, monotonic() + LIMITS.sending.tried_s
-    while left and monotonic() < give_up:
-        for function in _functions_of(left.pop(0)):
-            for name, value in user_code.globals_of(function):
-                if id(value) in seen or isinstance(value, ModuleType):
-                    continue
-                seen.add(id(value))
-                if isinstance(value, type | FunctionType):
-                    left.append(value)
-                elif (refusal := refusal_of(value, give_up)) is not None:
-                    return find_part(refusal_of, value, f"{function.__module__}.{name}", refusal)
-    return path, thing, why
+def culprit(
+    refusal_of: Refusal, code_sent_with: CodeSentWith, thing: Any, path: str, why: str
+) -> tuple[str, Any, str]:
+    """Find the smallest part that cannot be sent: of what a thing holds, or else, of a module of
+    the program's own, the global that its code uses."""
+    path, part, why = find_part(refusal_of, thing, path, why)
+    seen, give_up = {id(part)}, monotonic() + LIMITS.sending.tried_s
+    while found := _unsendable_global(refusal_of, code_sent_with(part, give_up), seen, give_up):
+        path, part, why = find_part(refusal_of, *found)
+    return path, part, why
 
 
-def _functions_of(thing: Any) -> Iterator[FunctionType]:
-    """Yield the functions of the program's own that a class has, or a function itself."""
-    things = [thing]
-    if isinstance(thing, type):
-        things = [value for each in thing.__mro__ for value in vars(each).values()]
-    for each in things:
-        function = getattr(each, "__func__", each)  # of a static method
-        if type(function) is FunctionType and user_code.is_own(function.__module__ or ""):
-            yield function
+def _unsendable_global(
+    refusal_of: Refusal, code: Sequence[Code], seen: set[int], give_up: float
+) -> tuple[Any, str, str] | None:
+    """Return a global of this code that cannot be sent, its path, and why."""
+    for each in reversed(code):  # what failed came last
+        for name, value in _globals_along(each):
+            if id(value) in seen or isinstance(value, _CODE):
+                continue
+            seen.add(id(value))
+            if monotonic() > give_up:
+                return None
+            if (why := refusal_of(value, give_up)) is not None:
+                return value, name, why
+    return None
 
 
-def _parts_sent(thing: Any) -> list[tuple[str, Any]]:
-    """Give what of an object would be pickled, as far as it leaves that to us."""
-    kind: Any = type(thing)
-    if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
-        return parts(thing) if isinstance(thing, list | tuple | dict | set | frozenset) else []
-    if kind.__getstate__ is not object.__getstate__ and not dataclasses.is_dataclass(kind):
-        try:
-            state = thing.__getstate__()
-        except Exception:
-            return []
-        return [(f".{name}", part) for name, part in state.items()] if type(state) is dict else []
-    return parts(thing)
+def _globals_along(code: Code) -> list[tuple[str, Any]]:
+    """Return what is sent with a function or a module of the program's own, by its path."""
+    if isinstance(code, FunctionType):
+        name, inner = code.__globals__.get("__name__"), user_code.globals_of(code)
+    else:
+        name, inner = name_of_module(code), iter(namespace_of(code).copy().items())
+    if type(name) is not str or not user_code.is_own(name):
+        return []
+    return [(f"{name}.{each}", value) for each, value in inner if each not in MACHINERY]
