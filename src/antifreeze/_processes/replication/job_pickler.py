@@ -502,6 +502,9 @@ class _Tracing(_Pickler):
             self.code.append(obj)
         return super().reducer_override(obj)
 
+    def _reduce_class(self, kind: type) -> Any:
+        return reduce_class(kind, self._code.takes, None)
+
 
 def _code_sent_with(thing: Any, give_up: float) -> list[FunctionType | ModuleType]:
     """Return the functions and modules that would be sent with a thing, up to what fails."""
