@@ -118,12 +118,12 @@ def _ignored() -> Undo:
 
 
 def _reducer() -> Undo:
-    copyreg.pickle(Pair, _reduce)  # type: ignore[arg-type]
+    copyreg.pickle(Pair, _reduce)
     return lambda: copyreg.dispatch_table.pop(Pair)
 
 
 def _attribute() -> Undo:
-    sys.of_this_test = [1]  # type: ignore[attr-defined]
+    sys.of_this_test = [1]
     return lambda: delattr(sys, "of_this_test")
 
 
