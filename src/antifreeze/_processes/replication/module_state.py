@@ -186,11 +186,17 @@ def _log_left_out(module: str, name: str) -> None:
 
 
 def without_registered(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return what was collected without what the program has added to registries."""
+    """Return what was collected without registries, and without classes of the program's own."""
     return {
-        module: {name: value for name, value in values.items() if not isinstance(value, Added)}
+        module: {name: value for name, value in values.items() if not _is_registered(value)}
         for module, values in found.items()
     }
+
+
+def _is_registered(value: Any) -> bool:
+    if type(value) in _CONTAINERS:
+        return bool(_leaves(value, PLAIN_ITEMS))
+    return isinstance(value, Added | type)
 
 
 class Added:

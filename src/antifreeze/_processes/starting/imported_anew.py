@@ -50,6 +50,18 @@ def log(refusal: str) -> None:
     )
 
 
+def log_left_out(refusal: str) -> None:
+    """Log, once a program for each refusal, that workers are not told all that the program has
+    told libraries."""
+    if (refusal, True) not in _logged:
+        _logged.add((refusal, True))
+        logger.warning(
+            "antifreeze: %s. So handlers of logging, and functions and classes that the program has"
+            " put into libraries, are not there in workers.",
+            refusal,
+        )
+
+
 def set_by_program() -> list[str]:
     """Return the paths of what the program has set in its modules since they were imported."""
     give_up = monotonic() + LIMITS.sending.compared_s

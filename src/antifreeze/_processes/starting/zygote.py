@@ -47,7 +47,7 @@ from ..replication.module_state import Known
 from ..replication.process_settings import ProcessSettings
 from ..replication.shared_payload import Payload
 from ..replication.unsendable import Unsendable
-from . import clean_process
+from . import clean_process, imported_anew
 from .fd_passing import send
 from .first_workers import FirstWorkers
 from .process_creation import disown, patiently, without_interrupts
@@ -367,9 +367,10 @@ def _pack_most(known: Known, job: Job, choice: Choice) -> Payload:
     """Pack a job and its circumstances; less of these, where there is no other way."""
     try:
         return pack(ProcessSettings.collect(known), job, choice.bounds)
-    except Unsendable:
+    except Unsendable as error:
         if not choice.asked_for:
             raise
+        imported_anew.log_left_out(str(error))
         return pack(ProcessSettings.collect(known, whole=False), job, choice.bounds)
 
 
