@@ -24,7 +24,7 @@ from .._core.health.worker_phases import (
 from .._core.limits import LIMITS
 from .._core.states import Loop, Sampling
 from .._core.worker_slots import Gap, Life, LifeState, Seat
-from .wait_accounting import Split, WorkAccount
+from .wait_totals import Split, WorkAccount
 
 if TYPE_CHECKING:
     from .._core.supervisor import Supervisor
