@@ -32,6 +32,7 @@ from ..._core.fork_or_clean import Choice
 from ..._core.limits import LIMITS, ForkLimits
 from ..._linux.oom_kills import OomKills
 from ..._loading.job import Job
+from ..._reporting.out_of_memory import explain_kill
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.memory import MemoryShort
@@ -277,7 +278,7 @@ class Zygote:
         elif self._home is not None and (ended := self._home.how_ended(self.pid, reap_s)):
             how = exit_in_words(ended.code)
             if ended.code == -signal.SIGKILL and self._shortage is not None:
-                told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
+                told = explain_kill(self._shortage, Ending(signal=signal.SIGKILL), ended.peak_bytes)
                 how += f" ({told.words})" if told.words else ""
         else:
             how = "has ended, nobody knows how" if code is None else exit_in_words(code)
