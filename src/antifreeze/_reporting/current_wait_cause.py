@@ -1,8 +1,8 @@
 """What a wait of the loop is for that is not over: as far as the state of everything tells.
 
-`waits` lays a wait over the timings of the batch that has ended it. Here there is none yet, only
-who has its ticket and what that life was last seen to do. Nothing is changed: another thread may
-ask.
+`wait_causes` lays a wait over the timings of the batch that has ended it. Here there is none yet,
+only who has its ticket and what that life was last seen to do. Nothing is changed: another thread
+may ask.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ It is forked from the main process itself, or from a clean process: then the dat
 to it, once, not for every worker. Which of them: `_core/fork_or_clean.py`.
 
 1. It is made when the first lives are asked for, of which some may be forked by the main process
-   itself (`first_crew`), and again if it is gone when one is asked for.
+   itself (`first_workers`), and again if it is gone when one is asked for.
 2. If it ends, its lives end with it; none of them is to blame.
 3. It leaves when told to, and when the main process is gone.
 """
