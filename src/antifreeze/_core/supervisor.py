@@ -328,12 +328,12 @@ class Supervisor:
             self._bundles.learn(event.work_s, len(event.numbers), event.slab_bytes)
 
     def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
-        self._ledger.take_back(event.leases)
+        self._ledger.kept.take_back(event.leases)
         if self._ledger.pending:  # perhaps for want of a lease
             self._go_on(now, out)
 
     def _on_program_forked(self, event: ev.ProgramForked, now: float, out: Out) -> None:
-        self._ledger.spoil_kept()
+        self._ledger.kept.spoil()
 
     # ---- lives ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the engine asks of a loader: `DataLoader` in `loader.py`, which imports the engine."""
+"""What the engine asks of a loader: of `DataLoader`, whose module imports the engine."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from .._linux import network_bytes
 from .._linux.available_memory import available
 from .._linux.live_processes import private_bytes
 from .._reporting.stall_messages import where
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 from . import process_activity
 from .fork_safety import fork_hazards
 from .resource_usage import usage_of

@@ -1,14 +1,14 @@
 """A worker's own witness: a thread that writes down where the worker is when it stands still.
 
 1. Every second, or sooner if calls may not last that long, it looks at the words that say
-   which call the worker is in (`steps`). If that has not changed, it writes the worker's stack into
-   the life's trace, if that is another than before. In a healthy run it writes nothing.
+   which call the worker is in (`worker_phases`). If that has not changed, it writes the worker's
+   stack into the life's trace, if that is another than before. In a healthy run it writes nothing.
 2. It needs the interpreter's lock for that. If the worker holds the lock and does not give it back,
    the main process, which sees no stack, may ask for one by a signal that `faulthandler` answers.
    It does so only then: a signal would cut a sleep or a read of healthy code short. (A dump by
    `faulthandler`'s own timer reads frames that are in use, and has crashed healthy workers.)
 3. Twenty times a second, while the worker has something to do, it notes which sample that is, and
-   now and then the line of the program that it is in (`looks`).
+   now and then the line of the program that it is in (`line_profiler`).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class WorkerSpec:
     brief: EpochBrief  # of the epoch it begins with
     status: StatusLine
     ends_with: int  # the pid of a process it must not outlive
-    by_kernel: bool = True  # its parent thread lives as long as that process (see `guard`)
+    by_kernel: bool = True  # its parent thread lives as long as that process (see `parent_watch`)
     prepared: bool = False  # its parent was prepared for it
     forgets: tuple[int, ...] = ()  # signals that its parent has handlers of its own for
     trace: int | None = None  # a descriptor of its own, for its stack

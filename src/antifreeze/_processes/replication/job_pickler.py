@@ -1,10 +1,10 @@
 """A job on its way to a process that inherits nothing: faithful, or not at all.
 
-1. Libraries are found there by name. The program's own code is not: it is sent itself (`own_code`),
-   by cloudpickle, as are lambdas, local classes and cells of a notebook.
-2. Large buffers travel beside the stream (`payload`).
+1. Libraries are found there by name. The program's own code is not: it is sent itself
+   (`user_code`), by cloudpickle, as are lambdas, local classes and cells of a notebook.
+2. Large buffers travel beside the stream (`shared_payload`).
 3. What multiprocessing sends in its own way (locks, queues, values, shared memory) it sends so.
-4. `faithful` knows how the rest goes; what would arrive as something else is refused, with the
+4. `reducers` know how the rest goes; what would arrive as something else is refused, with the
    path to it. So is what costs more than it may.
 """
 

@@ -6,7 +6,7 @@ them) with a public name are sent and set; so are registries, to which the progr
 and what it has put in place of a library's function or class. A library that is imported later, in
 a worker, gets its values then.
 
-Of the program's own modules nothing is needed here: they are sent, not imported (`own_code`).
+Of the program's own modules nothing is needed here: they are sent, not imported (`user_code`).
 """
 
 from __future__ import annotations

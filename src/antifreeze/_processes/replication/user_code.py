@@ -6,7 +6,8 @@
    begins a loop) is not done again.
 2. Functions of one module have one dict of globals there, too: that of a stand-in for the module,
    under its name in `sys.modules`. What a function imports while it runs, of modules that are here,
-   is sent as its globals are. What was not sent is imported when it is asked for (`stand_ins`).
+   is sent as its globals are. What was not sent is imported when it is asked for
+   (`stand_in_modules`).
 3. Libraries are imported: they are what they were.
 4. Where the user wants a clean process, and a module holds what cannot be sent, everything is found
    by name, as torch's workers do: modules are imported, and the script is run once more, not as
