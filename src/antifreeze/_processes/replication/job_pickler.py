@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import dataclasses
 import enum
+import functools
 import io
 import os
 import pickle
@@ -41,6 +42,7 @@ from .context_variables import reduce_variable
 from .ctypes_types import reduce_made_type
 from .dynamic_attributes import asks_code, reduce_quietly
 from .enum_classes import reduce_member
+from .kinds import bound_methods, generators
 from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
 from .reducers import check, ways
@@ -199,7 +201,14 @@ def _second(leader: Any, thing: Any) -> Any:
 # ---- pickling -----------------------------------------------------------------------------------
 
 
-_OF_TORCH = (torch.Tensor, torch.UntypedStorage, torch.storage.TypedStorage)
+# torch's own way with tensors and what is behind them moves the caller's memory; multiprocessing's
+# with partial functions forgets their attributes.
+_NOT_THEIR_WAY = (
+    torch.Tensor,
+    torch.UntypedStorage,
+    torch.storage.TypedStorage,
+    functools.partial,
+)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -216,8 +225,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
         self.each_opens = False  # there is one that does, perhaps with a connection of its own
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        # torch's own way with tensors and what is behind them moves the caller's memory.
-        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
+        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _NOT_THEIR_WAY)}
         self.dispatch_table = ChainMap(
             ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
         )
@@ -225,6 +233,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._code = UserCode(self.globals_ref)
         self._libraries = LibraryObjects()
         self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
+        self.dispatch_table.update(bound_methods.ways(self._arrives) | generators.ways())
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
             self.dispatch_table[ContextVar] = self._reduce_variable
@@ -274,6 +283,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return super().reducer_override(obj)
         self._code.note_annotations(obj)
         return user_code.reduce_class(obj)
+
+    def _arrives(self, function: Any) -> bool:
+        """Whether a function arrives as itself."""
+        if not self._imports and self._code.takes(function):
+            return True
+        return hasattr(function, "__qualname__") and _found_by_name(function, self._imports)
 
     def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
         return reduce_variable(variable, self._libraries.place(variable))
