@@ -16,7 +16,6 @@ import dataclasses
 import enum
 import functools
 import io
-import os
 import pickle
 import sys
 import threading
@@ -42,7 +41,8 @@ from .context_variables import reduce_variable
 from .ctypes_types import reduce_made_type
 from .dynamic_attributes import asks_code, reduce_quietly
 from .enum_classes import reduce_member
-from .kinds import bound_methods, generators
+from .kinds import bound_methods, generators, named_objects
+from .kinds.float_identities import FloatIdentities, Unpickler
 from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
 from .reducers import check, ways
@@ -74,7 +74,11 @@ class SentJob:
             _Pickler(buffer, imports=True).dump(self._job)
         except Exception as error:
             raise _refusal_of(self._job, error) from error
-        return pickle.loads, (buffer.getvalue(),)
+        return _loads, (buffer.getvalue(),)
+
+
+def _loads(pickled: bytes) -> Any:
+    return Unpickler(io.BytesIO(pickled)).load()
 
 
 # ---- to the clean process -------------------------------------------------------------------
@@ -230,9 +234,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
         )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
+        self._floats = FloatIdentities()
         self._code = UserCode(self.globals_ref)
         self._libraries = LibraryObjects()
         self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
+        self._coded: dict[type, bool] = {}  # whether Python code tells how its objects are sent
         self.dispatch_table.update(bound_methods.ways(self._arrives) | generators.ways())
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
@@ -260,14 +266,36 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self._quiet[kind] = asks_code(kind)
             if self._quiet[kind]:
                 return reduce_quietly(obj)
+            if kind not in self._coded:
+                self._coded[kind] = named_objects.asks_class(kind)
+            if self._coded[kind]:
+                return self._reduce_globally(obj)
         return NotImplemented
+
+    def persistent_id(self, obj: Any) -> Any:
+        if type(obj) is float and obj - obj != 0.0:
+            return self._floats.of(obj)
+        return None
+
+    def _reduce_globally(self, obj: Any) -> Any:
+        """Send an object by code of its class, which may give the name under which it is found."""
+        reduced = obj.__reduce_ex__(5)
+        if type(reduced) is not str or self._imports:
+            return reduced
+        module = named_objects.module_with(obj, reduced)
+        if module is None or not user_code.is_own(module):
+            return reduced
+        if "." in reduced or not named_objects.is_the_global(obj, module, reduced):
+            raise Unsendable(f"found by the name {reduced}, and something else is there")
+        self._code.sent.append((self._code.around(module), reduced, obj))
+        return named_objects.reduce_content(obj)
 
     def _reduce_named(self, obj: Any) -> Any:
         """Send a class or a function: itself, if it is the program's own."""
         if isinstance(obj, type) and (made := reduce_made_type(obj)) is not NotImplemented:
             return made
         own = not self._imports and self._code.takes(obj)
-        if not own and _found_by_name(obj, self._imports):
+        if not own and named_objects.is_found(obj, self._imports):
             if is_single_dispatch(obj) and not self._imports:
                 return reduce_extended(obj, self._code.takes)
             return NotImplemented
@@ -288,7 +316,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Whether a function arrives as itself."""
         if not self._imports and self._code.takes(function):
             return True
-        return hasattr(function, "__qualname__") and _found_by_name(function, self._imports)
+        return hasattr(function, "__qualname__") and named_objects.is_found(function, self._imports)
 
     def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
         return reduce_variable(variable, self._libraries.place(variable))
@@ -353,26 +381,6 @@ def _makes_itself_anew(kind: type) -> bool:
     """Say whether code of a class runs where its objects arrive: people open what each worker
     should have of its own there, and so do libraries."""
     return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
-
-
-def _found_by_name(thing: Any, script: bool) -> bool:
-    """Say whether a new process finds this very thing under its name."""
-    name = getattr(thing, "__module__", None) or ""
-    module = sys.modules.get(name)
-    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
-        return False
-    found: Any = module
-    for step in thing.__qualname__.split("."):
-        found = getattr(found, step, None)
-    return found is thing
-
-
-def _script_is_a_file() -> bool:
-    main: ModuleType = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is not None:
-        return True
-    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
-    return path is not None and os.path.isfile(path)
 
 
 # ---- what cannot be sent ------------------------------------------------------------------------

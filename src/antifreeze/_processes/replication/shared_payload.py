@@ -22,6 +22,7 @@ from ..._transport.descriptors import Descriptor
 from ..._transport.memory import PAGE, reserve
 from ..starting.fd_passing import send_many
 from . import user_code
+from .kinds.float_identities import Unpickler
 
 PIECE = 256 * 1024  # bytes that are compared at once: what the processor's cache takes
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
@@ -78,7 +79,7 @@ class Unpacking:
             buffers.append(buffer.toreadonly() if readonly else buffer)
         offset, size = pickled
         stream = io.BytesIO(view[offset : offset + size])
-        self._unpickler = pickle.Unpickler(stream, buffers=buffers)
+        self._unpickler = Unpickler(stream, buffers=buffers)
 
     def next(self) -> Any:
         return self._unpickler.load()
