@@ -20,7 +20,7 @@ import pickle
 import sys
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextvars import ContextVar
 from multiprocessing import context, reduction
@@ -43,6 +43,7 @@ from .dynamic_attributes import asks_code, reduce_quietly
 from .enum_classes import reduce_member
 from .kinds import bound_methods, generators, named_objects
 from .kinds.float_identities import FloatIdentities, Unpickler
+from .kinds.memory import Memory
 from .library_sentinels import LibraryObjects, find
 from .lru_caches import CachedFunction, reduce_cached
 from .reducers import check, ways
@@ -101,8 +102,7 @@ def is_still(payload: Payload, circumstances: Any, job: Job, bounds: Bounds) -> 
         stream, _ = _pickled(circumstances, job, bounds, carrier)
         return payload.is_as(stream, carrier.riders)
     finally:
-        for each in carrier.riders:
-            each.close()
+        carrier.clear()
 
 
 def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
@@ -159,11 +159,12 @@ def _pickled(
     *,
     imports: bool = False,
     copies: bool = False,
+    known: Sequence[Any] = (),
 ) -> tuple[Stream, bool]:
     """Pickle a job; return also whether each life is to open it."""
     stream = Stream(bounds)
     with _carrying(carrier):
-        pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
+        pickler = _Pickler(stream, copies=copies, beside=stream.put_beside, known=known)
         if imports:  # modules are what they are when they are imported
             circumstances = dataclasses.replace(circumstances, program={})
         try:
@@ -185,6 +186,11 @@ def _pickled(
         except Exception as error:
             raise _refusal_of(job, error) from error
         pickler.dump_code()
+    if pickler.memory.late:
+        carrier.clear()
+        known = pickler.memory.late
+        more = {"imports": imports, "copies": copies}
+        return _pickled(circumstances, job, bounds, carrier, known=known, **more)
     return stream, pickler.each_opens
 
 
@@ -223,15 +229,18 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         imports: bool = False,
         copies: bool = False,
         beside: Callable[[pickle.PickleBuffer], bool] | None = None,
+        known: Sequence[Any] = (),
     ) -> None:
-        """`imports`: the other process imports the program's modules, and runs its script."""
+        """`imports`: the other process imports the program's modules, and runs its script. `known`:
+        owners of memory that are part of what is pickled."""
         self._imports, self._copies = imports, copies
+        self.memory = Memory(copies=copies, known=known)
         self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
         self.each_opens = False  # there is one that does, perhaps with a connection of its own
         multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
         theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _NOT_THEIR_WAY)}
         self.dispatch_table = ChainMap(
-            ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
+            ways(self.memory), theirs, cloudpickle.Pickler.dispatch_table
         )
         super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
         self._floats = FloatIdentities()
@@ -250,7 +259,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         del self.dispatch_table[ModuleType], self.dispatch_table[ContextVar]
 
     def reducer_override(self, obj: Any) -> Any:
-        check(obj)
+        check(obj, self.memory)
         kind = type(obj)
         if issubclass(kind, type | FunctionType | CachedFunction):
             return self._reduce_named(obj)
@@ -273,8 +282,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return NotImplemented
 
     def persistent_id(self, obj: Any) -> Any:
-        if type(obj) is float and obj - obj != 0.0:
-            return self._floats.of(obj)
+        kind = type(obj)
+        if kind is float:
+            return self._floats.of(obj) if obj - obj != 0.0 else None
+        if kind is bytearray:
+            self.memory.buffer(obj)
         return None
 
     def _reduce_globally(self, obj: Any) -> Any:
@@ -323,7 +335,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def _note_maker(self, kind: type) -> None:
         if kind not in self._makes:
-            self._makes[kind] = _makes_itself_anew(kind)
+            # People open what each worker should have of its own in these, and so do libraries.
+            self._makes[kind] = has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
             self.each_opens = self.each_opens or self._makes[kind]
 
     def dump_code(self) -> None:
@@ -375,12 +388,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             if _refusal(value, give_up) is None:
                 more.append((self._code.around(name), attribute, value))
         return more
-
-
-def _makes_itself_anew(kind: type) -> bool:
-    """Say whether code of a class runs where its objects arrive: people open what each worker
-    should have of its own there, and so do libraries."""
-    return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
 
 
 # ---- what cannot be sent ------------------------------------------------------------------------

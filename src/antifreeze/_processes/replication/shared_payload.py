@@ -214,3 +214,9 @@ class Carrier:
         """Keep one of our own: whoever gave it may be gone when all is packed."""
         self.riders.append(Descriptor(os.dup(descriptor)))
         return len(self.riders) - 1
+
+    def clear(self) -> None:
+        """Close what was kept: nothing of it is sent."""
+        for each in self.riders:
+            each.close()
+        self.riders.clear()
