@@ -6,6 +6,7 @@ import array
 import ctypes
 import types
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from antifreeze import DataLoader
 
 from .clean import Asked, another_thread, ask
+from .programs import finish, program
 
 
 class Special(np.ndarray):
@@ -147,3 +149,27 @@ def test_memoryviews_keep_their_form_and_their_place() -> None:
 
     answer = ask([owner, *views], lambda there: [look(each) for each in there[1:]])
     assert answer == [look(each) for each in views]
+
+
+QUIET = """
+    import warnings
+
+    class Holds(Numbers):
+        def __init__(self):
+            super().__init__(2)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+                self.sparse = torch.eye(2).to_sparse_csr()
+
+        def __getitem__(self, index):
+            return self.sparse.to_dense().sum() + self.quantized.dequantize().sum()
+
+    loader = DataLoader(Holds(), None, num_workers=1, multiprocessing_context="spawn")
+    say(*[round(float(each)) for each in loader], len(warnings.filters) > 0)
+"""
+
+
+def test_quantized_and_sparse_tensors_arrive_without_a_warning(tmp_path: Path) -> None:
+    with program(tmp_path, QUIET) as process:
+        assert finish(process) == (0, "4 4 True\n", "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import ctypes
 import dataclasses
+import datetime
 import decimal
 import functools
 import importlib
@@ -292,3 +294,79 @@ def test_a_float_that_is_no_number_is_the_same_object_where_it_was() -> None:
         ]
 
     assert ask(things, question) == [True] * 5
+
+
+class Failed(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+    def __reduce__(self) -> Any:
+        return Failed, (self.code,)
+
+
+class Words(collections.Counter[str]):
+    note = ""
+
+
+class Groups(collections.defaultdict[str, list[int]]):
+    note = ""
+
+
+class Day(datetime.datetime):
+    __slots__ = ("__note", "tag")
+
+    def set(self, note: str) -> Day:
+        self.__note = note
+        return self
+
+    def get(self) -> str:
+        return self.__note
+
+
+class Price(decimal.Decimal):
+    note = ""
+
+
+def raised() -> Exception:
+    try:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise Failed(3) from error
+    except Failed as error:
+        error.add_note("seen")
+        return error
+
+
+def test_exceptions_keep_why_they_were_raised() -> None:
+    quiet, handled = ValueError("a"), ValueError("b")
+    quiet.__suppress_context__ = True
+    handled.__context__ = handled.__cause__ = quiet
+    handled.__suppress_context__ = False
+
+    def question(there: Any) -> list[Any]:
+        error, quiet, handled = there
+        return [
+            (error.code, repr(error.__cause__), error.__context__ is error.__cause__),
+            (error.__suppress_context__, getattr(error, "__notes__", None)),
+            (quiet.__suppress_context__, quiet.__cause__),
+            (handled.__context__ is quiet, handled.__suppress_context__),
+        ]
+
+    things = [raised(), quiet, handled]
+    told = ask(things, question)
+    assert told == question(things)
+
+
+def test_subclasses_of_the_standard_librarys_types_keep_their_attributes() -> None:
+    words, groups, price = Words("aab"), Groups(list, a=[1]), Price("1.5")
+    words.note = groups.note = price.note = "n"
+    things = [words, groups, price, Day(2026, 1, 2).set("n")]
+
+    def question(there: Any) -> list[Any]:
+        words, groups, price, day = there
+        notes = [words.note, groups.note, price.note, day.get(), hasattr(day, "tag")]
+        return [notes, words["a"], groups["a"] + groups["b"], float(price), day.day]
+
+    assert ask(things, question) == [["n", "n", "n", "n", False], 2, [1], 1.5, 2]

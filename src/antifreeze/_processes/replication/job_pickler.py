@@ -41,7 +41,7 @@ from .context_variables import reduce_variable
 from .ctypes_types import reduce_made_type
 from .dynamic_attributes import asks_code, reduce_quietly
 from .enum_classes import reduce_member
-from .kinds import bound_methods, generators, named_objects
+from .kinds import bound_methods, generators, lost_state, named_objects
 from .kinds.float_identities import FloatIdentities, Unpickler
 from .kinds.memory import Memory
 from .library_sentinels import LibraryObjects, find
@@ -211,14 +211,10 @@ def _second(leader: Any, thing: Any) -> Any:
 # ---- pickling -----------------------------------------------------------------------------------
 
 
-# torch's own way with tensors and what is behind them moves the caller's memory; multiprocessing's
-# with partial functions forgets their attributes.
-_NOT_THEIR_WAY = (
-    torch.Tensor,
-    torch.UntypedStorage,
-    torch.storage.TypedStorage,
-    functools.partial,
-)
+# torch's own way with these moves the caller's memory; multiprocessing's with partial functions
+# forgets their attributes.
+_OF_TORCH = (torch.Tensor, torch.UntypedStorage, torch.storage.TypedStorage)
+_NOT_THEIR_WAY = (*_OF_TORCH, functools.partial)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -231,8 +227,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         beside: Callable[[pickle.PickleBuffer], bool] | None = None,
         known: Sequence[Any] = (),
     ) -> None:
-        """`imports`: the other process imports the program's modules, and runs its script. `known`:
-        owners of memory that are part of what is pickled."""
+        """`imports`: the other process imports the program's modules, and runs its script."""
         self._imports, self._copies = imports, copies
         self.memory = Memory(copies=copies, known=known)
         self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
@@ -246,8 +241,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._floats = FloatIdentities()
         self._code = UserCode(self.globals_ref)
         self._libraries = LibraryObjects()
-        self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
-        self._coded: dict[type, bool] = {}  # whether Python code tells how its objects are sent
+        self._own_ways: dict[type, Callable[[Any], Any] | None] = {}
         self.dispatch_table.update(bound_methods.ways(self._arrives) | generators.ways())
         if not imports:
             self.dispatch_table[ModuleType] = self._code.reduce_module
@@ -271,15 +265,21 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if kind not in self.dispatch_table:
             if (place := self._libraries.sentinel(obj)) is not None:
                 return find, place
-            if kind not in self._quiet:
-                self._quiet[kind] = asks_code(kind)
-            if self._quiet[kind]:
-                return reduce_quietly(obj)
-            if kind not in self._coded:
-                self._coded[kind] = named_objects.asks_class(kind)
-            if self._coded[kind]:
-                return self._reduce_globally(obj)
+            if kind not in self._own_ways:
+                self._own_ways[kind] = self._own_way(kind)
+            if (way := self._own_ways[kind]) is not None:
+                return way(obj)
         return NotImplemented
+
+    def _own_way(self, kind: type) -> Callable[[Any], Any] | None:
+        """Return how objects of a class are sent; None if pickle does well."""
+        if asks_code(kind):
+            return reduce_quietly
+        if issubclass(kind, BaseException) and not self._copies:
+            return lost_state.reduce_exception
+        if lost_state.loses_attributes(kind, self._code.takes):
+            return lambda thing: lost_state.reduce_with_attributes(thing, self._code.takes)
+        return self._reduce_globally if named_objects.asks_class(kind) else None
 
     def persistent_id(self, obj: Any) -> Any:
         kind = type(obj)

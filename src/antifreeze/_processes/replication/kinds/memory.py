@@ -29,6 +29,12 @@ from ..mapped_memory import Areas, InFile
 from ..unsendable import Unsendable
 
 _BUFFERS = (bytearray, arrays.array)
+# Beginnings of what torch says of quantized and of compressed sparse tensors.
+_WARNINGS = (
+    "TypedStorage is deprecated",
+    "torch.quantize_per_tensor, ",
+    "Sparse [A-Z]+ tensor support is in beta",
+)
 _OF_CTYPES = (ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
@@ -95,7 +101,8 @@ class Memory:
         if is_named(tensor) and type(tensor) is torch.Tensor and strided and not odd:
             return take_names(tensor)
         if odd or not (plain and strided) or is_named(tensor):
-            return reduce_sparse(tensor) or tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+            made: Any = reduce_sparse(tensor) or tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+            return _make_quietly, made[:2], *made[2:]
         storage = self._storage(tensor.untyped_storage())
         if storage is None:
             return _shared(share_tensor, tensor)
@@ -363,6 +370,14 @@ def _memory_of(storage: _Storage) -> torch.UntypedStorage:
 def _typed(memory: torch.UntypedStorage, dtype: torch.dtype) -> Any:
     kind: Any = torch.storage.TypedStorage
     return kind(wrap_storage=memory, dtype=dtype, _internal=True)
+
+
+def _make_quietly(make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Make a tensor of a kind that torch warns of whoever makes one: the program was warned."""
+    with warnings.catch_warnings():
+        for message in _WARNINGS:
+            warnings.filterwarnings("ignore", message, UserWarning)
+        return make(*args)
 
 
 def _place(

@@ -12,8 +12,9 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ...._loading.raw_attributes import instance_dict, mro, namespace, on_class
+from ...._loading.raw_attributes import instance_dict, on_class
 from ..unsendable import Unsendable
+from .lost_state import fill, own_slots
 
 
 def asks_class(kind: type) -> bool:
@@ -70,22 +71,5 @@ def reduce_content(thing: Any) -> Any:
         object.__new__(kind)
     except TypeError:
         raise Unsendable(f"a {kind.__name__} that is found by its name alone") from None
-    slots = {}
-    for each in mro(kind):
-        declared = namespace(each).get("__slots__", ())
-        for slot in (declared,) if isinstance(declared, str) else tuple(declared):
-            name = slot if not _is_private(slot) else f"_{each.__name__.lstrip('_')}{slot}"
-            if slot not in ("__dict__", "__weakref__") and hasattr(thing, name):
-                slots[name] = getattr(thing, name)
-    return object.__new__, (kind,), (instance_dict(thing), slots), None, None, _fill
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("__") and not name.endswith("__")
-
-
-def _fill(thing: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    attributes, slots = state
-    instance_dict(thing).update(attributes)
-    for name, value in slots.items():
-        object.__setattr__(thing, name, value)
+    slots = own_slots(thing, lambda each: each is not object)
+    return object.__new__, (kind,), (instance_dict(thing), slots), None, None, fill
