@@ -143,5 +143,5 @@ def test_the_generators_of_this_process_are_those_of_the_worker() -> None:
 
 def test_partial_functions_keep_their_attributes() -> None:
     part = functools.partial(int, base=2)
-    part.note = "n"  # type: ignore[attr-defined]
+    part.note = "n"
     assert ask(part, lambda there: (there("11"), there.note)) == (3, "n")
