@@ -122,6 +122,11 @@ def test_an_array_of_a_subclass_that_shares_its_memory_forces_a_fork(
     assert "a Special in memory that an array in the dataset shares" in caplog.text
 
 
+def test_a_field_beside_references_arrives_alone() -> None:
+    table = np.array([("a", 1), ("b", 2)], [("name", object), ("number", "i4")])
+    assert ask(table["number"], lambda there: there.tolist()) == [1, 2]
+
+
 def test_views_of_dicts_follow_the_dict() -> None:
     plain: dict[str, int] = {"a": 1}
     ordered = OrderedDict(a=1)

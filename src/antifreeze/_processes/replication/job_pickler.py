@@ -32,7 +32,6 @@ import torch
 
 from ..._core.limits import LIMITS, UNBOUNDED, Bounds
 from ..._linux.clock import monotonic, thread_time
-from ..._loading.dataset_walk import has_own
 from ..._loading.job import Job
 from ..._transport.packing import parts
 from ...errors import TransportFailed
@@ -335,8 +334,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def _note_maker(self, kind: type) -> None:
         if kind not in self._makes:
-            # People open what each worker should have of its own in these, and so do libraries.
-            self._makes[kind] = has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
+            self._makes[kind] = named_objects.makes_itself_anew(kind)
             self.each_opens = self.each_opens or self._makes[kind]
 
     def dump_code(self) -> None:

@@ -16,11 +16,10 @@ import mmap
 import pickle
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from ...._core.frozen_values import frozen
 from ...._loading.rng_adapters import numpy_if_there
 from ...._torch_internals import share_storage, share_tensor, untyped
 from ...._transport.sparse_tensors import reduce_sparse
@@ -44,8 +43,7 @@ def _shared(way: Any, thing: Any) -> Any:
     return way(thing)
 
 
-@frozen
-class _Piece:
+class _Piece(NamedTuple):
     """Memory that is sent as one thing."""
 
     low: int
@@ -64,6 +62,7 @@ class Memory:
         self._areas = Areas()
         self._storages: dict[int, _Storage] = {}  # by address
         self._pieces: list[_Piece] = []  # sorted
+        self._lows: list[int] = []  # where these begin
         self.late: list[Any] = []  # owners of memory that came after a tensor that looks at it
         for owner in known:
             self._own(owner)
@@ -148,7 +147,7 @@ class Memory:
     def _claim(self, low: int, high: int, kind: str, owner: Any = None) -> None:
         """Note memory that is sent as one thing. Raises Unsendable if a part of it was sent as
         another: they would no longer share it."""
-        place = bisect.bisect_right(self._pieces, low, key=lambda each: each.low)
+        place = bisect.bisect_right(self._lows, low)
         for other in self._pieces[max(0, place - 1) : place + 1]:
             if other.low < high and low < other.high:
                 if other.owner is owner is not None or self._copies:
@@ -157,11 +156,12 @@ class Memory:
                     self.late.append(owner)
                     return
                 raise Unsendable(f"{kind} in memory that {other.kind} in the dataset shares")
+        self._lows.insert(place, low)
         self._pieces.insert(place, _Piece(low, high, kind, owner))
 
     def _sent_owner(self, low: int, high: int) -> tuple[Any, int] | None:
         """Return what was sent of which some memory is a part, and where in it that begins."""
-        place = bisect.bisect_right(self._pieces, low, key=lambda each: each.low) - 1
+        place = bisect.bisect_right(self._lows, low) - 1
         if place < 0:
             return None
         piece = self._pieces[place]
@@ -225,6 +225,7 @@ class Memory:
     def _objects(self, array: Any) -> Any:
         """Send an array of references, or a view of one."""
         if array.flags.owndata:
+            self._claim(*_bounds(array), "an array")
             return array.__reduce_ex__(5)
         if array.dtype != object or (root := _root(array)) is None or root.dtype != object:
             self.copy(array)
@@ -237,7 +238,7 @@ class Memory:
         """Return the owner of an array's memory, and where in it the array begins, if its bases
         lead to one that can be sent."""
         numpy = numpy_if_there()
-        if (root := _root(array)) is not None:
+        if (root := _root(array)) is not None and not root.dtype.hasobject:
             return root, low - root.__array_interface__["data"][0]
         base = array
         while isinstance(base, numpy.ndarray) and base.base is not None:

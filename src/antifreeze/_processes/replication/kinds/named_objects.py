@@ -12,9 +12,16 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ...._loading.dataset_walk import has_own
 from ...._loading.raw_attributes import instance_dict, on_class
 from ..unsendable import Unsendable
 from .lost_state import fill, own_slots
+
+
+def makes_itself_anew(kind: type) -> bool:
+    """Whether code of a class runs where its objects arrive: people open what each worker should
+    have of its own there, and so do libraries."""
+    return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
 
 
 def asks_class(kind: type) -> bool:
