@@ -11,47 +11,25 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import io
-import pickle
 import sys
-from collections import ChainMap
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from multiprocessing import context, reduction
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import context
 from typing import Any, TypeVar
 
-import cloudpickle  # type: ignore[import-untyped]
-import torch
-
-from ..._core.limits import LIMITS, UNBOUNDED, Bounds
-from ..._linux.clock import monotonic, thread_time
-from ..._loading.dataset_walk import has_own
+from ..._core.limits import UNBOUNDED, Bounds
+from ..._linux.clock import thread_time
 from ..._loading.job import Job
 from ...errors import TransportFailed
 from ..starting import imported_anew
-from . import module_state, user_code
-from .classes.class_reduction import reduce_class
-from .classes.enum_classes import reduce_member
-from .classes.hash_code import has_hash_code
-from .classes.instance_reduction import reduce_past_code
-from .classes.keyed_tables import KeyedTables, KeysMatter
-from .context_variables import reduce_variable
-from .ctypes_types import reduce_made_type
-from .dynamic_attributes import asks_code, reduce_quietly
-from .library_sentinels import LibraryObjects, find
-from .lru_caches import CachedFunction, reduce_cached
-from .name_lookups import refuse_nameless_globals
-from .reducers import check, ways
+from . import user_code
+from .kinds.float_identities import Unpickler
+from .object_pickler import Keyed, ObjectPickler, code_sent_with, in_passes, make_pickler, refusal
 from .refusal_paths import THREADED, culprit
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
-from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
 from .unsendable import Unsendable
-from .user_code import UserCode
 
 T = TypeVar("T")
-Keyed = frozenset[type] | None  # the classes of keys that are found by code; None: none are known
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
 
 
@@ -68,10 +46,14 @@ class SentJob:
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         buffer = io.BytesIO()
         try:
-            _Pickler(buffer, imports=True).dump(self._job)
+            ObjectPickler(buffer, imports=True).dump(self._job)
         except Exception as error:
             raise _refusal_of(self._job, error) from error
-        return pickle.loads, (buffer.getvalue(),)
+        return _loads, (buffer.getvalue(),)
+
+
+def _loads(pickled: bytes) -> Any:
+    return Unpickler(io.BytesIO(pickled)).load()
 
 
 # ---- to the clean process -------------------------------------------------------------------
@@ -81,15 +63,15 @@ def pack_terms(terms: Any) -> Payload:
     """Pickle what a zygote is told besides a job."""
     began, carrier = thread_time(), Carrier()
 
-    def dump(keyed: Keyed) -> Stream:
+    def dump(keyed: Keyed, owners: Sequence[Any]) -> Stream:
         stream = Stream(UNBOUNDED)
         with _carrying(carrier):
-            pickler = _pickler(stream, keyed, beside=stream.put_beside)
+            pickler = make_pickler(stream, keyed, beside=stream.put_beside, known=owners)
             pickler.dump(terms)
             pickler.finish()
         return stream
 
-    stream = _in_passes(dump, carrier)
+    stream = in_passes(dump, carrier)
     memory, size = stream.lay_out(each_opens=False)
     return Payload(memory, carrier.riders, size, thread_time() - began, each_opens=False)
 
@@ -101,8 +83,7 @@ def is_still(payload: Payload, circumstances: Any, job: Job, bounds: Bounds) -> 
         stream, _ = _pickled(circumstances, job, bounds, carrier)
         return payload.is_as(stream, carrier.riders)
     finally:
-        for each in carrier.riders:
-            each.close()
+        carrier.clear()
 
 
 def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
@@ -165,18 +146,20 @@ def _pickled(
 ) -> tuple[Stream, bool]:
     """Pickle a job; return also whether each life is to open it."""
 
-    def dump(keyed: Keyed) -> tuple[Stream, bool]:
+    def dump(keyed: Keyed, owners: Sequence[Any]) -> tuple[Stream, bool]:
         stream = Stream(bounds)
         with _carrying(carrier):
-            pickler = _pickler(stream, keyed, copies=copies, beside=stream.put_beside)
+            pickler = make_pickler(
+                stream, keyed, copies=copies, beside=stream.put_beside, known=owners
+            )
             _dump(pickler, circumstances, job, imports=imports)
         return stream, pickler.each_opens
 
     # Found by name, classes are whole; but a table may be in one of its own keys there, too.
-    return _in_passes(dump, carrier, frozenset() if imports else None)
+    return in_passes(dump, carrier, frozenset() if imports else None)
 
 
-def _dump(pickler: _Pickler, circumstances: Any, job: Job, *, imports: bool) -> None:
+def _dump(pickler: ObjectPickler, circumstances: Any, job: Job, *, imports: bool) -> None:
     """Pickle where a job comes from, the job, the program's code, and what is to be checked."""
     if imports:  # modules are what they are when they are imported
         circumstances = circumstances.before_imports()
@@ -185,7 +168,7 @@ def _dump(pickler: _Pickler, circumstances: Any, job: Job, *, imports: bool) -> 
     except CostsTooMuch:
         raise
     except Exception as error:
-        path, part, why = culprit(_refusal, _code_sent_with, circumstances, "", str(error))
+        path, part, why = culprit(refusal, code_sent_with, circumstances, "", str(error))
         what = f"a {type(part).__name__} ({path.removeprefix('.')})"
         raise Unsendable(f"of what the program has set, {what} cannot be sent: {why}") from error
     if imports:
@@ -198,22 +181,6 @@ def _dump(pickler: _Pickler, circumstances: Any, job: Job, *, imports: bool) -> 
         raise _refusal_of(job, error) from error
     pickler.dump_code()
     pickler.dump(pickler.finish())
-
-
-def _in_passes(
-    dump: Callable[[Keyed], T], carrier: Carrier | None = None, keyed: Keyed = None
-) -> T:
-    """Call what pickles a thing until it knows the classes of all keys (`keyed_tables`)."""
-    for _ in range(LIMITS.sending.passes):
-        try:
-            return dump(keyed)
-        except KeysMatter as known:
-            keyed = known.classes
-            for each in () if carrier is None else carrier.riders:
-                each.close()
-            if carrier is not None:
-                carrier.riders.clear()
-    raise Unsendable("tables keyed by objects of classes that are others each time")
 
 
 class _Led:
@@ -230,215 +197,6 @@ def _second(leader: Any, thing: Any) -> Any:
     return thing
 
 
-# ---- pickling -----------------------------------------------------------------------------------
-
-
-_OF_TORCH = (torch.Tensor, torch.UntypedStorage, torch.storage.TypedStorage)
-
-
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(
-        self,
-        file: Any,
-        *,
-        imports: bool = False,
-        copies: bool = False,
-        beside: Callable[[pickle.PickleBuffer], bool] | None = None,
-    ) -> None:
-        """`imports`: the other process imports the program's modules, and runs its script."""
-        self._imports, self._copies = imports, copies
-        self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
-        self.each_opens = False  # there is one that does, perhaps with a connection of its own
-        multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        # torch's own way with tensors and what is behind them moves the caller's memory.
-        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
-        self.dispatch_table = ChainMap(
-            ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
-        )
-        super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
-        self._code = UserCode(self.globals_ref)
-        self._tables: KeyedTables | None = None
-        self._libraries = LibraryObjects()
-        self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
-        if not imports:
-            self.dispatch_table[ModuleType] = self._code.reduce_module
-            self.dispatch_table[ContextVar] = self._reduce_variable
-
-    def go_by_names(self) -> None:
-        """Have the other process import the program's modules, and run its script, from now on."""
-        self._imports = True
-        del self.dispatch_table[ModuleType], self.dispatch_table[ContextVar]
-        if self._tables is not None:
-            self._tables.by_name = True
-
-    def reducer_override(self, obj: Any) -> Any:
-        check(obj)
-        kind = type(obj)
-        if issubclass(kind, type | FunctionType | CachedFunction):
-            return self._reduce_named(obj)
-        if issubclass(kind, ModuleType) and kind is not ModuleType and not self._imports:
-            return self._code.reduce_module(obj)
-        if issubclass(type(kind), enum.EnumMeta) and self._code.takes(kind):
-            return reduce_member(obj)
-        self._note_maker(kind)
-        if kind not in self.dispatch_table:
-            if (place := self._libraries.sentinel(obj)) is not None:
-                return find, place
-            if kind not in self._quiet:
-                self._quiet[kind] = asks_code(kind)
-            if self._quiet[kind]:
-                return reduce_quietly(obj)
-            if not self._imports and self._code.takes(kind):
-                return reduce_past_code(obj)
-        return NotImplemented
-
-    def _reduce_named(self, obj: Any) -> Any:
-        """Send a class or a function: itself, if it is the program's own."""
-        if isinstance(obj, type) and (made := reduce_made_type(obj)) is not NotImplemented:
-            return made
-        own = not self._imports and self._code.takes(obj)
-        if not own and user_code.is_found_by_name(obj, self._imports):
-            if is_single_dispatch(obj) and not self._imports:
-                return reduce_extended(obj, self._code.takes)
-            return NotImplemented
-        self._code.note(obj)
-        if type(obj) is CachedFunction:
-            reduced, keys = reduce_cached(obj, with_results=not self._copies)
-            self._see_cache(obj, keys)
-            return reduced
-        if is_single_dispatch(obj):
-            return reduce_dispatch(obj)
-        if isinstance(obj, FunctionType):
-            refuse_nameless_globals(obj)
-            self._code.seed(obj)
-            return self._dynamic_function_reduce(obj)
-        if not own:
-            return super().reducer_override(obj)
-        self._code.note_annotations(obj)
-        return self._reduce_class(obj)
-
-    def _see_cache(self, function: Any, keys: list[Any]) -> None:
-        if self._tables is not None:
-            self._tables.see_cache(function, keys)
-
-    def _reduce_class(self, kind: type) -> Any:
-        if self._tables is None and has_hash_code(kind):
-            raise KeysMatter(frozenset())
-        return reduce_class(kind, self._code.takes, self._tables)
-
-    def finish(self) -> list[tuple[Any, int]]:
-        """Return the tables to be checked where they arrive. Raises KeysMatter."""
-        if self._tables is None:
-            return []
-        self._tables.finish()
-        return self._tables.met()
-
-    def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
-        return reduce_variable(variable, self._libraries.place(variable))
-
-    def _note_maker(self, kind: type) -> None:
-        if kind not in self._makes:
-            self._makes[kind] = _makes_itself_anew(kind)
-            self.each_opens = self.each_opens or self._makes[kind]
-
-    def dump_code(self) -> None:
-        """Send what was noted of the program's code, until there is no more: what is sent may
-        import other things while it runs. If it looks for things by name, those of the script go
-        along, and all of the modules in which it looks. What of them cannot be sent is left out,
-        if nothing shows that it is needed. Raises TransportFailed if something does."""
-        more: list[Any] = self._of_script() if self._code.looks_for_names else []
-        done, give_up = 0, monotonic() + LIMITS.sending.imports_s
-        while True:  # bounded: nothing is noted twice
-            if not self._imports:
-                more += self._taken(give_up)
-            batch = [*self._code.sent[done:], *more]
-            done, more = len(self._code.sent), []
-            try:
-                self.dump(batch)
-            except CostsTooMuch:
-                raise
-            except Exception as error:
-                raise _refusal_in(batch, error) from error
-            if not batch:
-                return
-
-    def _of_script(self) -> list[Any]:
-        """Return what code may look for in the script by a name."""
-        around = module_state.around_script()
-        named = self._code.named_in_script()
-        more = [each for each in module_state.plain_of_script() if each[1] not in named]
-        more += [(around, name, value) for name, value in named.items()]
-        give_up = monotonic() + LIMITS.sending.script_s
-        sent = {id(thing) for _, _, thing in (*self._code.sent, *more)}
-        for name, thing in list(vars(sys.modules["__main__"]).items()):
-            if id(thing) in sent or monotonic() >= give_up:
-                continue
-            if isinstance(thing, type | FunctionType):
-                if thing.__module__ == "__main__" and _refusal(thing) is None:
-                    self._code.note(thing)
-            elif self._code.takes(type(thing)) and _refusal(thing, give_up) is None:
-                more.append((around, name, thing))
-        return more
-
-    def _taken(self, give_up: float) -> list[Any]:
-        """Return what functions import while they run, and all of modules in which they look."""
-        more: list[Any] = []
-        for module, must in self._code.take_whole():
-            if must or _refusal(module, give_up) is None:
-                more.append(((), "", module))
-        for name, attribute, value in self._code.take_imported():
-            if _refusal(value, give_up) is None:
-                more.append((self._code.around(name), attribute, value))
-        return more
-
-
-def _pickler(file: Any, keyed: Keyed, **options: Any) -> _Pickler:
-    return _Pickler(file, **options) if keyed is None else _Watching(file, keyed, **options)
-
-
-class _Watching(_Pickler):
-    """Looks at each thing that it pickles, which takes time: is it a table with keys of code?"""
-
-    def __init__(self, file: Any, keyed: frozenset[type], **options: Any) -> None:
-        super().__init__(file, **options)
-        self._tables = KeyedTables(keyed, self._code.takes, _walk)
-
-    def persistent_id(self, thing: Any) -> None:
-        self._tables.see(thing)  # type: ignore[union-attr]
-
-
-class _Walking(_Pickler):
-    """Pickles things to nowhere, and shows each to somebody."""
-
-    def __init__(self, see: Callable[[Any], None], is_leaf: Callable[[Any], bool]) -> None:
-        self._see, self._is_leaf = see, is_leaf
-        super().__init__(_Nowhere(None), beside=lambda buffer: False)
-
-    def persistent_id(self, thing: Any) -> None:
-        self._see(thing)
-
-    def reducer_override(self, obj: Any) -> Any:
-        if issubclass(type(obj), type | FunctionType) and self._is_leaf(obj):
-            return str, ()
-        return super().reducer_override(obj)
-
-    def _see_cache(self, function: Any, keys: list[Any]) -> None:
-        self._see(dict.fromkeys(keys))
-
-    def _reduce_class(self, kind: type) -> Any:
-        return reduce_class(kind, self._code.takes, None)
-
-
-def _walk(thing: Any, see: Callable[[Any], None], is_leaf: Callable[[Any], bool]) -> None:
-    _Walking(see, is_leaf).dump(thing)
-
-
-def _makes_itself_anew(kind: type) -> bool:
-    """Say whether code of a class runs where its objects arrive: people open what each worker
-    should have of its own there, and so do libraries."""
-    return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
-
-
 # ---- what cannot be sent ------------------------------------------------------------------------
 
 
@@ -446,69 +204,8 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
     """Say what in a job could not be sent."""
     for name in ("dataset", "collate_fn", "init_fn"):
         thing = getattr(job, name)
-        if (why := _refusal(thing)) is not None:
-            path, part, why = culprit(_refusal, _code_sent_with, thing, name, why)
+        if (why := refusal(thing)) is not None:
+            path, part, why = culprit(refusal, code_sent_with, thing, name, why)
             kind, threaded = type(part), issubclass(type(part), THREADED)
             return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
-
-
-def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
-    """Say what of the program's modules could not be sent."""
-    for around, name, thing in batch:
-        module = around[-1].name if around else thing.name
-        for each, value in {name: thing}.items() if around else thing.content.items():
-            if (why := _refusal(value)) is not None:
-                path = f"{module}.{each}".rstrip(".")
-                path, part, why = culprit(_refusal, _code_sent_with, value, path, why)
-                return TransportFailed.cannot_send(path, type(part).__name__, why)
-    return TransportFailed.cannot_send("code", "module", str(error))
-
-
-def _refusal(thing: Any, give_up: float | None = None) -> str | None:
-    """Return why something cannot be sent, or not until then; None if it can."""
-
-    def dump(keyed: Keyed) -> None:
-        pickler = _pickler(_Nowhere(give_up), keyed, beside=lambda buffer: False)
-        pickler.dump(thing)
-        pickler.finish()
-
-    try:
-        _in_passes(dump)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-class _Nowhere:
-    def __init__(self, give_up: float | None) -> None:
-        self._give_up = give_up
-
-    def write(self, data: Any) -> int:
-        if self._give_up is not None and monotonic() > self._give_up:
-            raise CostsTooMuch("it takes too long to try")
-        return len(data)
-
-
-class _Tracing(_Pickler):
-    """Keeps the functions and modules that were to be sent."""
-
-    def __init__(self, file: Any, **others: Any) -> None:
-        self.code: list[FunctionType | ModuleType] = []
-        super().__init__(file, **others)
-
-    def reducer_override(self, obj: Any) -> Any:
-        if issubclass(type(obj), FunctionType | ModuleType):
-            self.code.append(obj)
-        return super().reducer_override(obj)
-
-    def _reduce_class(self, kind: type) -> Any:
-        return reduce_class(kind, self._code.takes, None)
-
-
-def _code_sent_with(thing: Any, give_up: float) -> list[FunctionType | ModuleType]:
-    """Return the functions and modules that would be sent with a thing, up to what fails."""
-    pickler = _Tracing(_Nowhere(give_up), beside=lambda buffer: False)
-    with contextlib.suppress(Exception):
-        pickler.dump(thing)
-    return pickler.code

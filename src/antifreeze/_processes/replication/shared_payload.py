@@ -23,6 +23,7 @@ from ..._transport.memory import PAGE, reserve
 from ..starting.fd_passing import send_many
 from . import user_code
 from .classes import keyed_tables
+from .kinds.float_identities import Unpickler
 
 PIECE = 256 * 1024  # bytes that are compared at once: what the processor's cache takes
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
@@ -79,7 +80,7 @@ class Unpacking:
             buffers.append(buffer.toreadonly() if readonly else buffer)
         offset, size = pickled
         stream = io.BytesIO(view[offset : offset + size])
-        self._unpickler = pickle.Unpickler(stream, buffers=buffers)
+        self._unpickler = Unpickler(stream, buffers=buffers)
 
     def next(self) -> Any:
         return self._unpickler.load()
@@ -216,3 +217,9 @@ class Carrier:
         """Keep one of our own: whoever gave it may be gone when all is packed."""
         self.riders.append(Descriptor(os.dup(descriptor)))
         return len(self.riders) - 1
+
+    def clear(self) -> None:
+        """Close what was kept: nothing of it is sent."""
+        for each in self.riders:
+            each.close()
+        self.riders.clear()

@@ -323,26 +323,6 @@ def _file_of(function: FunctionType) -> str:
     return function.__code__.co_filename
 
 
-def is_found_by_name(thing: Any, script: bool) -> bool:
-    """Say whether a new process finds this very thing under its name."""
-    name = getattr(thing, "__module__", None) or ""
-    module = sys.modules.get(name)
-    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
-        return False
-    found: Any = module
-    for step in thing.__qualname__.split("."):
-        found = getattr(found, step, None)
-    return found is thing
-
-
-def _script_is_a_file() -> bool:
-    main: ModuleType = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is not None:
-        return True
-    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
-    return path is not None and os.path.isfile(path)
-
-
 def _calls(code: CodeType, builtin: str, given: dict[str, Any]) -> bool:
     """Whether code uses a builtin, not an attribute or a global of that name."""
     if builtin in given:

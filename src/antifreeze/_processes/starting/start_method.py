@@ -26,7 +26,7 @@ from ..fork_safety.reachable_objects import (
     lock_at,
     reached_from,
 )
-from ..replication import semaphores
+from ..replication.kinds import semaphores
 from . import clean_process, clean_process_main, explicit_start_method, start_method_messages
 from .reused_zygote import Kept
 from .start_method_messages import Wait
