@@ -18,6 +18,8 @@ from antifreeze._engine import main_process_monitor
 from antifreeze._processes.starting import clean_process
 from antifreeze._worker import deferred_work
 
+from . import stem
+
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
 QUICK_START = str(Path(__file__).parent / "quick_start")  # for every Python that a test starts
 
@@ -76,8 +78,8 @@ def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) 
 
 
 def _is_service(child: psutil.Process) -> bool:
-    """Whether it stays for the program (fork server, resource tracker, clean process)."""
-    if child.pid == clean_process_pid():
+    """Whether it stays for the program (fork server, resource tracker, clean process, stem)."""
+    if child.pid in (clean_process_pid(), stem.pid()):
         return True
     try:
         command = " ".join(child.cmdline())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ import pytest
 from antifreeze import _torch_internals
 from antifreeze._torch_internals import ITERATOR_ATTRIBUTES, LOADER_ATTRIBUTES
 
+from .. import stem
 from ..patience import PATIENCE_S
 
 RENAMING = Path(__file__).with_name("renaming.py")
@@ -120,16 +120,12 @@ print(*(each.message for each in caught), sep="\\n")
 """
 
 
-def run(change: str, **environment: str) -> list[str]:
+def run(folder: Path, change: str, **environment: str) -> list[str]:
     """Run a program that changes torch before our package is imported; give what it prints."""
     program = f"import warnings, torch\nfrom torch.utils.data import dataloader\n{change}{LOADING}"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env={**os.environ, **environment},
-    )
+    script = folder / "program.py"
+    script.write_text(program)
+    done = stem.run(script, folder=folder, timeout=PATIENCE_S, **environment)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.split("\n")[:-1]
 
@@ -149,8 +145,10 @@ dataloader.DataLoader.__init__ = init
 
 
 @pytest.mark.parametrize("version", ["2.5.1", "2.5.1+cu124", "1.13.1", "2.0"])
-def test_a_torch_before_2_6_has_its_own_loader_and_one_clear_line(version: str) -> None:
-    *engines, notice = run(f"torch.__version__ = {version!r}\n")
+def test_a_torch_before_2_6_has_its_own_loader_and_one_clear_line(
+    tmp_path: Path, version: str
+) -> None:
+    *engines, notice = run(tmp_path, f"torch.__version__ = {version!r}\n")
     assert engines == ["torch", "torch"]
     assert notice == (
         f"antifreeze needs torch 2.6 or newer; this is {version}: DataLoader works as torch's"
@@ -159,12 +157,18 @@ def test_a_torch_before_2_6_has_its_own_loader_and_one_clear_line(version: str) 
 
 
 @pytest.mark.parametrize("version", ["2.6.0", "2.99.0", "2.16.0a0+git1234567", "3.0.0"])
-def test_a_torch_that_nobody_has_tested_has_our_loader_if_every_name_is_there(version: str) -> None:
-    assert run(f"torch.__version__ = {version!r}\n") == ["antifreeze", "antifreeze", ""]
+def test_a_torch_that_nobody_has_tested_has_our_loader_if_every_name_is_there(
+    tmp_path: Path, version: str
+) -> None:
+    assert run(tmp_path, f"torch.__version__ = {version!r}\n") == ["antifreeze", "antifreeze", ""]
 
 
-def test_the_switch_silences_the_notice_about_an_old_torch() -> None:
-    assert run("torch.__version__ = '2.5.1'\n", ANTIFREEZE="off") == ["torch", "torch", ""]
+def test_the_switch_silences_the_notice_about_an_old_torch(tmp_path: Path) -> None:
+    assert run(tmp_path, "torch.__version__ = '2.5.1'\n", ANTIFREEZE="off") == [
+        "torch",
+        "torch",
+        "",
+    ]
 
 
 CHANGED = {
@@ -190,27 +194,27 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
-def test_a_name_that_is_not_as_it_was_counts_as_missing(change: str) -> None:
+def test_a_name_that_is_not_as_it_was_counts_as_missing(tmp_path: Path, change: str) -> None:
     change = textwrap.dedent(change) + "import antifreeze._torch_internals as internals\n"
     change += "assert internals.missing()[0].endswith(' as it was')\n"
     change += "try: worker.WorkerInfo = real\nexcept NameError: pass\n"  # torch needs it
-    *engines, notice = run(change)
+    *engines, notice = run(tmp_path, change)
     assert engines == ["torch", "torch"] and "as it was, which torch" in notice
 
 
-def test_attributes_behind_the_methods_of_another_library_are_found() -> None:
+def test_attributes_behind_the_methods_of_another_library_are_found(tmp_path: Path) -> None:
     """A profiler may put its own function around torch's, and not say what it wraps."""
     change = """
         real = dataloader._BaseDataLoaderIter.__init__
         def timed(self, loader): real(self, loader)
         dataloader._BaseDataLoaderIter.__init__ = timed
     """
-    assert run(textwrap.dedent(change)) == ["antifreeze", "antifreeze", ""]
+    assert run(tmp_path, textwrap.dedent(change)) == ["antifreeze", "antifreeze", ""]
 
 
-def test_a_torch_without_in_order_can_be_printed_and_counted() -> None:
+def test_a_torch_without_in_order_can_be_printed_and_counted(tmp_path: Path) -> None:
     change = f"torch.__version__ = '2.5.1'\n{WITHOUT_IN_ORDER}"
-    *engines, notice = run(change)
+    *engines, notice = run(tmp_path, change)
     assert engines == ["torch", "torch"] and notice.startswith("antifreeze needs torch 2.6")
 
 
@@ -230,7 +234,7 @@ def test_what_cannot_be_taken_from_torch_has_another_way_too() -> None:
     assert _torch_internals.untyped(bare) == "public"
 
 
-def test_a_notice_about_many_names_lists_a_few_of_them() -> None:
+def test_a_notice_about_many_names_lists_a_few_of_them(tmp_path: Path) -> None:
     change = "from torch.utils.data._utils import worker, collate\n"
     change += "info, functions = worker.WorkerInfo, collate.default_collate_fn_map\n"
     change += "del worker.WorkerInfo, worker._worker_info, collate.default_collate_fn_map\n"
@@ -238,5 +242,5 @@ def test_a_notice_about_many_names_lists_a_few_of_them() -> None:
     change += "import antifreeze._torch_internals\n"
     change += "worker.WorkerInfo, worker._worker_info = info, None\n"
     change += "collate.default_collate_fn_map = functions\n"
-    *_, notice = run(change)
+    *_, notice = run(tmp_path, change)
     assert notice.count("torch.utils.data._utils") == 3 and " and 1 more, which torch" in notice
