@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-LATER = ("torch._meta_registrations", "torch.export")
+LATER = ("torch._meta_registrations",)
 FOR_COMPILERS = (
     "torch._decomp",
     "torch._dynamo",
@@ -65,17 +65,46 @@ def _let_generators_be_made(torch: Any) -> None:
 
 
 class Others:
-    """Imports what was left for later before other modules for compilers, as these expect it."""
+    """Finds the first other module for compilers where Python does: it needs those for later."""
 
     @classmethod
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> None:
-        if name.startswith(FOR_COMPILERS) and cls in sys.meta_path:
-            sys.meta_path.remove(cls)
-            for each in LATER:
-                if isinstance(later := sys.modules.get(each), Later):
-                    later.be_real()
+    ) -> ModuleSpec | None:
+        if not name.startswith(FOR_COMPILERS) or cls not in sys.meta_path:
+            return None
+        sys.meta_path.remove(cls)
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = First(spec.loader)
+        return spec
+
+
+class First:
+    """Loads a module after those for later, unless these import it themselves."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._known: tuple[ModuleType, Any] | None = None  # with what it came from
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        for each in LATER:
+            if isinstance(later := sys.modules.get(each), Later):
+                later.be_real()
+        if (there := sys.modules.get(spec.name)) is None:
+            made: ModuleType | None = self._loader.create_module(spec)
+            return made
+        self._known = (there, there.__spec__)
+        return there
+
+    def exec_module(self, module: ModuleType) -> None:
+        if self._known is not None:
+            module.__spec__ = self._known[1]
+            return
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
 
 
 class Later(ModuleType):
