@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from torch.utils.data import DataLoader as TorchLoader
 
 import antifreeze
 
+from .. import stem
 from ..forked import run_forked
 from ..patience import PATIENCE_S
 
@@ -238,12 +238,15 @@ FALLS_BACK = {
 
 @pytest.mark.parametrize("how", FALLS_BACK)
 @pytest.mark.parametrize("installed", [False, True])
-@pytest.mark.parametrize("flags", [[], ["-W", "error"]], ids=["", "warnings are errors"])
+@pytest.mark.parametrize("strict", [False, True], ids=["", "warnings are errors"])
 def test_there_is_one_notice_and_it_ends_no_program(
-    how: str, installed: bool, flags: list[str]
+    how: str, installed: bool, strict: bool, tmp_path: Path
 ) -> None:
     change, option = FALLS_BACK[how]
-    program = f"""import torch
+    script = tmp_path / "program.py"
+    script.write_text(f"""import torch, warnings
+if {strict}:
+    warnings.simplefilter("error")  # as with -W error
 {change}
 import antifreeze
 if {installed}:
@@ -255,10 +258,8 @@ for workers in (0, 1, 1):
     loader = DataLoader(range(10), 4, num_workers=workers{option})
     assert [len(batch) for batch in loader] == [4, 4, 2]
     assert not type(iter(loader)).__module__.startswith("antifreeze")
-"""
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
-    )
+""")
+    done = stem.run(script, folder=tmp_path, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("to silence this notice") == 1, done.stderr
     assert "runs on torch's workers" not in done.stderr

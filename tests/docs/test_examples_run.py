@@ -6,12 +6,11 @@ Not here: docs/trainers (tests/integrations); docs/rules, half of it sick on pur
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from .. import stem
 from ..patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -39,13 +38,7 @@ def test_there_are_examples() -> None:
 def test_example_runs_and_is_quiet(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=tmp_path,
-    )
+    done = stem.run(script, folder=tmp_path, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     stderr = done.stderr
     if ".progress(" in code:  # which is asked for

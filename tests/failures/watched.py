@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import textwrap
 import time
 from dataclasses import dataclass
@@ -13,7 +11,9 @@ from pathlib import Path
 
 import antifreeze
 
+from .. import stem
 from ..members import end, new_mark, settled
+from ..stem import Forked
 
 # A program needs three to fifteen seconds; the rest is for a machine that is busy otherwise.
 WATCHDOG_S = 75.0
@@ -65,27 +65,19 @@ def run(code: str, folder: Path, until: tuple[str, ...] = ()) -> Ending:
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | mark | {"PYTHONPATH": os.pathsep.join(paths)}
     begun = time.monotonic()
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, str(script)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
-        try:
-            ended = _wait(process, folder / "err", until)
-            seconds = time.monotonic() - begun
-            left = settled(mark) if ended is not None else ()
-        finally:
-            end(process, mark)
+    out, err = folder / "out", folder / "err"
+    process = stem.start(script, out, err, folder=folder, environment=environment)
+    try:
+        ended = _wait(process, err, until)
+        seconds = time.monotonic() - begun
+        left = settled(mark, process.pid) if ended is not None else ()
+    finally:
+        end(process, mark)
     texts = [(folder / name).read_text(errors="replace") for name in ("out", "err")]
     return Ending(ended, *texts, seconds, left)
 
 
-def _wait(process: subprocess.Popen[bytes], err: Path, until: tuple[str, ...]) -> int | None:
+def _wait(process: Forked, err: Path, until: tuple[str, ...]) -> int | None:
     give_up = time.monotonic() + WATCHDOG_S
     while time.monotonic() < give_up:
         if process.poll() is not None:
