@@ -20,9 +20,9 @@ from antifreeze._engine import main_process_monitor
 from antifreeze._processes.starting import clean_process
 from antifreeze._worker import deferred_work
 
-from . import stem
+from . import forked_programs, stem
 
-SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
+SETTLE_S = 25.0  # a process that was killed needs a moment to be gone, on a busy machine more
 QUICK_START = str(Path(__file__).parent / "quick_start")  # for every Python that a test starts
 
 inherited = os.environ.get("PYTHONPATH")
@@ -30,9 +30,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, QUICK_START]
 
 
 def pytest_collection_finish() -> None:
-    """Never look for garbage among what was imported: it takes 0.1 s, and each test looks."""
+    """Collect what was dropped so far: later, it is not looked for any more."""
     gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -47,21 +46,19 @@ def nothing_learnt_before() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
+    gc.freeze()  # each test looks for garbage: among all that was imported it takes 0.1 s and more
     before = descendants(os.getpid())
     threads = set(threading.enumerate())
     descriptors = _descriptors()
     yield
+    gc.collect()
     left = _left(before, threads)
-    more = _more(descriptors)
-    if left or more:
-        gc.collect()  # not after each test: it takes as long as many a test
-        left = _left(before, threads)
     deadline = time.monotonic() + SETTLE_S
     while left and time.monotonic() < deadline:
         time.sleep(0.02)
         left = _left(before, threads)
     assert not left, f"left behind: {left}"
-    more = more and _more(descriptors)
+    more = _more(descriptors)
     assert not more, f"descriptors left open: {more}"
 
 
@@ -106,8 +103,8 @@ def _left(before: set[int], threads: set[threading.Thread]) -> list[str]:
 
 
 def _is_service(child: psutil.Process) -> bool:
-    """Whether it stays for the program (fork server, resource tracker, clean process, stem)."""
-    if child.pid in (clean_process_pid(), stem.pid()):
+    """Whether it stays for all tests (fork server, resource tracker, clean process ...)."""
+    if child.pid in (clean_process_pid(), stem.pid(), forked_programs.origin_pid()):
         return True
     try:
         command = " ".join(child.cmdline())

@@ -317,7 +317,7 @@ TestEveryEpochEndsAndNothingIsLost = SupervisorMachine.TestCase
 WALKS = 70  # a test
 
 
-@pytest.mark.parametrize("first", some_of(range(0, 700, WALKS), 4))
+@pytest.mark.parametrize("first", some_of(range(0, 700, WALKS), 2))
 def test_every_walk_arrives(first: int) -> None:
     for seed in range(first, first + WALKS):
         walk = Walk(seed)

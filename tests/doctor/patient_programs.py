@@ -41,27 +41,17 @@ LOOKS = 3  # at one who is well
 HURRY_S = 3.0  # that one is watched who is sick: it does not move, however long it is watched
 # What people meet most, one or two a kind; what was seen of all of them is looked at in any case.
 SEEN_ALWAYS = (
-    "asks_in_the_loop",
     "batch_lost",
     "endless_sample",
     "exit_joins_full_pipe",
     "file_lock",
-    "lock_held_at_fork",
-    "loop_busy",
     "network_read",
     "openmp_after_fork",
     "orphaned_workers",
-    "output_nobody_reads",
-    "rank_without_data",
     "sample_in_our_worker",
-    "shared_memory_full",
-    "threads_after_fork",
     "two_causes",
     "well_and_between_epochs",
-    "well_and_busy",
-    "well_and_far_from_its_server",
     "worker_gone",
-    "worker_stopped",
 )
 
 

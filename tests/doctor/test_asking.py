@@ -39,7 +39,7 @@ def test_a_worker_of_ours_stands_for_its_program(clean: bool, tmp_path: Path) ->
     """One that was forked, and one that comes from a clean process."""
     if reason := blindness():
         pytest.skip(f"stacks cannot be taken here: {reason}")
-    with program(tmp_path, OURS.format(clean=clean)) as process:
+    with program(tmp_path, OURS.format(clean=clean), anew=True) as process:
         case = look_at(int(line(process)), Manner(between_s=0.1, patience_s=0.0))
     assert process.pid in {each.pid for each in case.looks[-1].processes}
     assert [each.pid for each in diagnose(case)] == [process.pid]

@@ -1,6 +1,5 @@
 """Give every parity test the loader it runs: torch's, ours, or both in turn."""
 
-import gc
 import multiprocessing
 from collections.abc import Callable, Iterator
 
@@ -28,13 +27,6 @@ def ours() -> LoaderClass:
     if OURS is LOADERS["torch"]:
         pytest.skip("antifreeze hands out torch's own loader in this environment")
     return OURS
-
-
-@pytest.fixture(autouse=True)
-def cheap_collections() -> Iterator[None]:
-    """Set aside what is alive before the test: each ends with a full collection, 0.15 s without."""
-    gc.freeze()
-    yield
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ import psutil
 
 import antifreeze
 
+from .. import forked_programs
 from ..patience import PATIENCE_S
 
 IMPORTS = {
@@ -101,6 +102,11 @@ def start_script(folder: Path, which: str, body: str) -> Script:
 
 
 def run_script(folder: Path, which: str, body: str) -> tuple[int, str, str]:
-    """Run a script to its end; give exit code, standard output and standard error."""
-    with start_script(folder, which, body) as script:
-        return script.finish()
+    """Run a script to its end; give exit code, standard output and standard error.
+
+    It begins where torch is imported already.
+    """
+    path = folder / "program.py"
+    path.write_text(f"{IMPORTS[which]}\n{body}")
+    done = forked_programs.run_script(path, cwd=folder)
+    return done.returncode, done.stdout, done.stderr

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSample
 
 from antifreeze._engine.defaults import NAMES
 
+from ..repetition import some_of
 from .observe import (
     LOADERS,
     Batch,
@@ -46,8 +48,9 @@ SETTINGS = {
 QUICK = settings(max_examples=150, **SETTINGS)
 # Not shrunk: a failure that is a hang would take the time limit again and again.
 UNSHRUNK = {**SETTINGS, "phases": (Phase.explicit, Phase.generate)}
-WITH_WORKERS = settings(max_examples=35, **UNSHRUNK)
-FEW = settings(max_examples=15, **UNSHRUNK)
+# How many programs: all of them in `make test-all`.
+WITH_WORKERS = pytest.mark.parametrize("examples", some_of([10, 35], 1))
+FEW = pytest.mark.parametrize("examples", some_of([5, 15], 1))
 
 PROGRAM_S = 40  # a program takes a fraction of a second
 
@@ -146,6 +149,11 @@ def assert_same(program: Program) -> None:
         assert ours.generators_after == theirs.generators_after
 
 
+def assert_all_same(programs: st.SearchStrategy[Program], examples: int) -> None:
+    """Hold that for so many programs."""
+    settings(max_examples=examples, **UNSHRUNK)(given(programs)(assert_same))()
+
+
 def worker_arguments(draw: st.DrawFn, workers: st.SearchStrategy[int]) -> dict[str, Any]:
     """Draw the arguments that say how many workers there are and how they are kept busy."""
     arguments: dict[str, Any] = {"num_workers": draw(workers)}
@@ -226,9 +234,8 @@ def test_map_programs_without_workers_see_the_same_batches(program: Program) -> 
 
 
 @WITH_WORKERS
-@given(map_programs(SOME, SURE_FORMS))
-def test_map_programs_with_workers_see_the_same_batches(program: Program) -> None:
-    assert_same(program)
+def test_map_programs_with_workers_see_the_same_batches(examples: int) -> None:
+    assert_all_same(map_programs(SOME, SURE_FORMS), examples)
 
 
 @QUICK
@@ -238,9 +245,8 @@ def test_iterable_programs_without_workers_see_the_same_batches(program: Program
 
 
 @WITH_WORKERS
-@given(stream_programs(SOME, SURE_FORMS))
-def test_iterable_programs_with_unequal_streams_see_the_same_order(program: Program) -> None:
-    assert_same(program)
+def test_iterable_programs_with_unequal_streams_see_the_same_order(examples: int) -> None:
+    assert_all_same(stream_programs(SOME, SURE_FORMS), examples)
 
 
 @QUICK
@@ -253,11 +259,10 @@ def test_programs_that_draw_see_the_same_indices_shapes_and_types(program: Progr
 
 
 @FEW
-@given(st.one_of(map_programs(SOME, ("noise",)), stream_programs(SOME, ("noise",))))
-def test_programs_that_draw_in_workers_see_the_same_indices_shapes_and_types(
-    program: Program,
-) -> None:
-    assert_same(program)
+def test_programs_that_draw_in_workers_see_the_same_indices_shapes_and_types(examples: int) -> None:
+    assert_all_same(
+        st.one_of(map_programs(SOME, ("noise",)), stream_programs(SOME, ("noise",))), examples
+    )
 
 
 @QUICK
@@ -269,11 +274,8 @@ def test_failing_map_programs_without_workers_see_the_same_errors_and_go_on(
 
 
 @WITH_WORKERS
-@given(map_programs(SOME, ("int", "dict"), failing=True))
-def test_failing_map_programs_with_workers_see_the_same_errors_and_go_on(
-    program: Program,
-) -> None:
-    assert_same(program)
+def test_failing_map_programs_with_workers_see_the_same_errors_and_go_on(examples: int) -> None:
+    assert_all_same(map_programs(SOME, ("int", "dict"), failing=True), examples)
 
 
 @QUICK
@@ -285,35 +287,40 @@ def test_failing_iterable_programs_without_workers_see_the_same_errors_and_go_on
 
 
 @WITH_WORKERS
-@given(stream_programs(SOME, ("int", "tensor"), failing=True))
 def test_failing_iterable_programs_with_workers_see_the_same_errors_and_go_on(
-    program: Program,
+    examples: int,
 ) -> None:
-    assert_same(program)
+    assert_all_same(stream_programs(SOME, ("int", "tensor"), failing=True), examples)
 
 
 @FEW
-@given(st.integers(0, 2), st.integers(0, 9), st.sampled_from([1, 2, 3]))
-def test_a_collate_that_raises_costs_its_batch_and_nothing_else(
-    workers: int, bad: int, batch_size: int
-) -> None:
-    arguments = {"num_workers": workers, "batch_size": batch_size}
-    assert_same(Program(MapRows(9), arguments, collate=FailingCollate(bad)))
+def test_a_collate_that_raises_costs_its_batch_and_nothing_else(examples: int) -> None:
+    def program(workers: int, bad: int, batch_size: int) -> Program:
+        arguments = {"num_workers": workers, "batch_size": batch_size}
+        return Program(MapRows(9), arguments, collate=FailingCollate(bad))
+
+    sizes = st.sampled_from([1, 2, 3])
+    programs = st.builds(program, st.integers(0, 2), st.integers(0, 9), sizes)
+    assert_all_same(programs, examples)
 
 
 @FEW
-@given(
-    st.one_of(
-        map_programs(st.integers(1, 3), ("int", "dict")),
-        map_programs(st.integers(1, 3), ("int",), failing=True),
-        stream_programs(st.integers(1, 3), ("int", "tensor")),
+def test_out_of_order_programs_see_the_same_batches_in_any_order(examples: int) -> None:
+    @settings(max_examples=examples, **UNSHRUNK)
+    @given(
+        st.one_of(
+            map_programs(st.integers(1, 3), ("int", "dict")),
+            map_programs(st.integers(1, 3), ("int",), failing=True),
+            stream_programs(st.integers(1, 3), ("int", "tensor")),
+        )
     )
-)
-def test_out_of_order_programs_see_the_same_batches_in_any_order(program: Program) -> None:
-    program.arguments["in_order"] = False
-    theirs, ours = runs_of(program)
-    for epoch in range(program.epochs):
-        assert _bag(ours.epochs[epoch]) == _bag(theirs.epochs[epoch])
+    def check(program: Program) -> None:
+        program.arguments["in_order"] = False
+        theirs, ours = runs_of(program)
+        for epoch in range(program.epochs):
+            assert _bag(ours.epochs[epoch]) == _bag(theirs.epochs[epoch])
+
+    check()
 
 
 def _bag(events: list[Event]) -> Counter[str]:
@@ -321,9 +328,8 @@ def _bag(events: list[Event]) -> Counter[str]:
 
 
 @FEW
-@given(map_programs(SOME, SURE_FORMS), st.integers(1, 3))
-def test_a_loop_left_early_and_begun_again_sees_the_same(program: Program, taken: int) -> None:
-    def leave_early(loader_class: LoaderClass) -> list[Event]:
+def test_a_loop_left_early_and_begun_again_sees_the_same(examples: int) -> None:
+    def leave_early(loader_class: LoaderClass, program: Program, taken: int) -> list[Event]:
         torch.manual_seed(7)
         loader = program.loader(loader_class)
         seen: list[Event] = []
@@ -334,7 +340,13 @@ def test_a_loop_left_early_and_begun_again_sees_the_same(program: Program, taken
                     break
         return seen + watch(loader)[0]
 
-    assert leave_early(LOADERS["antifreeze"]) == leave_early(LOADERS["torch"])
+    @settings(max_examples=examples, **UNSHRUNK)
+    @given(map_programs(SOME, SURE_FORMS), st.integers(1, 3))
+    def check(program: Program, taken: int) -> None:
+        ours = leave_early(LOADERS["antifreeze"], program, taken)
+        assert ours == leave_early(LOADERS["torch"], program, taken)
+
+    check()
 
 
 # Wrong and right values of every argument, mixed at random: which of several complaints comes

@@ -22,6 +22,8 @@ from antifreeze._loading.rng_adapters import own_generators
 from antifreeze._loading.rng_search import generators_in
 from antifreeze._loading.sample_rng import Randomness
 
+from ..repetition import some_of
+
 LENGTH = 7
 BATCH = 3
 
@@ -181,19 +183,23 @@ def generators_as_before() -> Iterator[None]:
     torch.set_rng_state(before[2])
 
 
-@settings(max_examples=150, deadline=None)
-@given(programs)
-def test_a_loader_of_many_epochs_gives_what_a_new_one_would(program: list[Any]) -> None:
-    Holder.rng = None
-    dataset = Draws()
-    loader = fresh(dataset)
-    for number, steps in enumerate(program):
-        for what, value in steps:
-            change(dataset, loader, what, value)
-        before = states()
-        got = epoch(loader, number)
-        assert states() == before  # the caller's generators are not touched
-        assert got == epoch(fresh(dataset), number)
+@pytest.mark.parametrize("examples", some_of([40, 150], 1))
+def test_a_loader_of_many_epochs_gives_what_a_new_one_would(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(programs)
+    def check(program: list[Any]) -> None:
+        Holder.rng = None
+        dataset = Draws()
+        loader = fresh(dataset)
+        for number, steps in enumerate(program):
+            for what, value in steps:
+                change(dataset, loader, what, value)
+            before = states()
+            got = epoch(loader, number)
+            assert states() == before  # the caller's generators are not touched
+            assert got == epoch(fresh(dataset), number)
+
+    check()
 
 
 FIXED: tuple[list[list[tuple[str, Any]]], ...] = (

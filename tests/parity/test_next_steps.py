@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ from antifreeze._loading.job import Job
 from antifreeze.errors import TransportFailed, error_for
 from antifreeze.policies import raising, skipping
 
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 from .observe import error_of, notes
 
 
@@ -158,13 +156,7 @@ PROGRAM = """
 def _printed(tmp_path: Path, *arguments: str) -> str:
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    done = subprocess.run(
-        [sys.executable, str(program), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    return done.stderr
+    return run_script(program, *arguments).stderr
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

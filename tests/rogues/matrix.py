@@ -47,7 +47,7 @@ HANGS = {
 
 # Seconds, each at least five times what was measured with six cells at once on two cores.
 AT_ONCE_S = 10.0  # 0.1 to 1.4
-EATEN_S = 45.0  # 0.6 to 8: to eat 700 MB takes its time
+EATEN_S = 45.0  # 0.6 to 8: to eat 400 MB takes its time
 LIMITED_S = 20.0  # 1.2 to 3: sample_timeout=1, once or twice
 RESUMED_S = 25.0  # 3.2 to 4.7: whoever is stopped is told to go on after 3 s
 LOCKED_S = 55.0  # 5.3 to 10: a deadlock, or a worker that does not leave, is ended after 5 s

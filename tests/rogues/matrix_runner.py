@@ -33,7 +33,7 @@ AT_ONCE = 6  # programs: most of them wait
 SETTLE_S = 5.0  # a process that was killed needs a moment to be gone
 SLACK_S = 60.0  # for a program, beside the bounds of its cells
 GROUPS = Path("/sys/fs/cgroup")
-LIMIT = 700 * 1024 * 1024  # bytes, of a program that eats
+LIMIT = 400 * 1024 * 1024  # bytes, of a program that eats
 MOST = 6  # batches and errors of one epoch: 4 are there, and an error may come for ever
 TOLD = 20_000  # characters
 

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
+from ..forked_programs import ForkedProgram
 from ..patience import PATIENCE_S
+
+AnyProgram = subprocess.Popen[str] | ForkedProgram
 
 PRELUDE = """
 import os, signal, sys, threading, time
@@ -36,18 +39,28 @@ def say(*words):
 
 
 @contextlib.contextmanager
-def program(folder: Path, code: str, **options: object) -> Iterator[subprocess.Popen[str]]:
-    """Run a program in a session of its own; whatever is left of it in the end is ended."""
+def program(
+    folder: Path,
+    code: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    anew: bool = False,
+) -> Iterator[AnyProgram]:
+    """Run a program in a session of its own; whatever is left of it in the end is ended.
+
+    It begins where torch is imported already; `anew`: as Python starts, with all that the C library
+    reads of its environment.
+    """
     script = folder / "program.py"
     script.write_text(PRELUDE + textwrap.dedent(code))
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
+    process: AnyProgram
+    if anew:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [sys.executable, str(script)]
+        process = subprocess.Popen(command, **pipes, start_new_session=True, env=env, cwd=cwd)
+    else:
+        process = ForkedProgram(script, env=env, cwd=cwd)
     try:
         yield process
     finally:
@@ -56,13 +69,13 @@ def program(folder: Path, code: str, **options: object) -> Iterator[subprocess.P
         process.communicate()
 
 
-def line(process: subprocess.Popen[str]) -> str:
+def line(process: AnyProgram) -> str:
     """Read one line the program says; an empty one if it has ended."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(process: AnyProgram) -> tuple[int, str, str]:
     """Wait for the end; give exit code, the rest of stdout, and stderr."""
     out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import subprocess
-import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 
 from antifreeze import DataLoader
 
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 
 LAYOUT = struct.Struct("<q")
 LOCAL = threading.local()
@@ -61,12 +60,7 @@ MODULE = """
 def _run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     (folder / "rows.py").write_text(textwrap.dedent(MODULE))
     (folder / "script.py").write_text(textwrap.dedent(script))
-    return subprocess.run(
-        [sys.executable, str(folder / "script.py")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    return run_script(folder / "script.py")
 
 
 GUARDED = """

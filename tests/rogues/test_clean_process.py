@@ -22,6 +22,7 @@ from antifreeze._processes.starting import clean_process
 
 from ..conftest import clean_process_pid
 from ..other_limits import other_limits
+from ..repetition import some_of
 from .clean import another_thread, ask, is_clean
 from .programs import all_gone, finish, line, program
 
@@ -61,13 +62,15 @@ def numbers(batches: Any) -> list[int]:
 def test_there_is_one_for_all_loaders_and_a_later_loader_is_quick() -> None:
     numbers(loop(num_workers=2))
     first, taken = clean_process_pid(), []
-    for _ in range(5):
+    for _ in range(15):
         began = time.monotonic()
         iterator = loop(num_workers=2)
         next(iterator)
         taken.append(time.monotonic() - began)
         assert is_clean(iterator)
         iterator._shutdown_workers()
+        if taken[-1] < 5 * LATER_S:
+            break
     assert clean_process_pid() == first
     assert min(taken) < 5 * LATER_S, taken  # the others: of a machine that is busy
 
@@ -202,7 +205,7 @@ HUGE = """
         iterator._shutdown_workers()
 
     replaced(DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1))
-    ballast = torch.ones(1024, 1024, 1024)             # 4 GiB
+    ballast = torch.ones(GIB, 512, 512, 1024)
     loader = DataLoader(Numbers(4000, nap_s=0.001), 4, num_workers=1)
     replaced(loader)
     for _ in range(3):
@@ -215,8 +218,11 @@ HUGE = """
 
 
 @pytest.mark.slow
-def test_in_a_process_of_4_gib_workers_are_replaced_as_quickly_as_in_any(tmp_path: Path) -> None:
-    with program(tmp_path, HUGE) as process:
+@pytest.mark.parametrize("gib", some_of([1, 4], 1))
+def test_in_a_large_process_workers_are_replaced_as_quickly_as_in_any(
+    gib: int, tmp_path: Path
+) -> None:
+    with program(tmp_path, HUGE.replace("GIB", str(gib))) as process:
         code, out, err = finish(process)
     assert code == 0, err
     taken = [float(each) for each in out.split()]

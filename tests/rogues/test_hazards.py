@@ -376,7 +376,7 @@ def test_a_thread_of_a_native_library_that_runs_is_named() -> None:
     started = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
     count = 2 + native_thread_pools.blas_threads()  # one that has no name is taken for one of these
     numbers = [ctypes.c_ulong() for _ in range(count)]
-    rooms = [ctypes.create_string_buffer(b"x" * (1 << 26)) for _ in range(count)]
+    rooms = [ctypes.create_string_buffer(b"x" * (1 << 24)) for _ in range(count)]
     busy = ctypes.cast(LIBC.strfry, started)
     for number, room in zip(numbers, rooms, strict=True):
         assert LIBC.pthread_create(ctypes.byref(number), None, busy, room) == 0

@@ -185,8 +185,22 @@ def lost_if_interrupted() -> Callable[[FrameType, str, Any], None]:
     return look
 
 
-@pytest.mark.parametrize("context", [None, "spawn", Own()])
-@pytest.mark.parametrize("kind", ["left", "whole", "stays", "killed", "given up"])
+KINDS = ("left", "whole", "stays", "killed", "given up")
+USUAL = {*((None, kind) for kind in KINDS), ("spawn", "left"), ("spawn", "killed"), (Own, "left")}
+
+
+@pytest.mark.parametrize(
+    ("context", "kind"),
+    [
+        pytest.param(
+            context() if context is Own else context,
+            kind,
+            marks=() if (context, kind) in USUAL else pytest.mark.thorough,
+        )
+        for context in (None, "spawn", Own)
+        for kind in KINDS
+    ],
+)
 def test_process_objects_are_let_go_of_where_an_interrupt_is_not_lost(
     kind: str, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psutil
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._engine import loop_abandonment
 
+from ..other_limits import other_limits
 from ..patience import PATIENCE_S
 
 
@@ -71,16 +71,18 @@ def _comes_to(count: int, seconds: float = PATIENCE_S) -> bool:
     while _workers() != count:
         if time.monotonic() > end:
             return False
-        time.sleep(0.02)
+        time.sleep(0.1)
     return True
 
 
-def _fail(loop: Callable[[Any], None]) -> list[Exception]:
+def _fail(
+    loop: Callable[[Any], None], loader_class: type[DataLoader[Any]] = DataLoader
+) -> list[Exception]:
     """Fail three times, as a cell that is run again; keep the errors."""
     kept: list[Exception] = []
     for _ in range(3):
         try:
-            loop(DataLoader(Numbers(bad=9), 2, num_workers=2))
+            loop(loader_class(Numbers(bad=9), 2, num_workers=2))
         except ValueError as error:
             kept.append(error)
     assert len(kept) == 3
@@ -98,23 +100,21 @@ def test_a_loop_that_failed_has_let_its_iterator_go(loop: Callable[[Any], None])
         gc.enable()
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(loop_abandonment.LoopAbandonment.__init__, "__defaults__", (0.5,))
-    yield
+class SoonLoader(DataLoader[Any]):
+    """Whoever has left it is taken to have gone after half a second."""
+
+    _limits = other_limits(away={"abandoned_s": 0.5})
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("loop", [_by_name, _counting_by_name, _in_a_generator])
 def test_workers_of_an_iterator_that_a_traceback_keeps_leave(loop: Callable[[Any], None]) -> None:
-    kept = _fail(loop)
+    kept = _fail(loop, SoonLoader)
     assert _comes_to(0)
     assert kept
 
 
-@pytest.mark.usefixtures("soon")
 def test_they_come_back_with_whoever_asks_and_nothing_is_missing() -> None:
-    iterator = iter(DataLoader(Numbers(bad=9), 2, num_workers=2))
+    iterator = iter(SoonLoader(Numbers(bad=9), 2, num_workers=2))
     seen = []
     for _ in range(30):
         try:
@@ -126,9 +126,8 @@ def test_they_come_back_with_whoever_asks_and_nothing_is_missing() -> None:
     assert seen == [[n, n + 1] for n in range(0, 40, 2) if n != 8]
 
 
-@pytest.mark.usefixtures("soon")
 def test_workers_of_a_loop_that_is_only_slow_stay() -> None:
-    iterator = iter(DataLoader(Numbers(), 2, num_workers=2))
+    iterator = iter(SoonLoader(Numbers(), 2, num_workers=2))
     next(iterator)
     assert not _comes_to(0, 3.0)
     assert len(list(iterator)) == 19

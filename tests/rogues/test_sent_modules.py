@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 
 # Prints what forked workers see, then those of a clean process: a thread that holds a lock is the
 # reason for it, or "spawn".
@@ -52,22 +51,20 @@ class Data:
 def seen(folder: Path, files: dict[str, str], script: str = "") -> tuple[list[str], str]:
     """Return what workers see that are forked, spawned, and come from a clean process; and what
     the program says."""
+    _write(folder, files)
+    if "def change" not in script:
+        script = textwrap.dedent(script) + "\ndef change():\n    pass\n"
+    (folder / "train.py").write_text(PROGRAM.replace("SCRIPT", textwrap.dedent(script)))
+    done = run_script(folder / "train.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text) + (DATA if name == "data.py" else ""))
-    if "def change" not in script:
-        script = textwrap.dedent(script) + "\ndef change():\n    pass\n"
-    (folder / "train.py").write_text(PROGRAM.replace("SCRIPT", textwrap.dedent(script)))
-    done = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=10 * PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines(), done.stderr
 
 
 DEEP = """
@@ -259,12 +256,71 @@ LOOKS: dict[str, dict[str, str]] = {
 }
 
 
+# The same as PROGRAM for the modules of each folder in turn, as if there were no others.
+ALL_LOOKS = """
+import importlib, json, os, sys, threading
+from antifreeze import DataLoader
+
+def rows(**more):
+    try:
+        wanted = importlib.import_module("data").Data
+        loader = DataLoader(wanted(), None, num_workers=1, collate_fn=str, **more)
+        return sorted(set(loader))
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+def rows_beside_a_thread():
+    done, lock, up = threading.Event(), threading.Lock(), threading.Event()
+    def hold():
+        with lock:
+            up.set()
+            done.wait()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    up.wait()
+    try:
+        return rows()
+    finally:
+        done.set()
+        thread.join()
+
+if __name__ == "__main__":
+    before = {*sys.modules}
+    for folder in FOLDERS:
+        sys.path.insert(0, folder)
+        importlib.import_module("data").change()
+        seen = [rows(multiprocessing_context=how) for how in ("fork", "spawn")]
+        print(json.dumps([*map(str, seen), str(rows_beside_a_thread())]), flush=True)
+        print("next", file=sys.stderr, flush=True)
+        sys.path.remove(folder)
+        own = {name.partition(".")[0] for name in os.listdir(folder)}
+        for name in {*sys.modules} - before:
+            if name.partition(".")[0] in own:
+                del sys.modules[name]
+"""
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[str], str]]:
+    """Return what workers see of all modules that are looked at, and what the program says."""
+    folder = tmp_path_factory.mktemp("looks")
+    places = {what: folder / f"{number}" for number, what in enumerate(LOOKS)}
+    for what, place in places.items():
+        _write(place, LOOKS[what])
+    script = folder / "train.py"
+    script.write_text(ALL_LOOKS.replace("FOLDERS", repr([*map(str, places.values())])))
+    done = run_script(script, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    said = done.stderr.split("next\n")
+    return {what: (rows[at], said[at]) for at, what in enumerate(LOOKS)}
+
+
 @pytest.mark.parametrize("what", LOOKS)
-def test_names_are_found_that_are_made_while_code_runs(what: str, tmp_path: Path) -> None:
-    rows, said = seen(
-        tmp_path, LOOKS[what], "change = data.change\ndef change():\n    data.change()"
-    )
-    forked, spawned, clean = rows
+def test_names_are_found_that_are_made_while_code_runs(
+    what: str, looked: dict[str, tuple[list[str], str]]
+) -> None:
+    (forked, spawned, clean), said = looked[what]
     assert "Error" not in forked and [spawned, clean] == [forked] * 2
     assert said == ""
 

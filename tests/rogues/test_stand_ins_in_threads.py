@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from antifreeze._processes.replication import stand_in_modules
 from antifreeze._processes.replication.stand_in_lock import StandInLock
 from antifreeze._processes.replication.user_code import UserCode
 
+from ..forked_programs import run_script
 from ..patience import PATIENCE_S
 
 THREADS = 6
@@ -341,11 +341,5 @@ def test_a_dataset_that_loads_in_threads_and_finds_its_functions_by_name(tmp_pat
     for name, text in FILES.items():
         (tmp_path / "mypkg" / name).write_text(text)
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    done = run_script(tmp_path / "train.py")
     assert done.stderr == "" and done.stdout == "[[-6, -6], [-6, -6]]\n"

@@ -85,9 +85,9 @@ def test_descriptors_and_processes_stay_flat_over_many_epochs(tmp_path: Path) ->
         loader = DataLoader(Numbers(40), batch_size=10, num_workers=2)
         list(loader)
         before = descriptors()
-        for _ in range(30):
+        for _ in range(15):
             list(loader)
-        for _ in range(30):
+        for _ in range(15):
             next(iter(loader))
         assert descriptors() == before, (before, descriptors())
         import psutil

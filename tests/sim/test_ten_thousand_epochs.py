@@ -28,8 +28,8 @@ from .replay import simulate
 from .trouble import DEADLY, MILD, POISON, STARTS, TURNS, WATCHED
 
 EPOCHS = 10_000
-SHARE = 2_500  # in one test
-BLOCK = 1250  # in one process
+SHARE = 1_250  # in one test
+BLOCK = 625  # in one process
 SEEDS = 1_000_000  # between the first seeds of two blocks
 FORKS = "ignore:This process .* is multi-threaded:DeprecationWarning"  # the pool needs no thread
 
