@@ -20,7 +20,7 @@ from antifreeze._engine import main_process_monitor
 from antifreeze._processes.starting import clean_process
 from antifreeze._worker import deferred_work
 
-from . import forked_programs, stem
+from . import forked_programs
 
 SETTLE_S = 25.0  # a process that was killed needs a moment to be gone, on a busy machine more
 QUICK_START = str(Path(__file__).parent / "quick_start")  # for every Python that a test starts
@@ -104,7 +104,7 @@ def _left(before: set[int], threads: set[threading.Thread]) -> list[str]:
 
 def _is_service(child: psutil.Process) -> bool:
     """Whether it stays for all tests (fork server, resource tracker, clean process ...)."""
-    if child.pid in (clean_process_pid(), stem.pid(), forked_programs.origin_pid()):
+    if child.pid in (clean_process_pid(), forked_programs.origin_pid()):
         return True
     try:
         command = " ".join(child.cmdline())

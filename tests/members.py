@@ -10,8 +10,8 @@ import uuid
 
 import psutil
 
+from .forked_programs import ForkedProgram
 from .patience import PATIENCE_S
-from .stem import Forked
 
 MARK = "PROGRAM_OF_A_TEST"
 ROUNDS = 5  # of ending what is left
@@ -46,7 +46,7 @@ def members(mark: dict[str, str], session: int = 0) -> list[psutil.Process]:
     return found
 
 
-def end(process: subprocess.Popen[bytes] | Forked, mark: dict[str, str]) -> None:
+def end(process: subprocess.Popen[bytes] | ForkedProgram, mark: dict[str, str]) -> None:
     """Kill what is left of a program: who starts others first, and those that it had just started
     while the others were looked for."""
     if process.poll() is None:

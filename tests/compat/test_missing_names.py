@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ import pytest
 from antifreeze import _torch_internals
 from antifreeze._torch_internals import ITERATOR_ATTRIBUTES, LOADER_ATTRIBUTES
 
-from .. import stem
+from ..forked_programs import run_script
 from ..patience import PATIENCE_S
 from ..repetition import some_of
 
@@ -131,7 +132,7 @@ def run(folder: Path, change: str, **environment: str) -> list[str]:
     program = f"import warnings, torch\nfrom torch.utils.data import dataloader\n{change}{LOADING}"
     script = folder / "program.py"
     script.write_text(program)
-    done = stem.run(script, folder=folder, timeout=PATIENCE_S, **environment)
+    done = run_script(script, env=os.environ | environment, cwd=folder)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.split("\n")[:-1]
 

@@ -11,9 +11,8 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import antifreeze
 
-from .. import stem
 from ..forked import run_forked
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 
 # torch's class itself, with a constructor that has two more keywords, and says what it gets.
 NEWER = """
@@ -59,8 +58,8 @@ def run(program: str, before: str = NEWER) -> None:
         )
 
     done = run_forked(execute)
-    assert done.code == 0, done.err
-    assert done.err == ""
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
 
 
 def test_with_a_torch_that_has_none_the_constructor_is_as_it_is_written() -> None:
@@ -259,7 +258,7 @@ for workers in (0, 1, 1):
     assert [len(batch) for batch in loader] == [4, 4, 2]
     assert not type(iter(loader)).__module__.startswith("antifreeze")
 """)
-    done = stem.run(script, folder=tmp_path, timeout=PATIENCE_S)
+    done = run_script(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("to silence this notice") == 1, done.stderr
     assert "runs on torch's workers" not in done.stderr

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .. import stem
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -38,7 +37,7 @@ def test_there_are_examples() -> None:
 def test_example_runs_and_is_quiet(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
-    done = stem.run(script, folder=tmp_path, timeout=PATIENCE_S)
+    done = run_script(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     stderr = done.stderr
     if ".progress(" in code:  # which is asked for

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import antifreeze
 
-from .. import stem
+from ..forked_programs import ForkedProgram
 from ..members import end, new_mark, settled
-from ..stem import Forked
 
 # A program needs three to fifteen seconds; the rest is for a machine that is busy otherwise.
 WATCHDOG_S = 75.0
@@ -65,10 +64,9 @@ def run(code: str, folder: Path, until: tuple[str, ...] = ()) -> Ending:
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | mark | {"PYTHONPATH": os.pathsep.join(paths)}
     begun = time.monotonic()
-    out, err = folder / "out", folder / "err"
-    process = stem.start(script, out, err, folder=folder, environment=environment)
+    process = ForkedProgram(script, env=environment, cwd=folder, into=folder)
     try:
-        ended = _wait(process, err, until)
+        ended = _wait(process, folder / "err", until)
         seconds = time.monotonic() - begun
         left = settled(mark, process.pid) if ended is not None else ()
     finally:
@@ -77,7 +75,7 @@ def run(code: str, folder: Path, until: tuple[str, ...] = ()) -> Ending:
     return Ending(ended, *texts, seconds, left)
 
 
-def _wait(process: Forked, err: Path, until: tuple[str, ...]) -> int | None:
+def _wait(process: ForkedProgram, err: Path, until: tuple[str, ...]) -> int | None:
     give_up = time.monotonic() + WATCHDOG_S
     while time.monotonic() < give_up:
         if process.poll() is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from pathlib import Path
 
-from .. import stem
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 from ..photos import PHOTOS
 
 START = """
@@ -25,7 +25,7 @@ def run(
     """Run a program; `said`: what it must say on stderr, nothing if nothing is given."""
     script = folder / "script.py"
     script.write_text(first + textwrap.dedent(START) + textwrap.dedent(code))
-    done = stem.run(script, folder=folder, timeout=PATIENCE_S, **environment)
+    done = run_script(script, env=os.environ | environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     if said == "":
         assert done.stderr == ""
