@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import glob
 import multiprocessing
 import os
 import sys
@@ -46,61 +47,63 @@ def nothing_learnt_before() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     gc.freeze()  # each test looks for garbage: among all that was imported it takes 0.1 s and more
-    me = psutil.Process()
-    before = {child.pid for child in _descendants(me)}
+    before = descendants(os.getpid())
     threads = set(threading.enumerate())
     descriptors = _descriptors()
     yield
     gc.collect()
-    left = _left(me, before, threads)
+    left = _left(before, threads)
     deadline = time.monotonic() + SETTLE_S
     while left and time.monotonic() < deadline:
         time.sleep(0.02)
-        left = _left(me, before, threads)
+        left = _left(before, threads)
     assert not left, f"left behind: {left}"
-    more = {fd: what for fd, what in _descriptors().items() if fd not in descriptors}
-    ours = {fd: what for fd, what in more.items() if _is_ours(what)}
-    assert not ours, f"descriptors left open: {ours}"
+    more = _more(descriptors)
+    assert not more, f"descriptors left open: {more}"
 
 
-def _left(me: psutil.Process, before: set[int], threads: set[threading.Thread]) -> list[str]:
+def _by_psutil(pid: int) -> set[int]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return set()
+
+
+def descendants(pid: int) -> set[int]:
+    """Return children of a process, theirs, and so on; psutil looks at all processes for that."""
+    found: set[int] = set()
+    for tasks in glob.glob(f"/proc/{pid}/task/*/children"):
+        with contextlib.suppress(OSError), open(tasks) as file:  # else it has ended
+            found.update(map(int, file.read().split()))
+    return found.union(*map(descendants, found))
+
+
+if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # as the kernel was built
+    descendants = _by_psutil
+
+
+def _more(descriptors: dict[int, str]) -> dict[int, str]:
+    """Return the descriptors of ours that are there beside those."""
+    found = _descriptors()
+    return {fd: what for fd, what in found.items() if fd not in descriptors and _is_ours(what)}
+
+
+def _left(before: set[int], threads: set[threading.Thread]) -> list[str]:
     multiprocessing.active_children()  # reaps what has ended
     main_process_monitor.rest()  # it would see within a second that there is no loop left
     deferred_work.rest()  # likewise
     left = []
-    for child in _descendants(me):
-        if child.pid in before or _is_service(child):
-            continue
-        left.append(f"{child}")
+    for pid in descendants(os.getpid()) - before:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if not _is_service(child := psutil.Process(pid)):
+                left.append(f"{child}")
     for thread in threading.enumerate():
         if thread not in threads and thread.name.startswith("antifreeze"):
             left.append(f"{thread}")
     return left
 
 
-def _descendants(me: psutil.Process) -> list[psutil.Process]:
-    """List all processes below one: by what the kernel lists, which takes a tenth of the time."""
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return me.children(recursive=True)
-    found, to_ask = [], [me.pid]
-    while to_ask:
-        for child in _children(to_ask.pop()):
-            to_ask.append(child)
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found.append(psutil.Process(child))
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-    return found
-
-
 def _is_service(child: psutil.Process) -> bool:
-    """Whether it stays for all tests (fork server, clean process ...)."""
+    """Whether it stays for all tests (fork server, resource tracker, clean process ...)."""
     if child.pid in (clean_process_pid(), forked_programs.origin_pid()):
         return True
     try:

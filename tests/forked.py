@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
 
 from .patience import PATIENCE_S
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def run_forked(program: Callable[[], int | None]) -> Done:
+def run_forked(program: Callable[[], int | None]) -> subprocess.CompletedProcess[str]:
     """Run a program, with `antifreeze` not imported yet, as far as it can see."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         sys.stdout.flush(), sys.stderr.flush()
@@ -32,7 +26,7 @@ def run_forked(program: Callable[[], int | None]) -> Done:
             _live(program)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         out.seek(0), err.seek(0)
-        return Done(code, out.read(), err.read())
+        return subprocess.CompletedProcess(program, code, out.read(), err.read())
 
 
 def _live(program: Callable[[], int | None]) -> None:

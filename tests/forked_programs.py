@@ -4,8 +4,8 @@
    runs as Python does, as `__main__`, in a session of its own, to the end of the interpreter.
 2. It has no other thread, and does nothing else. It is started at the first program, and ends with
    the process of the tests.
-3. Whoever needs another environment from the beginning (`LD_PRELOAD`, settings of the C library, a
-   mark to be found by in /proc) starts a program with `subprocess`.
+3. Whoever needs another environment from the beginning (`LD_PRELOAD`, settings of the C library or
+   of torch, a mark to be found by in /proc) starts a program with `subprocess`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any
 from .patience import PATIENCE_S
 
 ROOM = 1 << 20  # bytes, of what is asked for
+TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 ROOT = str(Path(__file__).parent.parent)
 # `exec` runs a script where its fork has come to, with the names of `__main__`.
 BEGINS = """
@@ -44,7 +45,10 @@ exec(serve(int(sys.argv[1]), globals()))
 
 
 class ForkedProgram:
-    """A program, with what tests use of `subprocess.Popen`."""
+    """A program, with what tests use of `subprocess.Popen`.
+
+    What it says is read from its pipes; `into`: a folder with files `out` and `err` for it instead.
+    """
 
     def __init__(
         self,
@@ -52,13 +56,18 @@ class ForkedProgram:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        into: Path | None = None,
     ) -> None:
         self.args = [sys.executable, str(script), *arguments]
         self.returncode: int | None = None
-        out, its_out = os.pipe()
-        err, its_err = os.pipe()
+        self.stdout = self.stderr = None
+        if into is None:
+            out, its_out = os.pipe()
+            err, its_err = os.pipe()
+            self.stdout, self.stderr = open(out), open(err)  # noqa: SIM115
+        else:
+            its_out, its_err = (os.open(into / name, TO_WRITE, 0o644) for name in ("out", "err"))
         self._told, its_end = os.pipe()
-        self.stdout, self.stderr = open(out), open(err)  # noqa: SIM115
         request = json.dumps([self.args[1:], dict(env or os.environ), str(cwd or os.getcwd())])
         given = [its_out, its_err, its_end]
         socket.send_fds(_origin().channel, [request.encode()], given)
@@ -79,12 +88,13 @@ class ForkedProgram:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Read all that it says, to its end."""
-        said: dict[str, str] = {}
+        said = {"out": "", "err": ""}
+        files = {"out": self.stdout, "err": self.stderr}
+        files = {name: file for name, file in files.items() if file and not file.closed}
 
         def read(name: str, file: Any) -> None:
-            said[name] = "" if file.closed else file.read()
+            said[name] = file.read()
 
-        files = {"out": self.stdout, "err": self.stderr}
         readers = [threading.Thread(target=read, args=each, daemon=True) for each in files.items()]
         for reader in readers:
             reader.start()
@@ -93,7 +103,8 @@ class ForkedProgram:
             if reader.is_alive():
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         self.wait(timeout)
-        self.stdout.close(), self.stderr.close()
+        for file in files.values():
+            file.close()
         return said["out"], said["err"]
 
     def send_signal(self, number: int) -> None:
@@ -116,10 +127,13 @@ class ForkedProgram:
 
 
 def run_script(
-    script: Path, *arguments: str, cwd: Path | None = None
+    script: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script to its end, as `subprocess.run` does."""
-    process = ForkedProgram(script, *arguments, cwd=cwd)
+    process = ForkedProgram(script, *arguments, env=env, cwd=cwd)
     try:
         out, err = process.communicate(PATIENCE_S)
     finally:

@@ -18,3 +18,5 @@ IGNORES_PIN_MEMORY_DEVICE = TORCH >= (2, 9)
 NAMES_PREFETCH_FACTOR = TORCH >= (2, 10)
 # Before, to assign to an attribute of it is a RuntimeError.
 WORKER_INFO_IS_FROZEN_DATACLASS = TORCH >= (2, 12)
+# Before, workers of spawn and forkserver leave without running the dataset's `__del__`.
+WORKERS_RELEASE_DATASET = TORCH >= (2, 14)

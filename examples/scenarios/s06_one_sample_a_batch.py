@@ -28,7 +28,7 @@ MILLION = 1_000_000
 BATCH_SIZES = (1, 10, 100)
 WORKERS = (2, 0)
 # How long one row reads. torch's workers bring about a thousand batches in a second.
-READ_S, READ_QUICK_S = 0.8, 0.4
+READ_S, READ_QUICK_S = 0.8, 0.15
 # Not timed: the workers start, and what they prepare ahead comes to its usual amount.
 WARM_UP_BATCHES = 50
 

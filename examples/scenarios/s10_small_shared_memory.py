@@ -39,7 +39,7 @@ SHM = "/dev/shm"
 SMALL_BYTES = 64 * MB  # what Docker gives when nobody asks for more
 ROOMY_BYTES = 1024 * MB
 
-ARRAYS = 100
+ARRAYS, ARRAYS_QUICK = 100, 30
 SIDE = 1024  # float32: 4 MB an array
 BATCH_SIZE = 10
 NUM_WORKERS = 4
@@ -87,12 +87,12 @@ def shm_bytes() -> tuple[int, int]:
 
 
 class Arrays(Dataset[tuple[int, np.ndarray]]):
-    """A hundred arrays in ordinary memory; workers have them by being forked."""
+    """Arrays in ordinary memory; workers have them by being forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
         self.arrays = [
             np.random.default_rng(index).random((SIDE, SIDE), dtype=np.float32)
-            for index in range(ARRAYS)
+            for index in range(length)
         ]
 
     def __len__(self) -> int:
@@ -114,22 +114,24 @@ def make(folder: Path, quick: bool) -> None:
 
 def load_default(loader_class: type[Any], folder: Path, quick: bool) -> Report:
     """Load with the collate that writes into shared memory from the start."""
-    return load(loader_class, DEFAULT, None)
+    return load(loader_class, DEFAULT, None, quick)
 
 
 def load_custom(loader_class: type[Any], folder: Path, quick: bool) -> Report:
     """Load with a collate function that knows nothing of shared memory."""
-    return load(loader_class, CUSTOM, stack)
+    return load(loader_class, CUSTOM, stack, quick)
 
 
 def load_roomy(loader_class: type[Any], folder: Path, quick: bool) -> Report:
     """Load with the default collate where there is room for it."""
-    return load(loader_class, ROOMY, None)
+    return load(loader_class, ROOMY, None, quick)
 
 
-def load(loader_class: type[Any], way: str, collate: Callable[..., Any] | None) -> Report:
+def load(
+    loader_class: type[Any], way: str, collate: Callable[..., Any] | None, quick: bool
+) -> Report:
     """Read one epoch and compare every number; watch what is taken of /dev/shm meanwhile."""
-    dataset = Arrays()
+    dataset = Arrays(ARRAYS_QUICK if quick else ARRAYS)
     loader = loader_class(
         dataset,
         batch_size=BATCH_SIZE,
@@ -156,7 +158,7 @@ def read_epoch(loader: Any, dataset: Arrays, before: int) -> tuple[Pass, int]:
             wrong += index != position or not np.array_equal(array, dataset.arrays[index])
             position += 1
         print(f"{position} samples", flush=True)
-    return Pass(position, wrong, ARRAYS - position, time.perf_counter() - begin), peak
+    return Pass(position, wrong, len(dataset) - position, time.perf_counter() - begin), peak
 
 
 def taken_in_flight(loader: Any, before: int) -> int:

@@ -26,7 +26,7 @@ from torch.utils.data import Dataset
 
 SAMPLES = 400
 BATCH_SIZE = 20
-NUM_WORKERS = 2
+NUM_WORKERS, NUM_WORKERS_QUICK = 2, 1
 FORK, SPAWN, FORKSERVER = "fork", "spawn", "forkserver"
 
 
@@ -58,13 +58,13 @@ def make(folder: Path, quick: bool) -> None:
     """Make nothing: the numbers are computed."""
 
 
-def load(loader_class: type[Any], method: str) -> Report:
+def load(loader_class: type[Any], method: str, quick: bool) -> Report:
     """Load all numbers with workers that start in this way, and compare each."""
     factor = 3
     loader = loader_class(
         Scaled(lambda index: factor * index),
         batch_size=BATCH_SIZE,
-        num_workers=NUM_WORKERS,
+        num_workers=NUM_WORKERS_QUICK if quick else NUM_WORKERS,
         multiprocessing_context=method,
     )
     begin = time.perf_counter()
@@ -76,17 +76,17 @@ def load(loader_class: type[Any], method: str) -> Report:
 
 def load_forked(loader_class: type[Any], folder: Path, quick: bool) -> Report:
     """Load with forked workers."""
-    return load(loader_class, FORK)
+    return load(loader_class, FORK, quick)
 
 
 def load_spawned(loader_class: type[Any], folder: Path, quick: bool) -> Report:
     """Load with workers that are new interpreters."""
-    return load(loader_class, SPAWN)
+    return load(loader_class, SPAWN, quick)
 
 
 def load_served(loader_class: type[Any], folder: Path, quick: bool) -> Report:
     """Load with workers of a fork server."""
-    return load(loader_class, FORKSERVER)
+    return load(loader_class, FORKSERVER, quick)
 
 
 def refusal(loader_class: type[Any]) -> str:

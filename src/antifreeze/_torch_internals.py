@@ -12,13 +12,15 @@
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import importlib
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterable
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -221,6 +223,19 @@ def worker_info() -> Any:
 
 def set_worker_info(info: Any) -> None:
     _worker._worker_info = info  # type: ignore[attr-defined]
+
+
+@functools.cache
+def releases_dataset() -> bool:
+    """Whether torch's own workers release their dataset before they leave, as they do since 2.14:
+    the code that forgets the worker's info is there."""
+    return any(
+        (load.opname, load.argval) == ("LOAD_CONST", None)
+        and (store.opname, store.argval) == ("STORE_GLOBAL", "_worker_info")
+        for function in vars(_worker).values()
+        if isinstance(function, FunctionType)
+        for load, store in itertools.pairwise(dis.get_instructions(function))
+    )
 
 
 def is_stream(loader: Any) -> bool:

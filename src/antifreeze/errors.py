@@ -472,9 +472,14 @@ def _when_refused(ending: Ending | None) -> str:
     return LESS_MEMORY if os.strerror(errno.ENOMEM) in words else FEWER
 
 
+_GUARD = "__name__ =="  # in the advice of whoever noticed that there is none
+
+
 def _when_none_starts(ending: Ending) -> str:
     if ending.out_of_memory or ending.signal == signal.SIGKILL:
         return _when_killed(ending)
+    if "Traceback (most recent call last)" in ending.words and _GUARD not in ending.words:
+        return "see the error above"
     return (
         "the first error above, if there is one; under spawn, a script without"
         ' `if __name__ == "__main__":` starts itself again in every worker; with num_workers=0 a'

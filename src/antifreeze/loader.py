@@ -207,7 +207,7 @@ class DataLoader(TorchLoader[T]):
         """Give what is counted of this loader."""
         entry: Entry | None = self.__dict__.get("_counted")
         if entry is None:
-            from ._reporting.wait_accounting import Accounts
+            from ._reporting.wait_totals import Accounts
             from .stats import Entry
 
             new = Entry(

@@ -13,7 +13,7 @@ from ._core.limits import LIMITS
 from ._linux.cores import granted_cores
 from ._reporting.explain import Explanation, Profile, explain
 from ._reporting.redaction import shareable_line
-from ._reporting.wait_accounting import CAUSES, Accounts
+from ._reporting.wait_totals import CAUSES, Accounts
 
 if TYPE_CHECKING:
     from ._reporting.fault_log import FaultTally

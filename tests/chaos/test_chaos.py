@@ -17,7 +17,7 @@ from .judge import Raised, compare, expected
 from .recipes import draw
 
 ROOT = Path(__file__).parents[2]
-MINUTES = 1 / 3
+MINUTES = 1 / 6
 LONGEST_S = 290.0  # a recipe that was begun is finished, at most twice its two minutes
 
 
@@ -42,14 +42,16 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", some_of([4, 5, 6], 1))
-def test_a_third_of_a_minute_of_chaos_loses_doubles_and_changes_nothing(seed: int) -> None:
+def test_ten_seconds_of_chaos_loses_doubles_and_changes_nothing(seed: int) -> None:
     code, out = run("--seed", str(seed), "--minutes", str(MINUTES))
     assert code == 0, out
     assert "0 lost, 0 duplicated, 0 wrong, 0 left behind" in out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["many small samples", "busy siblings", "stopped for 15 s"])
+@pytest.mark.parametrize(
+    "name", some_of(["many small samples", "stopped for 15 s", "busy siblings"], 2)
+)
 def test_healthy_workers_are_left_alone_and_nothing_is_said(name: str) -> None:
     code, out = run("--healthy", "--seed", "1", "--only", str(list(healthy.CASES).index(name)))
     assert code == 0, out

@@ -37,8 +37,8 @@ RUNS = [
 
 def platform(*arguments: str, before: str = "", path: str = "") -> tuple[int, str]:
     done = run_forked(lambda: _answered(arguments, before, path))
-    assert done.err == ""
-    return done.code, done.out
+    assert done.stderr == ""
+    return done.returncode, done.stdout
 
 
 def _answered(arguments: tuple[str, ...], before: str, path: str) -> int:

@@ -40,8 +40,15 @@ def test_faults_are_told_at_the_end_after_what_the_script_does_then(tmp_path: Pa
     assert last.endswith(f"  exception of sample 3, replaced: {TRUNCATED}\n"), said
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("verdict", ["raised", "replaced"])
+@pytest.mark.parametrize(
+    ("workers", "verdict"),
+    [
+        (0, "replaced"),
+        (1, "raised"),
+        pytest.param(0, "raised", marks=pytest.mark.thorough),
+        pytest.param(1, "replaced", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_fault_is_told_with_its_own_words_and_its_place_wherever_it_was_raised(
     tmp_path: Path, workers: int, verdict: str
 ) -> None:

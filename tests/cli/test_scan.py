@@ -16,7 +16,7 @@ from antifreeze import DataLoader
 from antifreeze.cli.scan import Scan, find, reserve, scan
 from antifreeze.errors import ConfigurationError
 
-from ..forked import Done, run_forked
+from ..forked import run_forked
 from ..patience import PATIENCE_S
 
 PHOTOS = """
@@ -71,7 +71,7 @@ PHOTOS = """
 BAD = [17, 40, 55, 70, *range(80, 96)]
 
 
-def _scan(folder: Path, *arguments: str) -> Done:
+def _scan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Scan as `_scan_as_people_do` does, in a fork of this process, where torch is there."""
     (folder / "photos.py").write_text(textwrap.dedent(PHOTOS))
 
@@ -85,25 +85,24 @@ def _scan(folder: Path, *arguments: str) -> Done:
     return run_forked(command)
 
 
-def _scan_as_people_do(folder: Path, *arguments: str) -> Done:
+def _scan_as_people_do(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "photos.py").write_text(textwrap.dedent(PHOTOS))
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "antifreeze.cli", "scan", *arguments],
         capture_output=True,
         text=True,
         cwd=folder,
         timeout=PATIENCE_S,
     )
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def test_bad_samples_are_shown_written_down_and_gone_without(tmp_path: Path) -> None:
     done = _scan_as_people_do(tmp_path, "photos:photos", "--timeout", "1", "--workers", "2")
-    assert done.code == 1, done.err
-    assert "100 of 100 samples were loaded: 20 are bad." in done.out
+    assert done.returncode == 1, done.stderr
+    assert "100 of 100 samples were loaded: 20 are bad." in done.stdout
     for words in ("OSError: truncated", "sample 40 is None", "Segmentation fault", "hung for"):
-        assert words in " ".join(done.out.split()), done.out
-    assert "scanned" in done.err and "bad" in done.err
+        assert words in " ".join(done.stdout.split()), done.stdout
+    assert "scanned" in done.stderr and "bad" in done.stderr
     written = json.loads((tmp_path / "quarantine.json").read_text())
     assert written["complete"] and [each["index"] for each in written["bad"]] == BAD
     assert {each["kind"] for each in written["bad"]} == {"exception", "crash", "hang"}
@@ -131,9 +130,9 @@ def test_a_healthy_dataset_from_a_file_is_said_to_be(tmp_path: Path) -> None:
     done = _scan_as_people_do(
         tmp_path, str(tmp_path / "photos.py:numbers"), "--json", "-o", "found.json"
     )
-    assert done.code == 0, done.err
-    assert json.loads(done.out) == json.loads((tmp_path / "found.json").read_text())
-    assert json.loads(done.out)["bad"] == []
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads((tmp_path / "found.json").read_text())
+    assert json.loads(done.stdout)["bad"] == []
 
 
 @pytest.mark.parametrize(
@@ -148,8 +147,8 @@ def test_a_healthy_dataset_from_a_file_is_said_to_be(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_scanned_is_said_in_one_line(name: str, words: str, tmp_path: Path) -> None:
     done = _scan(tmp_path, name)
-    assert done.code == 2
-    assert words in done.err and "Traceback" not in done.err
+    assert done.returncode == 2
+    assert words in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "quarantine.json").exists()
 
 
@@ -158,8 +157,8 @@ def test_a_file_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
     kept.write_text("mine")
     for name in ("quarantine-2.json", "quarantine-3.json"):
         done = _scan(tmp_path, "photos:few", "--workers", "1")
-        assert done.code == 1 and kept.read_text() == "mine"
-        said = " ".join(done.out.split())
+        assert done.returncode == 1 and kept.read_text() == "mine"
+        said = " ".join(done.stdout.split())
         assert f"quarantine.json was there already and is kept; this scan is in {name}." in said
         assert f'quarantine="{name}"' in said
         assert [each["index"] for each in json.loads((tmp_path / name).read_text())["bad"]] == [3]
@@ -204,8 +203,8 @@ def test_what_is_no_call_is_refused_before_anything_runs(what: str) -> None:
 @pytest.mark.parametrize("name", ["photos:Broken(100)", "photos:Broken(100_000)"])
 def test_where_all_samples_fail_it_is_not_the_samples(name: str, tmp_path: Path) -> None:
     done = _scan(tmp_path, name, "--workers", "2")
-    assert done.code == 2, done.err
-    said = " ".join(done.out.split())
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stdout.split())
     assert "fail in the same way, the first with FileNotFoundError: " in said
     assert "(photos.py:" in said and "in open_it)" in said
     assert "No quarantine was written." in said and "quarantine=" not in said

@@ -15,8 +15,8 @@ from antifreeze._core.loader_plan import Plan
 from antifreeze._core.slab_leases import Lease
 from antifreeze._core.supervisor import Supervisor
 from antifreeze._core.tickets import Errand, Ticket
-from antifreeze._reporting.wait_accounting import Accounts
 from antifreeze._reporting.wait_causes import Waits
+from antifreeze._reporting.wait_totals import Accounts
 
 DRAW = do.DrawTickets(1)
 FINISH = do.FinishEpoch()

@@ -17,7 +17,7 @@ from antifreeze._reporting.explain import WORDS, Profile, explain
 from antifreeze._reporting.fault_log import FaultTally
 from antifreeze._reporting.histogram import Histogram
 from antifreeze._reporting.slowdown_trends import LEAST, Trends, Window
-from antifreeze._reporting.wait_accounting import (
+from antifreeze._reporting.wait_totals import (
     CAUSES,
     Accounts,
     SlowSample,

@@ -14,7 +14,7 @@ from antifreeze._core.limits import Limits
 from antifreeze._core.loader_plan import Plan, Tenure
 from antifreeze._core.worker_slots import Gap
 from antifreeze._reporting.current_wait_cause import in_step, so_far
-from antifreeze._reporting.wait_accounting import CAUSES, Split
+from antifreeze._reporting.wait_totals import CAUSES, Split
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
 from .test_waits import MANY, comes

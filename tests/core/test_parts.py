@@ -30,7 +30,7 @@ from antifreeze._core.slab_leases import Lease, LeaseCue, LeaseState, LeaseTable
 from antifreeze._core.states import Loop, Run, Sampling, State
 from antifreeze._core.tickets import Progress, Ticket
 from antifreeze._core.worker_slots import LifeCue, LifeState, SeatCue, Seats, SeatState
-from antifreeze._reporting import wait_accounting
+from antifreeze._reporting import wait_totals
 
 from .script import ASK, RING
 from .walk import Walk
@@ -395,7 +395,7 @@ EXAMPLES: dict[type, Any] = {
 }
 VALUES = [
     *(tickets.Progress, tickets.Ticket, tickets.Errand, leases_module.Lease),
-    *(faults.Ending, faults.Fault, wait_accounting.Timings),
+    *(faults.Ending, faults.Fault, wait_totals.Timings),
 ]
 MESSAGES = [*get_args(events.Event), *get_args(commands.Command), *VALUES]
 SNAPSHOTS = [state_snapshots.SeatSnapshot, state_snapshots.SupervisorSnapshot]

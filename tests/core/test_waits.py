@@ -8,7 +8,7 @@ from antifreeze._core import events as ev
 from antifreeze._core.batch_timings import Timings
 from antifreeze._core.loader_plan import Plan, Tenure
 from antifreeze._core.worker_slots import Gap
-from antifreeze._reporting.wait_accounting import CAUSES, Accounts
+from antifreeze._reporting.wait_totals import CAUSES, Accounts
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
 

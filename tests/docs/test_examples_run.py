@@ -6,13 +6,11 @@ Not here: docs/trainers (tests/integrations); docs/rules, half of it sick on pur
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -39,13 +37,7 @@ def test_there_are_examples() -> None:
 def test_example_runs_and_is_quiet(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=tmp_path,
-    )
+    done = run_script(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     stderr = done.stderr
     if ".progress(" in code:  # which is asked for

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -15,6 +17,10 @@ from antifreeze.doctor.rules import rule_pages as rules
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)#]+)\)")
+PLACE = re.compile(
+    r"`([\w/]+\.py)`(?: \(([^)]*)\))?"
+)  # a file, and names in it: `file.py` (`name`)
+NAME = re.compile(r"`([A-Za-z_][\w.]*\w)`(?!\.py)")
 
 
 def test_the_state_pages_are_those_the_tables_give() -> None:
@@ -54,6 +60,57 @@ def test_the_architecture_page_names_every_part() -> None:
     top = [p for p in package.iterdir() if p.name not in ("__init__.py", "py.typed", "__pycache__")]
     missing = [p.name for p in top if p.name != "_version.py" and p.name not in page]
     assert not missing
+
+
+def _rows() -> list[str]:
+    """Return the rows of the table "To change ..."."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    section = page.partition("## To change ...")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+def _places(row: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the files that a row names, and of each the names that follow it in parentheses."""
+    folder = ""
+    for name, inside in PLACE.findall(row):
+        is_neighbour = "/" not in name and name.startswith("test_")
+        path = folder + name if is_neighbour else name
+        folder = path.rpartition("/")[0] + "/" if "/" in path else ""
+        yield path, [each for each in NAME.findall(inside) if not each.endswith(".py")]
+
+
+def _defined(tree: ast.AST, path: str = "") -> Iterator[str]:
+    """Yield what a file defines: "name", and what is in a class also as "Class.name"."""
+    for node in ast.iter_child_nodes(tree):
+        names: list[str] = []
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [node.name]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names = [node.id]
+        for name in names:
+            yield name
+            yield f"{path}{name}"
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = f"{path}{node.name}." if isinstance(node, ast.ClassDef) else path
+            yield from _defined(node, inner)
+
+
+def test_the_table_of_changes_names_files_and_functions_that_exist() -> None:
+    rows = _rows()
+    assert len(rows) > 30
+    missing, named = [], 0
+    for row in rows:
+        for path, names in _places(row):
+            places = ROOT / "src" / "antifreeze" / path, ROOT / path
+            file = next((each for each in places if each.exists()), None)
+            if file is None:
+                missing.append(path)
+                continue
+            defined = set(_defined(ast.parse(file.read_text()))) if names else set()
+            missing += [f"{path}: {name}" for name in names if name not in defined]
+            named += len(names)
+    assert not missing
+    assert named > 30
 
 
 def test_the_readme_names_the_two_commands() -> None:

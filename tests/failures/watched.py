@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import textwrap
 import time
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import antifreeze
 
+from ..forked_programs import ForkedProgram
 from ..members import end, new_mark, settled
 
 # A program needs three to fifteen seconds; the rest is for a machine that is busy otherwise.
@@ -65,27 +64,18 @@ def run(code: str, folder: Path, until: tuple[str, ...] = ()) -> Ending:
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | mark | {"PYTHONPATH": os.pathsep.join(paths)}
     begun = time.monotonic()
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, str(script)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
-        try:
-            ended = _wait(process, folder / "err", until)
-            seconds = time.monotonic() - begun
-            left = settled(mark) if ended is not None else ()
-        finally:
-            end(process, mark)
+    process = ForkedProgram(script, env=environment, cwd=folder, into=folder)
+    try:
+        ended = _wait(process, folder / "err", until)
+        seconds = time.monotonic() - begun
+        left = settled(mark, process.pid) if ended is not None else ()
+    finally:
+        end(process, mark)
     texts = [(folder / name).read_text(errors="replace") for name in ("out", "err")]
     return Ending(ended, *texts, seconds, left)
 
 
-def _wait(process: subprocess.Popen[bytes], err: Path, until: tuple[str, ...]) -> int | None:
+def _wait(process: ForkedProgram, err: Path, until: tuple[str, ...]) -> int | None:
     give_up = time.monotonic() + WATCHDOG_S
     while time.monotonic() < give_up:
         if process.poll() is not None:

@@ -25,6 +25,7 @@ from antifreeze._reporting.formatting import shown
 from antifreeze._reporting.redaction import redacted, shareable, shareable_line, without_credentials
 
 from ..cli.running import OURS, start, write
+from ..repetition import some_of
 from ..rogues.clean import Asked, another_thread
 
 ESCAPE = "\x1b]0;owned\x07"
@@ -97,9 +98,12 @@ def urls(draw: st.DrawFn) -> str:
     return f"{scheme}://{user}{draw(WORD)}{port}{path}{'?' * bool(query)}{query}"
 
 
-@settings(max_examples=500, deadline=None)
-@given(st.lists(st.tuples(AROUND, st.sampled_from([" ", "'", '"', "(", "<", "\n", "x"]), urls())))
-def test_no_secret_of_any_url_survives(parts: list[tuple[str, str, str]]) -> None:
+@pytest.mark.parametrize("share", some_of(range(5), 1))
+@settings(max_examples=100, deadline=None)
+@given(
+    parts=st.lists(st.tuples(AROUND, st.sampled_from([" ", "'", '"', "(", "<", "\n", "x"]), urls()))
+)
+def test_no_secret_of_any_url_survives(share: int, parts: list[tuple[str, str, str]]) -> None:
     text = "".join(f"{before}{mark}{url} " for before, mark, url in parts)
     for clean in (without_credentials, redacted, shareable, shareable_line):
         assert "SECRET" not in clean(text)

@@ -44,7 +44,7 @@ import os, signal, subprocess, sys, time
 from collections.abc import Callable
 from pathlib import Path
 from antifreeze._transport.descriptors import Descriptor
-from antifreeze._worker import parent_watch as guard
+from antifreeze._worker import signal_handlers
 
 PRINTS = "import signal; print(signal.sigwait({signal.SIGUSR1}), flush=True)"
 
@@ -57,7 +57,7 @@ def start():
 
 main = start()
 pidfd = os.pidfd_open(main.pid)
-guard.pass_on([signal.SIGUSR1], Descriptor(pidfd))
+signal_handlers.pass_on([signal.SIGUSR1], Descriptor(pidfd))
 os.kill(os.getpid(), signal.SIGUSR1)
 print("the main process got", main.stdout.read().strip().decode())
 main.wait()

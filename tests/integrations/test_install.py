@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
-from ..patience import PATIENCE_S
+from ..forked_programs import run_script
 from ..photos import PHOTOS
 
 START = """
@@ -27,14 +25,7 @@ def run(
     """Run a program; `said`: what it must say on stderr, nothing if nothing is given."""
     script = folder / "script.py"
     script.write_text(first + textwrap.dedent(START) + textwrap.dedent(code))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
+    done = run_script(script, env=os.environ | environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     if said == "":
         assert done.stderr == ""

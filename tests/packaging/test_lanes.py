@@ -27,6 +27,12 @@ from tests.run import (
 )
 
 
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the many pytest processes of these tests import none: that takes longest."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def names(everything: bool) -> set[str]:
     return {path.name for part in share_out(everything) for path in part}
 

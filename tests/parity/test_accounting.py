@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze import DataLoader
 from antifreeze._core.limits import LIMITS
-from antifreeze._reporting.wait_accounting import CAUSES, Turnstile
+from antifreeze._reporting.wait_totals import CAUSES, Turnstile
 from antifreeze.stats import entries
 
 NAP_S = 0.01

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from antifreeze import DataLoader
-from antifreeze._reporting.wait_accounting import CAUSES, Accounts, Split, WorkAccount
+from antifreeze._reporting.wait_totals import CAUSES, Accounts, Split, WorkAccount
 from antifreeze.stats import Entry
 
 from ..other_limits import other_limits

@@ -5,8 +5,8 @@ that are exported again or hide a module, attributes that are made when they are
 package inside, one without `__init__`, and settings that the program changes once all is imported
 (of packages whose state is plain: docs/decisions/clean-process.md says what is not carried). Some
 modules look for names that they make, have enum classes with state, functions of `singledispatch`,
-or a class of their own. What a dataset sees of it is text: two loaders that give the same text
-have seen the same.
+tables keyed by objects of their own, or a class of their own. What a dataset sees of it is text:
+two loaders that give the same text have seen the same.
 
 python -m tests.rogues.random_packages FOLDER SEED COUNT: loads each with forked workers and with
 those of a clean process, and prints what differs.
@@ -18,6 +18,8 @@ import importlib
 import random
 import sys
 from pathlib import Path
+
+from .random_tables import table
 
 MODULES = ("a", "b", "c", "d")
 
@@ -74,6 +76,7 @@ class Package:
         self.changes: list[str] = []
         self.looks: list[str] = []
         self._more = random.Random(f"more of {name}")  # the rest stays what it was
+        self._tables = random.Random(f"tables of {name}")
         self._looking: list[str] = []  # modules with a function that looks around in its own
         self._modules = list(MODULES[: dice.randint(2, 4)])
         self._is_plain = self._maybe()  # its state is: no objects
@@ -127,10 +130,18 @@ class Package:
             seen.append(look)
             if change and self._more.random() < 0.7 and not (self._is_plain and "BOX" in change):
                 self.changes.append(f"package.{m}_module.{change}")
+        if self._tables.random() < 0.6:
+            text, look = table(m, self._tables)
+            lines += text.splitlines()
+            seen.append(look)
         if not self._is_plain:
             lines += [f"BOX_{m} = K_{m}()"]
         lines += [f"def look_{m}():", f"    return [{', '.join(seen)}]"]
-        return [FUTURE, "import enum, functools, sys, types, typing", *lines]
+        return [
+            FUTURE,
+            "import collections, dataclasses, enum, functools, sys, types, typing",
+            *lines,
+        ]
 
     def _write_others(self) -> None:
         if self._maybe():

@@ -89,3 +89,59 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     done = _run(tmp_path, script)
     assert done.returncode == 1
     assert "put what it does under `if __name__ == '__main__':`" in done.stderr
+
+
+STATE = """
+    NAMES = []
+    KINDS = []
+    DEBUG = False
+    TICKER = (number for number in range(3))  # cannot be pickled, and no worker needs it
+    def register(kind):
+        KINDS.append(kind.__name__)  # by the import as well
+        return kind
+    @register
+    class Config:
+        root = "/data"
+"""
+
+CHANGED = """
+    import logging, sys
+    import state, still
+    from antifreeze import DataLoader
+    class Still:
+        def __len__(self):
+            return 2
+        def __getitem__(self, index):
+            return index, still.DEBUG
+    class Rows:
+        def __len__(self):
+            return 2
+        def __getitem__(self, index):
+            return index, state.DEBUG
+    if __name__ == "__main__":
+        logging.basicConfig(level="INFO", stream=sys.stdout, format="%(levelname)s %(message)s")
+        def loop(dataset):
+            workers = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+            print(list(DataLoader(dataset, None, **workers)))
+        loop(Still())
+        state.DEBUG, state.Config.root, state.ADDED = True, "/elsewhere", 1
+        state.NAMES.append("a")
+        for dataset in (Rows(), Rows(), Still()):
+            loop(dataset)
+"""
+
+
+def test_what_workers_lack_that_import_modules_anew_is_named_once(tmp_path: Path) -> None:
+    for name in ("state", "still"):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(STATE))
+    done = _run(tmp_path, CHANGED)
+    assert done.stdout.count("[[0, False], [1, False]]\n") == 4, done.stderr
+    anew = [
+        line for line in done.stdout.splitlines() if "import the program's modules anew" in line
+    ]
+    unchanged, changed, later = anew
+    assert unchanged.startswith("INFO antifreeze: the dataset cannot be sent to a worker: ")
+    assert "still.TICKER is a generator" in unchanged and unchanged.endswith("under spawn.")
+    assert changed.startswith("WARNING") and "state.TICKER is a generator" in changed
+    assert changed.endswith("(state.ADDED, state.Config.root, state.DEBUG, state.NAMES).")
+    assert later.startswith("WARNING") and "still.TICKER is a generator" in later

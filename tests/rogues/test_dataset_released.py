@@ -1,7 +1,8 @@
-"""Under spawn and forkserver a worker lets go of its dataset at its end: finalizers run there.
+"""What a worker finalizes at its end: what a worker of the torch that is installed does.
 
-As torch's workers do since 2.14. Forked workers, of either loader, run none: what they have is a
-copy of the main process's own dataset, which is still in use.
+Since 2.14 those of spawn and forkserver let go of their dataset. Before, only what a spawned worker
+has made itself is finalized, as Python ends. Forked workers, of either loader, finalize nothing:
+what they have is a copy of the main process's own dataset, which is still in use.
 """
 
 from __future__ import annotations
@@ -15,12 +16,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
 from antifreeze import DataLoader
+from antifreeze._processes.starting import start_method
+from antifreeze._torch_internals import releases_dataset
+
+from ..torch_versions import WORKERS_RELEASE_DATASET
 
 CLEAN = ["spawn", "forkserver"]
+as_since_2_14 = pytest.mark.usefixtures("releases")
 LEAVING_S = 5.0  # that a worker without work has to leave (`Limits.stop_idle_s`)
+
+
+@pytest.fixture
+def releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers do what they do with torch 2.14 and later, whichever torch this is."""
+    monkeypatch.setattr(start_method, "releases_dataset", lambda: True)
 
 
 def write(folder: Path, what: str) -> None:
@@ -92,11 +105,34 @@ class Raises(Numbers):
             raise RuntimeError("in a finalizer")
 
 
-def loop(dataset: Any, method: Any, *, workers: int = 2, **more: Any) -> list[int]:
-    loader = DataLoader(dataset, num_workers=workers, multiprocessing_context=method, **more)
+def loop(
+    dataset: Any, method: Any, *, workers: int = 2, kind: Any = DataLoader, **more: Any
+) -> list[int]:
+    loader = kind(dataset, num_workers=workers, multiprocessing_context=method, **more)
     return [int(number) for batch in loader for number in batch]
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("method", ["fork", *CLEAN])
+def test_workers_finalize_what_those_of_the_installed_torch_do(
+    tmp_path: Path, method: str, persistent: bool
+) -> None:
+    said = []
+    for kind in (TorchLoader, DataLoader):
+        folder = tmp_path / kind.__module__
+        folder.mkdir()
+        more = {"kind": kind, "persistent_workers": persistent, "workers": 1}
+        assert loop(Numbers(folder), method, **more) == list(range(6))
+        said.append(written(folder))
+    theirs, ours = said
+    assert ours == theirs
+
+
+def test_it_is_known_what_the_installed_torch_does() -> None:
+    assert releases_dataset() == WORKERS_RELEASE_DATASET
+
+
+@as_since_2_14
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("method", CLEAN)
 def test_finalizers_of_a_dataset_run_in_each_worker(
@@ -108,6 +144,7 @@ def test_finalizers_of_a_dataset_run_in_each_worker(
     assert dataset.part.folder == tmp_path  # that of the main process is as it was
 
 
+@as_since_2_14
 @pytest.mark.parametrize("method", CLEAN)
 def test_a_dataset_in_a_cycle_is_found(tmp_path: Path, method: str) -> None:
     assert loop(Numbers(tmp_path, in_a_cycle=True), method, workers=1) == list(range(6))
@@ -115,6 +152,7 @@ def test_a_dataset_in_a_cycle_is_found(tmp_path: Path, method: str) -> None:
     assert sorted(said) == ["del", "finalize", "part"]
 
 
+@as_since_2_14
 @pytest.mark.parametrize("method", CLEAN)
 def test_parts_of_a_stream_are_finalized(tmp_path: Path, method: str) -> None:
     assert loop(Stream(tmp_path), method, workers=1) == list(range(6))
@@ -132,17 +170,20 @@ class OwnContext(SpawnContext):
     """One that may start its processes anywhere: they do not come from a process of ours."""
 
 
+@as_since_2_14
 def test_workers_of_a_context_of_the_users_own_do_the_same(tmp_path: Path) -> None:
     assert loop(Numbers(tmp_path), OwnContext(), workers=1) == list(range(6))
     assert written(tmp_path) == [["del", "finalize", "part"]]
 
 
+@as_since_2_14
 def test_a_context_itself_counts_as_its_name(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     assert loop(Numbers(tmp_path), context, workers=1) == list(range(6))
     assert written(tmp_path) == [["del", "finalize", "part"]]
 
 
+@as_since_2_14
 def test_a_worker_that_failed_lets_go_of_its_dataset_too(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a bad sample"):
         loop(Fails(tmp_path), "spawn", workers=1)
@@ -152,6 +193,7 @@ def test_a_worker_that_failed_lets_go_of_its_dataset_too(tmp_path: Path) -> None
     assert written(tmp_path) == [["del", "part"]]
 
 
+@as_since_2_14
 def test_a_finalizer_that_hangs_does_not_keep_its_worker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,6 +208,7 @@ def test_a_finalizer_that_hangs_does_not_keep_its_worker(
     dataset.here = True
 
 
+@as_since_2_14
 def test_a_finalizer_that_raises_ends_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -568,7 +568,7 @@ def test_a_window_that_slides_over_an_array_is_not_blown_up() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_an_array_and_a_tensor_of_the_same_memory_force_a_fork() -> None:
+def test_an_array_and_a_tensor_of_the_same_memory_stay_so() -> None:
     array = np.zeros(10)
     pair = [array, torch.from_numpy(array)]
 
@@ -576,7 +576,7 @@ def test_an_array_and_a_tensor_of_the_same_memory_force_a_fork() -> None:
         there[0][0] += 1
         return float(there[1][0])
 
-    assert forked(pair, write) == 1
+    assert ask(pair, write) == 1
 
 
 class Tagged(np.ndarray):

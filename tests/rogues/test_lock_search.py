@@ -19,7 +19,7 @@ from antifreeze._processes.fork_safety.lock_search import (
     path_to,
     semaphore_in_words,
 )
-from antifreeze._processes.replication import semaphores
+from antifreeze._processes.replication.kinds import semaphores
 
 HELD = {"by name": [None, threading.Lock()]}
 

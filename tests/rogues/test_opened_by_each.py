@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from antifreeze import DataLoader
-from antifreeze._processes.replication import job_pickler
+from antifreeze._processes.replication.kinds import named_objects
 
 from .clean import another_thread
 
@@ -137,4 +137,4 @@ class Plain:
 
 @pytest.mark.parametrize("kind, runs", [(Asks, True), (Fails, True), (Plain, False), (dict, False)])
 def test_who_makes_himself_anew(kind: type, runs: bool) -> None:
-    assert job_pickler._makes_itself_anew(kind) is runs
+    assert named_objects.makes_itself_anew(kind) is runs

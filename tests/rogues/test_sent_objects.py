@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import ctypes
 import dataclasses
+import datetime
 import decimal
 import functools
 import importlib
 import inspect
+import math
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 from antifreeze import DataLoader
@@ -225,3 +229,144 @@ def test_arrays_and_pointers_of_ctypes_arrive() -> None:
 def test_precision_of_decimal_numbers_arrives() -> None:
     with decimal.localcontext(prec=5):
         assert ask(decimal.getcontext, lambda there: there().prec) == 5
+
+
+class Registry:
+    """Is pickled as its name."""
+
+    __slots__ = ("__dict__", "__hidden")
+
+    def __init__(self) -> None:
+        self.items: dict[str, int] = {}
+        self.__hidden: list[int] = []
+
+    def hidden(self) -> list[int]:
+        return self.__hidden
+
+    def __reduce__(self) -> str:
+        return "REGISTRY"
+
+
+REGISTRY = Registry()
+
+
+class NamedText(str):
+    """Is pickled as its name, and more than a plain object."""
+
+    def __reduce__(self) -> str:
+        return "NAMED_TEXT"
+
+
+NAMED_TEXT = NamedText("text")
+
+
+def test_an_object_that_pickle_finds_by_its_name_is_what_the_program_has_there() -> None:
+    REGISTRY.items["a"] = 1
+    REGISTRY.hidden().append(2)
+    try:
+        answer = ask(
+            REGISTRY, lambda there: (there.items, there.hidden(), there is REGISTRY, [there])
+        )
+        assert answer[:3] == ({"a": 1}, [2], True)
+        assert answer[3] == [REGISTRY]  # by its name again
+    finally:
+        REGISTRY.items.clear()
+
+
+def test_an_object_found_by_its_name_that_cannot_be_made_anew_forces_a_fork(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answer, text = forked(NAMED_TEXT, str, caplog)
+    assert answer == "text" and "dataset.thing is a NamedText" in text
+
+
+def test_a_float_that_is_no_number_is_the_same_object_where_it_was() -> None:
+    own = float("nan")
+    things = [1.0, np.nan, math.nan, own, own, float("inf"), math.inf]
+
+    def question(there: Any) -> list[bool]:
+        return [
+            there[1] is np.nan and np.nan in there,
+            there[2] is math.nan,
+            there[3] is there[4] and there[3] is not np.nan,
+            there[5] == there[6] == math.inf,
+            there[6] is math.inf,
+        ]
+
+    assert ask(things, question) == [True] * 5
+
+
+class Failed(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+    def __reduce__(self) -> Any:
+        return Failed, (self.code,)
+
+
+class Words(collections.Counter[str]):
+    note = ""
+
+
+class Groups(collections.defaultdict[str, list[int]]):
+    note = ""
+
+
+class Day(datetime.datetime):
+    __slots__ = ("__note", "tag")
+
+    def set(self, note: str) -> Day:
+        self.__note = note
+        return self
+
+    def get(self) -> str:
+        return self.__note
+
+
+class Price(decimal.Decimal):
+    note = ""
+
+
+def raised() -> Exception:
+    try:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise Failed(3) from error
+    except Failed as error:
+        error.add_note("seen")
+        return error
+
+
+def test_exceptions_keep_why_they_were_raised() -> None:
+    quiet, handled = ValueError("a"), ValueError("b")
+    quiet.__suppress_context__ = True
+    handled.__context__ = handled.__cause__ = quiet
+    handled.__suppress_context__ = False
+
+    def question(there: Any) -> list[Any]:
+        error, quiet, handled = there
+        return [
+            (error.code, repr(error.__cause__), error.__context__ is error.__cause__),
+            (error.__suppress_context__, getattr(error, "__notes__", None)),
+            (quiet.__suppress_context__, quiet.__cause__),
+            (handled.__context__ is quiet, handled.__suppress_context__),
+        ]
+
+    things = [raised(), quiet, handled]
+    told = ask(things, question)
+    assert told == question(things)
+
+
+def test_subclasses_of_the_standard_librarys_types_keep_their_attributes() -> None:
+    words, groups, price = Words("aab"), Groups(list, a=[1]), Price("1.5")
+    words.note = groups.note = price.note = "n"
+    things = [words, groups, price, Day(2026, 1, 2).set("n")]
+
+    def question(there: Any) -> list[Any]:
+        words, groups, price, day = there
+        notes = [words.note, groups.note, price.note, day.get(), hasattr(day, "tag")]
+        return [notes, words["a"], groups["a"] + groups["b"], float(price), day.day]
+
+    assert ask(things, question) == [["n", "n", "n", "n", False], 2, [1], 1.5, 2]

@@ -6,6 +6,7 @@ import signal
 
 from antifreeze._core.faults import Ending
 from antifreeze._linux.oom_kills import WAITS_S, OomKills
+from antifreeze._reporting.out_of_memory import explain_kill
 
 KILLED = Ending(signal=signal.SIGKILL)
 
@@ -20,7 +21,9 @@ class Machine:
         self.shortage = OomKills(lambda: self.ended, lambda: self.time)
 
     def verdict(self) -> str:
-        return self.shortage.explain(KILLED, 1 << 30).words.partition(":")[0].partition(";")[0]
+        return (
+            explain_kill(self.shortage, KILLED, 1 << 30).words.partition(":")[0].partition(";")[0]
+        )
 
 
 def test_workers_that_are_ended_together_are_all_said_to_be() -> None:
@@ -55,5 +58,5 @@ def test_other_deaths_use_up_no_end() -> None:
     machine = Machine()
     machine.ended = 8
     ending = Ending(signal=signal.SIGSEGV)
-    assert machine.shortage.explain(ending, 0) == ending
+    assert explain_kill(machine.shortage, ending, 0) == ending
     assert machine.verdict() == "out of memory"

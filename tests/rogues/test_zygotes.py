@@ -339,21 +339,6 @@ def test_the_kernel_takes_a_worker_before_its_zygote_when_memory_runs_out() -> N
     assert [int(score) for score in iterator] == [max(500, mine)] * 4
 
 
-class Signalled(Numbers):
-    def __getitem__(self, index: int) -> list[Any]:
-        return [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
-
-
-def test_handlers_of_the_main_program_are_not_run_in_workers() -> None:
-    before = [signal.signal(n, lambda *_: None) for n in (signal.SIGUSR1, signal.SIGTERM)]
-    try:
-        (handlers,) = list(DataLoader(Signalled(1), num_workers=1, collate_fn=lambda rows: rows[0]))
-    finally:
-        for number, handler in zip((signal.SIGUSR1, signal.SIGTERM), before, strict=True):
-            signal.signal(number, handler)
-    assert handlers == [signal.SIG_DFL] * 2
-
-
 HELD = """
     import logging
 
@@ -443,29 +428,6 @@ def test_pools_are_capped_in_workers_and_an_init_function_wins(tmp_path: Path) -
     assert capped == "1 1 1 1 3"
     assert loosened.split()[:2] == ["2", "2"]
     assert main == "4 2 None"
-
-
-TO_PARENT = """
-    seen = []
-    signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
-
-    class Calls(Numbers):
-        def __getitem__(self, index):
-            os.kill(os.getppid(), signal.SIGUSR1)
-            time.sleep(0.05)
-            return index
-
-    print(len(list(DataLoader(Calls(8), num_workers=1))), len(seen), flush=True)
-"""
-
-
-def test_a_signal_that_a_dataset_sends_to_its_parent_reaches_the_program(tmp_path: Path) -> None:
-    with program(tmp_path, TO_PARENT) as process:
-        code, out, err = finish(process)
-    assert (code, err) == (0, "")
-    samples, signals = out.split()
-    assert samples == "8"
-    assert 1 <= int(signals) <= 8  # two that come together count once
 
 
 UNGUARDED = """

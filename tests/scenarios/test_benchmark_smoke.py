@@ -65,6 +65,7 @@ print(json.dumps(results.as_json() | {"bars": bars}))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_small_epochs_are_measured_with_new_workers_and_without_any() -> None:
     run = run_bounded(["env", f"--chdir={ROOT}", sys.executable, "-c", SMALL], BOUND_S)
@@ -97,6 +98,7 @@ print(json.dumps(results.as_json() | {"bars": [bar.what for bar in bars]}))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_programs_with_a_context_are_measured_beside_plain_ones(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
@@ -122,6 +124,7 @@ def test_programs_with_a_context_are_measured_beside_plain_ones(tmp_path: Path) 
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) -> None:
     # A module in the package's place: `torchdata.nodes` cannot be found, installed or not.
@@ -136,6 +139,7 @@ def test_a_peer_that_is_missing_is_a_failed_bar_and_a_failure(tmp_path: Path) ->
     assert {"met": False, "what": "torchdata.nodes, thread takes part"}.items() <= bars[0].items()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(MISHAPS_S + 50.0)
 def test_a_quick_run_of_recovery_says_what_each_loader_does_after_a_mishap() -> None:
@@ -161,6 +165,7 @@ def test_a_quick_run_of_recovery_says_what_each_loader_does_after_a_mishap() -> 
     assert torchs == ["raises", "hangs"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_loader_that_is_not_installed_is_left_out_of_the_mishaps(tmp_path: Path) -> None:
     (tmp_path / "torchdata.py").touch()
@@ -174,6 +179,7 @@ def test_a_loader_that_is_not_installed_is_left_out_of_the_mishaps(tmp_path: Pat
     assert [each["words"] for each in after] == ["not installed"] * 4
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_trees_are_measured_in_turns() -> None:
     script = ROOT / "benchmarks" / "before_after.py"

@@ -76,6 +76,7 @@ def test_the_broken_training_script_freezes_under_torch_and_is_ended_with_its_wo
     assert "requires_grad" in progress.last_words
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_whole_demo_ends_well_and_writes_its_results_as_json() -> None:
     run = run_bounded([sys.executable, str(DEMO / "run.py"), "--json", "--rounds", "1"], 250.0)

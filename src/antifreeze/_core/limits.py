@@ -256,6 +256,12 @@ class SendLimits:
     # To find what cannot be sent, parts of a dataset are tried one by one: so many, and so long.
     tried_parts: int = 400
     tried_s: float = 1.0
+    # A job whose tables have keys found by code is pickled until the classes of all keys are known:
+    # at the second time they mostly are, at the third always, but where objects tell others.
+    passes: int = 5
+    # Where workers import modules anew: to compare these with their sources, and names in one line.
+    compared_s: float = 1.0
+    named_globals: int = 5
     # A text file is read to see how its lines end.
     text_file_bytes: int = 64 * 1024 * 1024
     # Between two looks at whom threads wait for that run stand-ins: nobody is told when that

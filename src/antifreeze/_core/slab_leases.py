@@ -8,6 +8,8 @@
    life writes there.
 5. What the loop keeps while its process forks may be read by the child for ever. That slab is
    spoiled: the next lease of its slot says `renewed`, and the life takes new memory for it.
+6. The loop keeps a bounded number of leases (`Plan.kept`). Beyond it a batch is copied out of its
+   slab instead of lent (`KeptLeases.keep`), and the lease ends at once.
 
     free --lend--> lent --seal--> sealed --keep--> kept --spoil--> spoiled
     free <--free-- lent, sealed, kept, spoiled
@@ -15,8 +17,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeVar
 
 from .frozen_values import message
 from .states import State
@@ -139,3 +141,47 @@ class LeaseTable:
         if self._generations[lease.slot] != lease.generation:
             raise ValueError(f"{lease} is outdated: generation {self._generations[lease.slot]}")
         self._states[lease.slot] = TRANSITIONS[self._states[lease.slot], cue]
+
+
+class Lender(Protocol):
+    """What lends leases: one life of a worker slot."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def leases(self) -> LeaseTable: ...
+
+
+L = TypeVar("L", bound=Lender)
+
+
+class KeptLeases(dict[LeaseKey, tuple[L, Lease]]):
+    """The leases that the loop keeps, of whatever epoch: a bounded number of them."""
+
+    __slots__ = ("_keep_limit",)
+
+    def __init__(self, keep_limit: int) -> None:
+        super().__init__()
+        self._keep_limit = keep_limit
+
+    def keep(self, seat: int, life: L, lease: Lease) -> bool:
+        """Leave a slab to the loop. False: it keeps too many, so the batch must be copied out."""
+        if len(self) >= self._keep_limit:
+            return False
+        life.leases.keep(lease)
+        self[LeaseKey(seat, life.number, lease.slot, lease.generation)] = (life, lease)
+        return True
+
+    def take_back(self, keys: Iterable[LeaseKey]) -> None:
+        """Free what the loop has returned. What it did not keep is not its to return."""
+        for key in keys:
+            kept = self.pop(key, None)
+            if kept is not None:
+                life, lease = kept
+                life.leases.free(lease)
+
+    def spoil(self) -> None:
+        """Use nothing again that the loop keeps now, once it comes back."""
+        for life, lease in self.values():
+            life.leases.spoil(lease)

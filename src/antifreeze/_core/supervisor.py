@@ -58,7 +58,7 @@ class Supervisor:
         self._assigner = TicketAssigner(plan, self._lifecycle, self._ledger)
         self._seats = self._lifecycle.seats
         self._deadlines = self._lifecycle.deadlines
-        self._timeout = BatchTimeout(plan.timeout_s, self._deadlines)
+        self._batch_timeout = BatchTimeout(plan.timeout_s, self._deadlines)
         self._dying = self._lifecycle.dying
         self._stopped_by: Fault | None = None
         self._asked_at = 0.0
@@ -160,8 +160,8 @@ class Supervisor:
         self._waits.begin(now)
         if was_left:
             self._staff(self._seats.all, now, out)
-        if self._timeout.is_set:
-            self._timeout.arm(now)
+        if self._batch_timeout.is_set:
+            self._batch_timeout.arm(now)
         self._health.arm(now)
         self._go_on(now, out)
 
@@ -233,8 +233,8 @@ class Supervisor:
 
     def _loop_leaves(self) -> None:
         self._loop = Loop.AWAY
-        if self._timeout.is_set:
-            self._timeout.clear()
+        if self._batch_timeout.is_set:
+            self._batch_timeout.clear()
 
     def _forget_epoch(self, out: Out) -> None:
         """Take back every ticket. What is still on its way is orphaned and will be dropped."""
@@ -328,12 +328,12 @@ class Supervisor:
             self._bundles.learn(event.work_s, len(event.numbers), event.slab_bytes)
 
     def _on_leases_returned(self, event: ev.LeasesReturned, now: float, out: Out) -> None:
-        self._ledger.take_back(event.leases)
+        self._ledger.kept.take_back(event.leases)
         if self._ledger.pending:  # perhaps for want of a lease
             self._go_on(now, out)
 
     def _on_program_forked(self, event: ev.ProgramForked, now: float, out: Out) -> None:
-        self._ledger.spoil_kept()
+        self._ledger.kept.spoil()
 
     # ---- lives ------------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class Supervisor:
         while (key := self._deadlines.pop_due(now)) is not None:
             kind, number, life = key
             seat = self._seats.all[number]  # of no meaning for the first two
-            if self._timeout.is_due(key):
+            if self._batch_timeout.is_due(key):
                 self._time_out(now, out)
             elif kind is DeadlineKind.LOOK:
                 if self._loop is Loop.WAITING and self._run is Run.RUNNING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
 from dataclasses import replace
 
 from .batch_timings import Timings
@@ -12,7 +11,7 @@ from .faults import Fault
 from .frozen_values import message
 from .loader_plan import Plan
 from .reorder import ReorderWindow
-from .slab_leases import Lease, LeaseKey
+from .slab_leases import KeptLeases, Lease
 from .tickets import Errand, Ticket
 from .worker_slots import Gap, Life, Seat
 
@@ -50,7 +49,6 @@ class Ledger:
 
     __slots__ = (
         "_faults",
-        "_keep_limit",
         "_numbers",
         "_reclaimed",
         "arrived",
@@ -64,9 +62,8 @@ class Ledger:
         self.window = ReorderWindow(plan.order)
         self.pending: list[Ticket] = []  # in nobody's hands; by position
         self.arrived: dict[int, Arrival] = {}  # by ticket number
-        # What was delivered in a slab and is not back, of whatever epoch; at most `_keep_limit`.
-        self.kept: dict[LeaseKey, tuple[Life, Lease]] = {}
-        self._keep_limit = plan.kept
+        # What was delivered in a slab and is not back.
+        self.kept: KeptLeases[Life] = KeptLeases(plan.kept)
         self._faults: dict[int, Fault] = {}  # by ticket number
         self._numbers = 0
         self._reclaimed: set[int] = set()  # numbers of tickets that are loaded again
@@ -154,26 +151,26 @@ class Ledger:
     def release(self, most: int) -> tuple[tuple[Errand, ...], bool]:
         """Return the errands whose parcels are due now, and whether to copy them.
 
-        What must be copied, because the loop keeps too much, comes alone. Nothing if the loop must
-        wait, or a fault is due (see `take_fault`).
+        What must be copied, because the loop keeps too much (`KeptLeases.keep`), comes alone.
+        Nothing if the loop must wait, or a fault is due (see `take_fault`).
         """
         errands: list[Errand] = []
         while len(errands) < most and (number := self.window.ready()) is not None:
             arrival = self.arrived.get(number)
             if arrival is None:
                 break
-            alone = arrival.in_slab and len(self.kept) >= self._keep_limit
-            if alone and errands:
+            seat, life, lease = arrival.seat, arrival.life, arrival.lease
+            is_kept = arrival.in_slab and self.kept.keep(seat.number, life, lease)
+            copied = not is_kept and arrival.in_slab
+            if copied and errands:
                 break
             self.window.release()
             errands.append(arrival.errand)
             del self.arrived[number]
-            arrival.seat.undelivered -= 1
-            if alone or not arrival.in_slab:
-                arrival.life.leases.free(arrival.lease)
-            else:
-                self._keep(arrival)
-            if alone:
+            seat.undelivered -= 1
+            if not is_kept:
+                life.leases.free(lease)
+            if copied:
                 return (arrival.errand,), True
         return tuple(errands), False
 
@@ -195,23 +192,3 @@ class Ledger:
         self.pending.clear()
         self._reclaimed.clear()
         return numbers
-
-    def take_back(self, keys: Iterable[LeaseKey]) -> None:
-        """Have back what the loop kept. What it did not keep is not its to return."""
-        for key in keys:
-            kept = self.kept.pop(key, None)
-            if kept is not None:
-                life, lease = kept
-                life.leases.free(lease)
-
-    def spoil_kept(self) -> None:
-        """Use nothing again that the loop keeps now, once it comes back."""
-        for life, lease in self.kept.values():
-            life.leases.spoil(lease)
-
-    def _keep(self, arrival: Arrival) -> None:
-        """Leave a slab to the loop."""
-        life, lease = arrival.life, arrival.lease
-        life.leases.keep(lease)
-        key = LeaseKey(arrival.seat.number, life.number, lease.slot, lease.generation)
-        self.kept[key] = (life, lease)

@@ -29,7 +29,7 @@ class Ticket:
     epoch: int
     position: int
     indices: Any  # what the sampler gave; opaque here
-    blamed: tuple[int, ...] = ()  # the steps of it in which lives were lost; see `steps`
+    blamed: tuple[int, ...] = ()  # the steps of it in which lives were lost; see `worker_phases`
     spared: tuple[int, ...] = ()  # places of samples that count as failed, as often as they did
     seat: int | None = None  # whose stream it is part of; None: anybody's
 

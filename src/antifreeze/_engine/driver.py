@@ -33,8 +33,8 @@ from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.reporter import Reporter, Sift
 from .._reporting.torch_pitfalls import TorchPitfalls
-from .._reporting.wait_accounting import Accounts
 from .._reporting.wait_causes import Waits
+from .._reporting.wait_totals import Accounts
 from .._worker.worker_spec import EpochBrief
 from ..errors import InternalError, LoaderClosed
 from ..policies import raising

@@ -29,7 +29,7 @@ import torch
 from .._core.limits import LIMITS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Attributes
-from .._loading.job import Job
+from .._loading.job import AtEnd, Job
 from .._loading.observations import Suspect
 from .._processes.backend_protocol import Backend
 from .._reporting.loader_snapshot import DriverSnapshot
@@ -47,6 +47,7 @@ from .._torch_internals import (
     share_dist_seed,
 )
 from .._transport.traceback_frames import leave_out_ours
+from .._worker import signal_handlers
 from ..errors import LoaderClosed
 from ..policies import policy_of
 from ..stats import enter, entries
@@ -279,6 +280,7 @@ class LoaderIterator(BaseIterator):
 
     def _job(self, loader: Loader) -> Job:
         init_fn, looks = loader.worker_init_fn, loader._limits.looks
+        inherits = not (self._num_workers and loader._lineage().is_clean_wish)
         if self._num_workers and isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(
                 sharding_worker_init_fn, init_fn, self._world_size, self._rank
@@ -297,7 +299,8 @@ class LoaderIterator(BaseIterator):
             stays=self._persistent_workers,
             batch_size=loader.batch_size or 1,
             torch_draws=loader.randomness == TORCH,
-            is_released=bool(self._num_workers) and loader._lineage().is_clean_wish,
+            at_end=AtEnd.NOTHING if inherits else _at_end(loader),
+            handlers=signal_handlers.of_program() if inherits else {},
             look_s=min(
                 interval_for(loader.sample_timeout, looks.own_s, looks),
                 interval_for(loader.timeout or None, looks.own_s, looks),
@@ -398,6 +401,12 @@ def _ask_sampler_again(owner: weakref.ref[LoaderIterator], sampler: Iterable[Any
     if (iterator := owner()) is not None:
         iterator._sampler_iter = sampler_iter
     return sampler_iter
+
+
+def _at_end(loader: Loader) -> AtEnd:
+    from .._processes.starting.start_method import at_end_of
+
+    return at_end_of(loader.multiprocessing_context)
 
 
 def _samples_a_batch(loader: Loader) -> int:

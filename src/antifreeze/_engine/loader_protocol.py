@@ -1,4 +1,4 @@
-"""What the engine asks of a loader: `DataLoader` in `loader.py`, which imports the engine."""
+"""What the engine asks of a loader: of `DataLoader`, whose module imports the engine."""
 
 from __future__ import annotations
 
@@ -48,6 +48,9 @@ class Loader(Protocol):
 
     @property
     def prefetch_factor(self) -> int | None: ...
+
+    @property
+    def multiprocessing_context(self) -> Any: ...
 
     @property
     def persistent_workers(self) -> bool: ...

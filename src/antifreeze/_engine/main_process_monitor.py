@@ -39,7 +39,7 @@ from .._loading.line_profiler import SamplingProfiler
 from .._processes import process_activity
 from .._reporting import process_summaries, stall_messages
 from .._reporting.log import logger
-from .._reporting.wait_accounting import Accounts
+from .._reporting.wait_totals import Accounts
 from .._transport import own_frames
 from .._worker import parent_watch, thread_start
 from .attach_server import AttachServer

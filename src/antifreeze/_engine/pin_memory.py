@@ -22,7 +22,7 @@ from .._core.health.stall_detection import Activity, Sight
 from .._core.limits import LIMITS
 from .._core.tickets import Errand
 from .._processes.backend_protocol import Backend, LocalParcel, Notice, Parcel, Watch
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 from .._torch_internals import pin_memory
 from .._transport.exceptions import pack_exception, rebuild_exception
 from .._worker import thread_start

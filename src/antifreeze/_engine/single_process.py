@@ -38,7 +38,7 @@ from .._reporting.fault_log import LoaderFaults
 from .._reporting.loader_snapshot import DriverSnapshot
 from .._reporting.reporter import tell_trends
 from .._reporting.torch_pitfalls import TorchPitfalls
-from .._reporting.wait_accounting import Accounts, Turnstile
+from .._reporting.wait_totals import Accounts, Turnstile
 from .._torch_internals import is_pipe
 from .._transport.exceptions import add_note
 from ..errors import LoaderClosed

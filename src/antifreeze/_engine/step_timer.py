@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .._core.limits import LIMITS, LookLimits
-from .._reporting.wait_accounting import Accounts, Split, Turnstile, Usage
+from .._reporting.wait_totals import Accounts, Split, Turnstile, Usage
 
 OpenWait = tuple[float, Split]  # how long it is; what of it is for what, if not yet counted
 

@@ -1,14 +1,13 @@
-"""Whether a process that was killed was ended by the kernel, for want of memory."""
+"""Count the processes that the kernel has ended for want of memory, and who may be one of them.
+
+What is said of a worker that was one: `_reporting/out_of_memory.py`.
+"""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from .._core.faults import Ending
 from . import cgroups, plain_reads, procfs
-from .available_memory import available, in_words
 from .clock import monotonic
 
 # How long an end that the kernel has counted may wait for the news of whose it was. Workers that
@@ -32,8 +31,10 @@ class OomKills:
         self._counted: list[float] = []  # when, of ends that have explained no death yet
 
     def look(self) -> bool:
-        """Take note of those that were ended since the last look; say whether that is known. Who
-        looks often does not take an end of long ago for one of today."""
+        """Count those that were ended since the last look. Return whether that is known.
+
+        Who looks often does not take an end of long ago for one of today.
+        """
         before, self._before = self._before, self._ended()
         if before is None or self._before is None:
             return False
@@ -42,21 +43,17 @@ class OomKills:
         self._counted += [now] * min(self._before - before, MOST - len(self._counted))
         return True
 
-    def explain(self, ending: Ending, peak_bytes: int) -> Ending:
-        """Add what is known about a process that was killed."""
-        if ending.signal != signal.SIGKILL:
-            return ending
-        held = f"; it had held up to {in_words(peak_bytes)}" if peak_bytes else ""
+    def claim(self) -> bool | None:
+        """Whether the kernel has ended a process that explains no death yet. It explains this one.
+
+        None where nobody counts them.
+        """
         if not self.look():
-            return ending
-        if self._counted:
-            self._counted.pop(0)
-            left = available()
-            free = f"{in_words(left.bytes)} are {left.source} now"
-            words = f"out of memory: the kernel ended it{held}; {free}"
-            return replace(ending, words=words, out_of_memory=True)
-        words = "someone sent SIGKILL; not the kernel, which has ended nobody for want of memory"
-        return replace(ending, words=words + held)
+            return None
+        if not self._counted:
+            return False
+        self._counted.pop(0)
+        return True
 
 
 def _ended() -> int | None:

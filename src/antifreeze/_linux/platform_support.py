@@ -11,7 +11,7 @@ SWITCH = "ANTIFREEZE"  # environment variable; "off" gives torch's own loader ba
 # Under /proc/self: what workers are started and given memory by. All else there is evidence, and
 # may be missing.
 _PROC_FILES = ("fd", "maps", "statm", "status", "task")
-# This process runs the program's script a second time, to have what is in it (see `own_code`).
+# This process runs the program's script a second time, to have what is in it (see `user_code`).
 runs_script_again = False
 # This process was made for the workers of a loader, whose own process looks after it.
 serves_a_loader = False

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
 from .._core.frozen_values import frozen
 from ..policies import Policy, raising
 
 RAISE = raising()
+
+
+class AtEnd(enum.Enum):
+    """What a worker finalizes before it leaves, where the user asked for workers with a dataset of
+    their own (spawn, forkserver)."""
+
+    NOTHING = "nothing"
+    WHAT_IT_MADE = "what it made"  # what it has given to `weakref.finalize`
+    DATASET = "dataset"  # it is released
 
 
 @frozen
@@ -29,9 +40,9 @@ class Job:
     stays: bool = False  # workers stay for the next epoch
     batch_size: int = 1  # of a stream
     torch_draws: bool = False  # generators are seeded once in a worker's life, as in torch
-    # The dataset is a copy of its own, which the user asked for (spawn, forkserver): it goes before
-    # its worker does, so that its finalizers run, as in torch since 2.14.
-    is_released: bool = False
+    at_end: AtEnd = AtEnd.NOTHING
+    # Signal handlers of the program that run in workers, by number (see `_worker.signal_handlers`).
+    handlers: Mapping[int, Any] = field(default_factory=dict)
 
 
 @frozen

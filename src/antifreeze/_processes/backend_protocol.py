@@ -22,7 +22,7 @@ from .._core.health.memory_growth import Room
 from .._core.health.stall_detection import Activity, Sight
 from .._core.tickets import Errand
 from .._loading.observations import Observation
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 from .._worker.worker_spec import EpochBrief
 
 

@@ -70,11 +70,10 @@ _ON_NETWORK = frozenset(
         Syscall.EPOLL_PWAIT,
     }
 )
+_OF_TIMERS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
 # A handler for one of these could release a lock, or raise.
 _WAKING = (
-    signal.SIGALRM,
-    signal.SIGVTALRM,
-    signal.SIGPROF,
+    *_OF_TIMERS,
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGCHLD,
@@ -102,8 +101,8 @@ class _Waiting:
         return self.on_own_lock and self.arguments[3] == 0
 
 
-def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
-    """Look at a process; None if it cannot be seen."""
+def activity(pid: int, stack: tuple[StackLine, ...], *, has_timer: bool = False) -> Activity | None:
+    """Look at a worker process; None if it cannot be seen. `has_timer`: it has set one."""
     stat = live.stat(f"{pid}")
     if stat is None:
         return None
@@ -120,7 +119,7 @@ def activity(pid: int, stack: tuple[StackLine, ...]) -> Activity | None:
         waits_for=_waits_for(pid, stat.state, str(pid)),
         stopped=stat.state == "T",
         deadlock=_deadlock(pid),
-        wakeable=_is_wakeable(pid),
+        wakeable=_is_worker_wakeable(pid, has_timer=has_timer),
         shared_lock=_shared_lock(pid),
         own_lock=_is_on_own_lock(pid),
         wakes=live.voluntary_switches(pid, str(pid)),
@@ -227,7 +226,22 @@ def _is_wakeable(pid: int) -> bool:
     """Whether a process has a handler for a signal, or that is not told. faulthandler's, which
     releases nothing, cannot be told from others."""
     caught = live.caught_signals(pid)
-    return caught is None or any(caught >> (at - 1) & 1 for at in _WAKING)
+    return caught is None or _has_one_of(caught, _WAKING)
+
+
+def _is_worker_wakeable(pid: int, *, has_timer: bool) -> bool:
+    """The same of a worker. Handlers that it has inherited from this process count only if it has
+    set a timer: nobody else sends it such signals."""
+    caught, inherited = live.caught_signals(pid), live.caught_signals(os.getpid())
+    if caught is None or inherited is None:
+        return True
+    if has_timer and _has_one_of(caught, _OF_TIMERS):
+        return True
+    return _has_one_of(caught & ~inherited, _WAKING)
+
+
+def _has_one_of(mask: int, signals: tuple[signal.Signals, ...]) -> bool:
+    return any(mask >> (number - 1) & 1 for number in signals)
 
 
 def _deadlock(pid: int) -> str:

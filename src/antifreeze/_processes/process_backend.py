@@ -38,7 +38,7 @@ from .._core.limits import LIMITS, Limits
 from .._core.tickets import Errand
 from .._linux.clock import monotonic, pause
 from .._loading.job import Job
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 from .._transport.descriptors import keep_from_children
 from .._transport.framing import Frame, Kind
 from .._transport.mapped_slabs import MappedSlabs, Returns

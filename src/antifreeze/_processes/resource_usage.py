@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._linux import live_processes as live
 from .._linux import procfs
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 
 
 def usage_of(worker: int, pid: int) -> Usage:

@@ -21,6 +21,7 @@ from .._core.health.worker_phases import CLEAN, OURS
 from .._core.limits import StartLimits
 from .._linux.clock import monotonic
 from .._linux.oom_kills import OomKills
+from .._reporting.out_of_memory import explain_kill
 from .._reporting.stall_messages import where
 from .starting.worker_source import EndedWhileOpening, Exited, ending_of, exit_in_words
 from .worker_socket import Line
@@ -57,7 +58,9 @@ class WorkerEndings:
         line.worker.exitcode = news.code
         ending = line.orphaned  # if so, we have ended it
         if ending is None:
-            ending = line.ending = self._oom_kills.explain(ending_of(news.code), news.peak_bytes)
+            ending = line.ending = explain_kill(
+                self._oom_kills, ending_of(news.code), news.peak_bytes
+            )
         return self._explain(line, ending) if line in self.unexplained else None
 
     def orphaned(self, line: Line, ending: Ending) -> LifeEnded | None:

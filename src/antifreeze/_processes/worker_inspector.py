@@ -12,7 +12,7 @@ from .._linux import network_bytes
 from .._linux.available_memory import available
 from .._linux.live_processes import private_bytes
 from .._reporting.stall_messages import where
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 from . import process_activity
 from .fork_safety import fork_hazards
 from .resource_usage import usage_of
@@ -62,7 +62,9 @@ class WorkerInspector:
             return None
         runs = process_activity.runs(pid)  # first: to answer for its stack it has to run
         before = witness.trace.bytes
-        seen = process_activity.activity(pid, witness.stack(self._look_s))
+        stack = witness.stack(self._look_s)
+        has_timer = witness.trace.has_timer(line.status.call)
+        seen = process_activity.activity(pid, stack, has_timer=has_timer)
         after = witness.trace.bytes
         own = after if after == before else -after  # it wrote meanwhile: like no other look
         if seen is None:

@@ -1,8 +1,8 @@
 """What a wait of the loop is for that is not over: as far as the state of everything tells.
 
-`waits` lays a wait over the timings of the batch that has ended it. Here there is none yet, only
-who has its ticket and what that life was last seen to do. Nothing is changed: another thread may
-ask.
+`wait_causes` lays a wait over the timings of the batch that has ended it. Here there is none yet,
+only who has its ticket and what that life was last seen to do. Nothing is changed: another thread
+may ask.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .._core.health.worker_phases import (
 from .._core.limits import LIMITS
 from .._core.states import Loop, Sampling
 from .._core.worker_slots import Gap, Life, LifeState, Seat
-from .wait_accounting import Split, WorkAccount
+from .wait_totals import Split, WorkAccount
 
 if TYPE_CHECKING:
     from .._core.supervisor import Supervisor

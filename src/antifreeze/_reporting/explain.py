@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from .._core.frozen_values import frozen
 from .._loading.observations import FOR_A_LOCK
-from .wait_accounting import CAUSES, Accounts, SlowSample, share_of_time
+from .wait_totals import CAUSES, Accounts, SlowSample, share_of_time
 
 KEEPS_UP = 5  # percent of the time waited, as shown: up to it there is nothing to gain
 BUSY = 0.8  # of the workers' time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._core.frozen_values import frozen
 from .._core.inspection.state_snapshots import SupervisorSnapshot
 from .ranks import Ranks
-from .wait_accounting import Accounts, SlowSample, Usage, Wait
+from .wait_totals import Accounts, SlowSample, Usage, Wait
 
 
 @frozen

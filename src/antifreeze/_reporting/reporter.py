@@ -13,12 +13,12 @@ from .._core.tickets import Errand, Ticket
 from .._loading.observations import Observation, Places, SampleFailed, Suspect, Suspects
 from .._processes.backend_protocol import Backend
 from .._transport.exceptions import add_note
-from . import memory_messages, stall_messages
+from . import growth_messages, stall_messages
 from .fault_log import LoaderFaults
 from .log import logger
 from .ranks import who as speaks
 from .torch_pitfalls import TorchPitfalls
-from .wait_accounting import Accounts
+from .wait_totals import Accounts
 
 Sift = Callable[[tuple[Suspect, ...]], tuple[Suspect, ...]]
 
@@ -156,7 +156,7 @@ class Reporter:
         growth = self._grown.pop(seat, None)
         if growth is not None:
             label = self._backend.label(seat, growth.life)
-            line = memory_messages.line(growth, found, label, self._supervisor.plan.limits)
+            line = growth_messages.line(growth, found, label, self._supervisor.plan.limits)
             self._book.note_growth(growth, line)
 
     def label(self, fault: Fault) -> str:

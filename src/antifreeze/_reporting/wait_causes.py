@@ -17,7 +17,7 @@ from .._core.batch_timings import Timings
 from .._core.events import ParcelsArrived
 from .._core.ticket_tracking import Arrival, Ledger
 from .._core.worker_slots import Gap, Life, Seat, Seats
-from .wait_accounting import CAUSES, Accounts, Split, Wait, WorkAccount
+from .wait_totals import CAUSES, Accounts, Split, Wait, WorkAccount
 
 LONG_S = 0.01  # a wait that is kept among the latest: who waits so long has time to note it
 SHORTEST_S = 1e-9  # that a clock may tell

@@ -28,9 +28,10 @@ _FOLDERS = "|".join(each.replace("/", r"[/\\]") for each in AROUND_USER_CODE)
 _OURS = re.compile(rf"[/\\](?:{_FOLDERS})(?:\w+[/\\])*\w+\.py$")
 
 
-def header(call: tuple[int, int]) -> str:
-    """Say of which call the stack is that follows."""
-    return f"Worker in step {call[1]} of ticket {call[0]} (most recent call first):"
+def header(call: tuple[int, int], *, timer: bool = False) -> str:
+    """Return which call the stack that follows is of. `timer`: a signal is due in it."""
+    due = ", with a timer" if timer else ""
+    return f"Worker in step {call[1]} of ticket {call[0]}{due} (most recent call first):"
 
 
 class StackFile:
@@ -49,18 +50,23 @@ class StackFile:
         return os.fstat(self.number).st_size
 
     def stack(self, call: tuple[int, int]) -> tuple[StackLine, ...]:
-        """Give the newest stack of a call, innermost first, as far as it is the user's or a
+        """Return the newest stack of a call, innermost first, as far as it is the user's or a
         library's; nothing if none was written."""
-        return stack_after(self._read(), header(call))
+        return stack_after(self._read(), header(call), header(call, timer=True))
+
+    def has_timer(self, call: tuple[int, int]) -> bool:
+        """Whether a timer was set when the newest stack of a call was written."""
+        text = self._read()
+        return text.rfind(header(call, timer=True)) > text.rfind(header(call))
 
     def stack_since(self, start: int) -> tuple[StackLine, ...]:
         """Give the newest stack that was written from a place on, of whatever call."""
-        return stack_after(self._read(start), "")
+        return stack_after(self._read(start))
 
     def last_words(self) -> tuple[StackLine, ...]:
         """Give the stack of a crash, if the interpreter left one."""
         _, found, after = self._read().rpartition(FATAL)
-        return stack_after(after, "") if found else ()
+        return stack_after(after) if found else ()
 
     def exit_stack(self) -> tuple[StackLine, ...]:
         """Return the stack of the call that raised SystemExit, innermost first, if it is the last
@@ -79,9 +85,9 @@ class StackFile:
         return os.pread(self.number, READ, start).decode(errors="replace")
 
 
-def stack_after(text: str, head: str) -> tuple[StackLine, ...]:
-    """Read the last stack with this head; without one, the last of all."""
-    blocks = [match for match in _BLOCK.finditer(text) if not head or match[0] == head]
+def stack_after(text: str, *heads: str) -> tuple[StackLine, ...]:
+    """Return the last stack with one of these heads; without any, the last of all."""
+    blocks = [match for match in _BLOCK.finditer(text) if not heads or match[0] in heads]
     if not blocks:
         return ()
     rest = text[blocks[-1].end() :]

@@ -1,7 +1,8 @@
 """What has grown in a worker: containers of the dataset and its parts, and caches of functions.
 
-Looked at, never asked (see `insides`). The worker tells the large ones; the main process, whose
-dataset is as it was, knows how many items they began with. Sizes are estimates from a few items.
+Looked at, never asked (see `dataset_walk`). The worker tells the large ones; the main process,
+whose dataset is as it was, knows how many items they began with. Sizes are estimates from a few
+items.
 """
 
 from __future__ import annotations

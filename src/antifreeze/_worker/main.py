@@ -6,20 +6,23 @@ import atexit
 import contextlib
 import gc
 import socket
+import sys
 import traceback
 import weakref
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Any, assert_never
 
 import torch
 
 from .._core.health.worker_phases import CLEAN, OURS
 from .._linux import platform_support
 from .._loading.dataset_mutations import Info
-from .._loading.job import Job
+from .._loading.job import AtEnd, Job
 from .._torch_internals import set_worker_info
 from .._transport.framing import Kind
 from .._transport.worker_slabs import Arena
-from . import parent_watch
+from . import parent_watch, signal_handlers
 from .channel import Channel, MainGone
 from .collate import collate_into
 from .loop import serve
@@ -41,13 +44,14 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
         prepare(forked=False, as_torch=is_as_torch(spec.sealed or spec.job))
         # It ends as Python does: libraries would take what is frozen for a leak, and say so.
         atexit.register(gc.unfreeze)
-    parent_watch.forget(spec.forgets)
+    signal_handlers.restore(spec.forgets, spec.job.handlers if spec.sealed is None else {})
     parent_watch.unblock_interrupts()
     parent_watch.end_with(spec.ends_with, by_kernel=spec.by_kernel)
     parent_watch.go_first()
     # Else its parent has its own, and moves none of them.
     own_offsets(positions(spec.held) if spec.positions is None else spec.positions)
     channel = Channel(sock)
+    inherited = set(_finalizers())
     try:
         sealed = spec.sealed
         channel.say(Kind.READY, sealed is not None)
@@ -56,13 +60,13 @@ def run(spec: WorkerSpec, sock: socket.socket) -> bool:
             witness = StackSampler(spec.status, spec.trace, (sealed or spec.job).look_s)
         if sealed is not None:
             spec = _opened(spec, sealed, channel)
+            signal_handlers.restore((), spec.job.handlers)
         reopen(spec.held.environments, spec.job.dataset)
         _settle(spec)
         arena = Arena()
         collate_into(arena)
         serve(spec, channel, arena, witness)
-        if spec.job.is_released:
-            _release(spec.job)
+        _finalize(spec.job, inherited)
         return True
     except MainGone:
         return False
@@ -85,7 +89,7 @@ def prepare(*, forked: bool, as_torch: bool = False) -> None:
     """Make this process, and those forked from it, fit for workers. `forked`: it is a copy of the
     main process itself. `as_torch`: see `is_as_torch`."""
     platform_support.serves_a_loader = True
-    parent_watch.leave_signals_to_main()
+    signal_handlers.leave_to_main()
     # What was there before is not ours to collect. In a forked worker a full collection would write
     # to every page of it, and so copy all of it: 100 ms for an interpreter with torch, and memory.
     gc.freeze()
@@ -118,9 +122,31 @@ def told_of(error: BaseException) -> tuple[str, str]:
     return why[:TOLD], traceback.format_exc()[-TOLD:]
 
 
+def _finalize(job: Job, inherited: Collection[Any]) -> None:
+    """Finalize what torch's worker would, while all else is still there. A finalizer that hangs is
+    ended with its worker, by the deadline that any worker has to leave. `inherited`: finalizers of
+    the processes that this one descends from."""
+    match job.at_end:
+        case AtEnd.DATASET:
+            _release(job)
+        case AtEnd.WHAT_IT_MADE:  # in the order in which Python does it, when it ends
+            for each in reversed([each for each in _finalizers() if each not in inherited]):
+                try:
+                    if each.atexit:
+                        each()
+                except Exception:
+                    sys.excepthook(*sys.exc_info())
+        case AtEnd.NOTHING:
+            pass
+        case _:
+            assert_never(job.at_end)
+
+
+def _finalizers() -> list[Any]:
+    return list(getattr(weakref.finalize, "_registry", ()))
+
+
 def _release(job: Job) -> None:
-    """Let go of the dataset, so that it is finalized while all else is still there. A finalizer
-    that hangs is ended with its worker, by the deadline that any worker has to leave."""
     set_worker_info(None)
     dataset, is_finalized = None, hasattr(type(job.dataset), "__del__")
     with contextlib.suppress(TypeError):  # a list, say

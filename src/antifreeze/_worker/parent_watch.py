@@ -1,4 +1,4 @@
-"""A worker must not outlive the program, nor run what the program meant for itself.
+"""A worker must not outlive the program.
 
 With a parent thread that lives as long as the parent, the kernel kills the worker (works in the
 middle of any call). A worker forked from a short-lived thread would die with that thread, so there
@@ -7,12 +7,10 @@ a small thread of the worker's own watches the other process instead.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import threading
-from collections.abc import Iterable
 
 from .._linux import libc
 from .._linux.oom_score import raise_oom_score
@@ -52,54 +50,6 @@ def watch_parent(pid: int, *, by_kernel: bool, is_parent: bool = False) -> Descr
 def go_first() -> None:
     """Have the kernel take this process, not its parents, when memory runs out."""
     raise_oom_score(_OOM_SCORE)
-
-
-def leave_signals_to_main() -> None:
-    """Let Ctrl-C be the main process's business, and all other signals what the kernel makes of
-    them: handlers of the program's own are meant for the program. Children inherit that.
-
-    The handler for SIGINT does nothing but is not SIG_IGN, which programs started by a dataset
-    would inherit.
-    """
-    with contextlib.suppress(ValueError):  # not in the main thread: there is no handler to keep
-        signal.set_wakeup_fd(-1)
-        for number in signal.valid_signals():
-            if callable(signal.getsignal(number)):
-                signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGTERM, signal.SIGCHLD):  # also where the program ignores them
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, lambda signum, frame: None)
-
-
-def pass_on(numbers: Iterable[int], to: Descriptor) -> None:
-    """Have these signals go to another process: a dataset may mean the main one by its parent.
-
-    `to` is its pidfd: its number may be another process's by the time a signal comes. Children of
-    this process, in which the descriptor is closed, pass nothing on.
-    """
-    owner = os.getpid()
-
-    def send(received: int, frame: object) -> None:
-        if os.getpid() == owner:
-            with contextlib.suppress(OSError):  # it is gone
-                signal.pidfd_send_signal(to.number, received)
-
-    for number in numbers:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, send)
-
-
-def forget(numbers: Iterable[int]) -> None:
-    for number in numbers:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-
-
-def handled() -> tuple[int, ...]:
-    """Give the signals that this program has handlers for, and that do not end it."""
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
-    numbers = signal.valid_signals() - set(ends)
-    return tuple(int(number) for number in numbers if callable(signal.getsignal(number)))
 
 
 def unblock_interrupts() -> None:

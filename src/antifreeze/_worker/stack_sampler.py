@@ -1,14 +1,14 @@
 """A worker's own witness: a thread that writes down where the worker is when it stands still.
 
 1. Every second, or sooner if calls may not last that long, it looks at the words that say
-   which call the worker is in (`steps`). If that has not changed, it writes the worker's stack into
-   the life's trace, if that is another than before. In a healthy run it writes nothing.
+   which call the worker is in (`worker_phases`). If that has not changed, it writes the worker's
+   stack into the life's trace, if that is another than before. In a healthy run it writes nothing.
 2. It needs the interpreter's lock for that. If the worker holds the lock and does not give it back,
    the main process, which sees no stack, may ask for one by a signal that `faulthandler` answers.
    It does so only then: a signal would cut a sleep or a read of healthy code short. (A dump by
    `faulthandler`'s own timer reads frames that are in use, and has crashed healthy workers.)
 3. Twenty times a second, while the worker has something to do, it notes which sample that is, and
-   now and then the line of the program that it is in (`looks`).
+   now and then the line of the program that it is in (`line_profiler`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -33,6 +34,8 @@ from .._loading.observations import Places
 from .._transport.stack_file import ASKED_BY, EXIT, header
 from .._transport.status_board import StatusLine
 from . import parent_watch
+
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 class StackSampler:
@@ -119,7 +122,7 @@ class StackSampler:
 
     def _write(self, call: tuple[int, int]) -> None:
         frame = sys._current_frames().get(self._worker)
-        lines = [header(call)]
+        lines = [header(call, timer=_a_timer_is_set())]
         while frame is not None and len(lines) <= LIMITS.looks.stack_frames:
             lines.append(_line(frame, frame.f_lineno))
             frame = frame.f_back
@@ -135,6 +138,11 @@ class StackSampler:
                 os.ftruncate(self._trace, 0)
                 os.lseek(self._trace, 0, os.SEEK_SET)
             os.write(self._trace, text)
+
+
+def _a_timer_is_set() -> bool:
+    """Whether the worker has asked for a signal, which may end what it waits for."""
+    return any(signal.getitimer(each)[0] for each in _TIMERS)
 
 
 def _line(frame: FrameType, line: int) -> str:

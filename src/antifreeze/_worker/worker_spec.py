@@ -49,9 +49,9 @@ class WorkerSpec:
     brief: EpochBrief  # of the epoch it begins with
     status: StatusLine
     ends_with: int  # the pid of a process it must not outlive
-    by_kernel: bool = True  # its parent thread lives as long as that process (see `guard`)
+    by_kernel: bool = True  # its parent thread lives as long as that process (see `parent_watch`)
     prepared: bool = False  # its parent was prepared for it
-    forgets: tuple[int, ...] = ()  # signals that its parent has handlers for
+    forgets: tuple[int, ...] = ()  # signals that its parent has handlers of its own for
     trace: int | None = None  # a descriptor of its own, for its stack
     held: Held = NOTHING  # what its dataset has inherited
     positions: dict[int, int] | None = None  # in inherited files, if its parent moves them

@@ -11,7 +11,7 @@ from .._linux import platform_support
 from .._reporting import process_summaries
 from .._reporting.log import logger
 from ..loader import present_defaults
-from . import accelerate, library_adapters, ray_train, torch_loaders
+from . import accelerate, library_adapters, ray_train, torch_class_takeover
 from .multiprocessing_children import Carried, ReportTo, carry
 
 
@@ -28,7 +28,7 @@ def install(**options: Unpack[defaults.Options]) -> None:
         return
     present.update(new)
     carry(new)
-    torch_loaders.take_over()
+    torch_class_takeover.take_over()
     library_adapters.when_there("accelerate.data_loader", accelerate.adapt)
     for name in ray_train.MODULES:
         library_adapters.when_there(name, ray_train.adapt)

@@ -35,7 +35,7 @@ from .._loading.fetch import Fetcher
 from .._loading.job import Job
 from .._loading.stream_fetch import StreamOver
 from .._processes.backend_protocol import Backend, LocalParcel, Notice
-from .._reporting.wait_accounting import Usage
+from .._reporting.wait_totals import Usage
 from .._worker.worker_spec import EpochBrief
 from ..loader import DataLoader
 from .clock import VirtualClock

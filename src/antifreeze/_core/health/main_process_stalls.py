@@ -1,6 +1,6 @@
 """What keeps loops waiting in their own process: a sampler; without workers, whatever is loaded.
 
-1. It is judged as the calls of workers are (`stalls`), by looks that come once a second.
+1. It is judged as the calls of workers are (`stall_detection`), by looks that come once a second.
 2. Nobody can be replaced here, so all that comes of it is words.
 3. Of loops inside one another, in one thread, only the innermost keeps the others waiting.
 """

@@ -1,7 +1,7 @@
 """Who keeps the loop waiting, for how long, and whether that is stuck or only slow.
 
-1. A life says which call it is in: a ticket, and a step of it (`steps`). Another call is progress,
-   and all that was known of the old one is forgotten.
+1. A life says which call it is in: a ticket, and a step of it (`worker_phases`). Another call is
+   progress, and all that was known of the old one is forgotten.
 2. A call that lasts is examined, again and again. What changes between two looks says what it is.
    Bytes that were read or written, or that it went on to another part of the code, are progress: it
    moves. Processor time alone is not: it runs, and nobody can tell a long computation from a loop

@@ -57,7 +57,7 @@ class Foreign:
 
 
 def program(reached: Reached = NOTHING_REACHED) -> Program:
-    """Look at this process. Call `pools.lay_down` first: what it ends is no hazard.
+    """Look at this process. Call `native_thread_pools.lay_down` first: what it ends is no hazard.
 
     `reached`: what workers can reach. A thread that is only passing through is looked at again, for
     some milliseconds.

@@ -2,7 +2,7 @@
 
 A fork copies no thread but the caller's. A thread that runs may hold any lock; one that sleeps in
 `Queue.get` or in an event loop holds none that its frames do not show. Read under the GIL: what has
-moved meanwhile is found by comparing where the threads are (`fork_check`).
+moved meanwhile is found by comparing where the threads are (`threads_at_fork`).
 
 1. The innermost frame is at a call that waits: a known line of the standard library, or such a call
    (`time.sleep`, `sock.recv`) that the program makes itself.

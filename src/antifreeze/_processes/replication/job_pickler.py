@@ -1,59 +1,36 @@
 """A job on its way to a process that inherits nothing: faithful, or not at all.
 
-1. Libraries are found there by name. The program's own code is not: it is sent itself (`own_code`),
-   by cloudpickle, as are lambdas, local classes and cells of a notebook.
-2. Large buffers travel beside the stream (`payload`).
+1. Libraries are found there by name. The program's own code is not: it is sent itself
+   (`user_code`), by cloudpickle, as are lambdas, local classes and cells of a notebook.
+2. Large buffers travel beside the stream (`shared_payload`).
 3. What multiprocessing sends in its own way (locks, queues, values, shared memory) it sends so.
-4. `faithful` knows how the rest goes; what would arrive as something else is refused, with the
+4. `reducers` know how the rest goes; what would arrive as something else is refused, with the
    path to it. So is what costs more than it may.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import dataclasses
-import enum
 import io
-import os
-import pickle
 import sys
-import threading
-from collections import ChainMap
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from contextvars import ContextVar
-from multiprocessing import context, reduction
-from types import FunctionType, ModuleType
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import context
+from typing import Any, TypeVar
 
-import cloudpickle  # type: ignore[import-untyped]
-import torch
-
-from ..._core.limits import LIMITS, UNBOUNDED, Bounds
-from ..._linux.clock import monotonic, thread_time
-from ..._loading.dataset_walk import has_own
+from ..._core.limits import UNBOUNDED, Bounds
+from ..._linux.clock import thread_time
 from ..._loading.job import Job
-from ..._transport.packing import parts
 from ...errors import TransportFailed
-from . import module_state, user_code
-from .context_variables import reduce_variable
-from .ctypes_types import reduce_made_type
-from .dynamic_attributes import asks_code, reduce_quietly
-from .enum_classes import reduce_member
-from .library_sentinels import LibraryObjects, find
-from .lru_caches import CachedFunction, reduce_cached
-from .reducers import check, ways
+from ..starting import imported_anew
+from . import user_code
+from .kinds.float_identities import Unpickler
+from .object_pickler import Keyed, ObjectPickler, code_sent_with, in_passes, make_pickler, refusal
+from .refusal_paths import THREADED, culprit
 from .shared_payload import Carrier, CostsTooMuch, Payload, Stream
-from .single_dispatch import is_single_dispatch, reduce_dispatch, reduce_extended
 from .unsendable import Unsendable
-from .user_code import UserCode
 
+T = TypeVar("T")
 DEEPEST = 3_000  # calls, one in the other, to pickle things in things
-
-
-# They work by threads, which no worker gets: what of them cannot be sent is beside the point.
-_THREADED = (asyncio.AbstractEventLoop, threading.Thread, Executor)
 
 
 class SentJob:
@@ -69,10 +46,14 @@ class SentJob:
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         buffer = io.BytesIO()
         try:
-            _Pickler(buffer, imports=True).dump(self._job)
+            ObjectPickler(buffer, imports=True).dump(self._job)
         except Exception as error:
             raise _refusal_of(self._job, error) from error
-        return pickle.loads, (buffer.getvalue(),)
+        return _loads, (buffer.getvalue(),)
+
+
+def _loads(pickled: bytes) -> Any:
+    return Unpickler(io.BytesIO(pickled)).load()
 
 
 # ---- to the clean process -------------------------------------------------------------------
@@ -80,10 +61,17 @@ class SentJob:
 
 def pack_terms(terms: Any) -> Payload:
     """Pickle what a zygote is told besides a job."""
-    began = thread_time()
-    stream, carrier = Stream(UNBOUNDED), Carrier()
-    with _carrying(carrier):
-        _Pickler(stream, beside=stream.put_beside).dump(terms)
+    began, carrier = thread_time(), Carrier()
+
+    def dump(keyed: Keyed, owners: Sequence[Any]) -> Stream:
+        stream = Stream(UNBOUNDED)
+        with _carrying(carrier):
+            pickler = make_pickler(stream, keyed, beside=stream.put_beside, known=owners)
+            pickler.dump(terms)
+            pickler.finish()
+        return stream
+
+    stream = in_passes(dump, carrier)
     memory, size = stream.lay_out(each_opens=False)
     return Payload(memory, carrier.riders, size, thread_time() - began, each_opens=False)
 
@@ -95,8 +83,7 @@ def is_still(payload: Payload, circumstances: Any, job: Job, bounds: Bounds) -> 
         stream, _ = _pickled(circumstances, job, bounds, carrier)
         return payload.is_as(stream, carrier.riders)
     finally:
-        for each in carrier.riders:
-            each.close()
+        carrier.clear()
 
 
 def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
@@ -107,12 +94,15 @@ def pack(circumstances: Any, job: Job, bounds: Bounds = UNBOUNDED) -> Payload:
     """
     try:
         return _pack(circumstances, job, bounds)
-    except TransportFailed:
+    except TransportFailed as error:
         if bounds is not UNBOUNDED:
             raise  # there is another way, and it is more faithful
         for imports in (False, True):  # what torch's loader would do with it
             with contextlib.suppress(TransportFailed):
-                return _pack(circumstances, job, bounds, imports=imports, copies=True)
+                payload = _pack(circumstances, job, bounds, imports=imports, copies=True)
+                if imports:
+                    imported_anew.log(str(error).splitlines()[0])
+                return payload
         raise
 
 
@@ -155,31 +145,42 @@ def _pickled(
     copies: bool = False,
 ) -> tuple[Stream, bool]:
     """Pickle a job; return also whether each life is to open it."""
-    stream = Stream(bounds)
-    with _carrying(carrier):
-        pickler = _Pickler(stream, copies=copies, beside=stream.put_beside)
-        if imports:  # modules are what they are when they are imported
-            circumstances = dataclasses.replace(circumstances, program={})
-        try:
-            pickler.dump(circumstances)
-        except CostsTooMuch:
-            raise
-        except Exception as error:
-            path, part, why = _find(circumstances, "", str(error))
-            raise Unsendable(
-                f"of what the program has set, a {type(part).__name__} ({path[1:]}) cannot be sent:"
-                f" {why}"
-            ) from error
-        if imports:
-            pickler.go_by_names()
-        try:
-            pickler.dump(_Led(user_code.Script(), job) if imports else job)
-        except CostsTooMuch:
-            raise
-        except Exception as error:
-            raise _refusal_of(job, error) from error
-        pickler.dump_code()
-    return stream, pickler.each_opens
+
+    def dump(keyed: Keyed, owners: Sequence[Any]) -> tuple[Stream, bool]:
+        stream = Stream(bounds)
+        with _carrying(carrier):
+            pickler = make_pickler(
+                stream, keyed, copies=copies, beside=stream.put_beside, known=owners
+            )
+            _dump(pickler, circumstances, job, imports=imports)
+        return stream, pickler.each_opens
+
+    # Found by name, classes are whole; but a table may be in one of its own keys there, too.
+    return in_passes(dump, carrier, frozenset() if imports else None)
+
+
+def _dump(pickler: ObjectPickler, circumstances: Any, job: Job, *, imports: bool) -> None:
+    """Pickle where a job comes from, the job, the program's code, and what is to be checked."""
+    if imports:  # modules are what they are when they are imported
+        circumstances = circumstances.before_imports()
+    try:
+        pickler.dump(circumstances)
+    except CostsTooMuch:
+        raise
+    except Exception as error:
+        path, part, why = culprit(refusal, code_sent_with, circumstances, "", str(error))
+        what = f"a {type(part).__name__} ({path.removeprefix('.')})"
+        raise Unsendable(f"of what the program has set, {what} cannot be sent: {why}") from error
+    if imports:
+        pickler.go_by_names()
+    try:
+        pickler.dump(_Led(user_code.Script(), job) if imports else job)
+    except CostsTooMuch:
+        raise
+    except Exception as error:
+        raise _refusal_of(job, error) from error
+    pickler.dump_code()
+    pickler.dump(pickler.finish())
 
 
 class _Led:
@@ -196,170 +197,6 @@ def _second(leader: Any, thing: Any) -> Any:
     return thing
 
 
-# ---- pickling -----------------------------------------------------------------------------------
-
-
-_OF_TORCH = (torch.Tensor, torch.UntypedStorage, torch.storage.TypedStorage)
-
-
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(
-        self,
-        file: Any,
-        *,
-        imports: bool = False,
-        copies: bool = False,
-        beside: Callable[[pickle.PickleBuffer], bool] | None = None,
-    ) -> None:
-        """`imports`: the other process imports the program's modules, and runs its script."""
-        self._imports, self._copies = imports, copies
-        self._makes: dict[type, bool] = {}  # whether its objects make themselves anew
-        self.each_opens = False  # there is one that does, perhaps with a connection of its own
-        multi = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        # torch's own way with tensors and what is behind them moves the caller's memory.
-        theirs = {kind: way for kind, way in multi.items() if not issubclass(kind, _OF_TORCH)}
-        self.dispatch_table = ChainMap(
-            ways(copies=copies), theirs, cloudpickle.Pickler.dispatch_table
-        )
-        super().__init__(file, protocol=5, buffer_callback=beside)  # it looks for the table
-        self._code = UserCode(self.globals_ref)
-        self._libraries = LibraryObjects()
-        self._quiet: dict[type, bool] = {}  # whether nothing may be asked of its objects
-        if not imports:
-            self.dispatch_table[ModuleType] = self._code.reduce_module
-            self.dispatch_table[ContextVar] = self._reduce_variable
-
-    def go_by_names(self) -> None:
-        """Have the other process import the program's modules, and run its script, from now on."""
-        self._imports = True
-        del self.dispatch_table[ModuleType], self.dispatch_table[ContextVar]
-
-    def reducer_override(self, obj: Any) -> Any:
-        check(obj)
-        kind = type(obj)
-        if issubclass(kind, type | FunctionType | CachedFunction):
-            return self._reduce_named(obj)
-        if issubclass(kind, ModuleType) and kind is not ModuleType and not self._imports:
-            return self._code.reduce_module(obj)
-        if issubclass(type(kind), enum.EnumMeta) and self._code.takes(kind):
-            return reduce_member(obj)
-        self._note_maker(kind)
-        if kind not in self.dispatch_table:
-            if (place := self._libraries.sentinel(obj)) is not None:
-                return find, place
-            if kind not in self._quiet:
-                self._quiet[kind] = asks_code(kind)
-            if self._quiet[kind]:
-                return reduce_quietly(obj)
-        return NotImplemented
-
-    def _reduce_named(self, obj: Any) -> Any:
-        """Send a class or a function: itself, if it is the program's own."""
-        if isinstance(obj, type) and (made := reduce_made_type(obj)) is not NotImplemented:
-            return made
-        own = not self._imports and self._code.takes(obj)
-        if not own and _found_by_name(obj, self._imports):
-            if is_single_dispatch(obj) and not self._imports:
-                return reduce_extended(obj, self._code.takes)
-            return NotImplemented
-        self._code.note(obj)
-        if type(obj) is CachedFunction:
-            return reduce_cached(obj, with_results=not self._copies)
-        if is_single_dispatch(obj):
-            return reduce_dispatch(obj)
-        if isinstance(obj, FunctionType):
-            self._code.seed(obj)
-            return self._dynamic_function_reduce(obj)
-        if not own:
-            return super().reducer_override(obj)
-        self._code.note_annotations(obj)
-        return user_code.reduce_class(obj)
-
-    def _reduce_variable(self, variable: ContextVar[Any]) -> Any:
-        return reduce_variable(variable, self._libraries.place(variable))
-
-    def _note_maker(self, kind: type) -> None:
-        if kind not in self._makes:
-            self._makes[kind] = _makes_itself_anew(kind)
-            self.each_opens = self.each_opens or self._makes[kind]
-
-    def dump_code(self) -> None:
-        """Send what was noted of the program's code, until there is no more: what is sent may
-        import other things while it runs. If it looks for things by name, those of the script go
-        along, and all of the modules in which it looks. What of them cannot be sent is left out,
-        if nothing shows that it is needed. Raises TransportFailed if something does."""
-        more: list[Any] = self._of_script() if self._code.looks_for_names else []
-        done, give_up = 0, monotonic() + LIMITS.sending.imports_s
-        while True:  # bounded: nothing is noted twice
-            if not self._imports:
-                more += self._taken(give_up)
-            batch = [*self._code.sent[done:], *more]
-            done, more = len(self._code.sent), []
-            try:
-                self.dump(batch)
-            except CostsTooMuch:
-                raise
-            except Exception as error:
-                raise _refusal_in(batch, error) from error
-            if not batch:
-                return
-
-    def _of_script(self) -> list[Any]:
-        """Return what code may look for in the script by a name."""
-        around = module_state.around_script()
-        named = self._code.named_in_script()
-        more = [each for each in module_state.plain_of_script() if each[1] not in named]
-        more += [(around, name, value) for name, value in named.items()]
-        give_up = monotonic() + LIMITS.sending.script_s
-        sent = {id(thing) for _, _, thing in (*self._code.sent, *more)}
-        for name, thing in list(vars(sys.modules["__main__"]).items()):
-            if id(thing) in sent or monotonic() >= give_up:
-                continue
-            if isinstance(thing, type | FunctionType):
-                if thing.__module__ == "__main__" and _refusal(thing) is None:
-                    self._code.note(thing)
-            elif self._code.takes(type(thing)) and _refusal(thing, give_up) is None:
-                more.append((around, name, thing))
-        return more
-
-    def _taken(self, give_up: float) -> list[Any]:
-        """Return what functions import while they run, and all of modules in which they look."""
-        more: list[Any] = []
-        for module, must in self._code.take_whole():
-            if must or _refusal(module, give_up) is None:
-                more.append(((), "", module))
-        for name, attribute, value in self._code.take_imported():
-            if _refusal(value, give_up) is None:
-                more.append((self._code.around(name), attribute, value))
-        return more
-
-
-def _makes_itself_anew(kind: type) -> bool:
-    """Say whether code of a class runs where its objects arrive: people open what each worker
-    should have of its own there, and so do libraries."""
-    return has_own(kind, "__setstate__", "__reduce__", "__reduce_ex__")
-
-
-def _found_by_name(thing: Any, script: bool) -> bool:
-    """Say whether a new process finds this very thing under its name."""
-    name = getattr(thing, "__module__", None) or ""
-    module = sys.modules.get(name)
-    if module is None or (name == "__main__" and not (script and _script_is_a_file())):
-        return False
-    found: Any = module
-    for step in thing.__qualname__.split("."):
-        found = getattr(found, step, None)
-    return found is thing
-
-
-def _script_is_a_file() -> bool:
-    main: ModuleType = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is not None:
-        return True
-    path = getattr(main, "__file__", None)  # there is none in a notebook or at a prompt
-    return path is not None and os.path.isfile(path)
-
-
 # ---- what cannot be sent ------------------------------------------------------------------------
 
 
@@ -367,104 +204,8 @@ def _refusal_of(job: Job, error: Exception) -> TransportFailed:
     """Say what in a job could not be sent."""
     for name in ("dataset", "collate_fn", "init_fn"):
         thing = getattr(job, name)
-        if (why := _refusal(thing)) is not None:
-            path, part, why = _find(thing, name, why)
-            if part is thing:  # nothing that it holds: what its code uses
-                path, part, why = _find_global(thing, name, why)
-            kind, threaded = type(part), issubclass(type(part), _THREADED)
+        if (why := refusal(thing)) is not None:
+            path, part, why = culprit(refusal, code_sent_with, thing, name, why)
+            kind, threaded = type(part), issubclass(type(part), THREADED)
             return TransportFailed.cannot_send(path, kind.__name__, why, threaded)
     return TransportFailed.cannot_send("dataset", type(job.dataset).__name__, str(error))
-
-
-def _refusal_in(batch: list[Any], error: Exception) -> TransportFailed:
-    """Say what of the program's modules could not be sent."""
-    for around, name, thing in batch:
-        module = around[-1].name if around else thing.name
-        for each, value in {name: thing}.items() if around else thing.content.items():
-            if (why := _refusal(value)) is not None:
-                path = f"{module}.{each}".rstrip(".")
-                path, part, why = _find(value, path, why)
-                return TransportFailed.cannot_send(path, type(part).__name__, why)
-    return TransportFailed.cannot_send("code", "module", str(error))
-
-
-def _refusal(thing: Any, give_up: float | None = None) -> str | None:
-    """Return why something cannot be sent, or not until then; None if it can."""
-    try:
-        _Pickler(_Nowhere(give_up), beside=lambda buffer: False).dump(thing)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-class _Nowhere:
-    def __init__(self, give_up: float | None) -> None:
-        self._give_up = give_up
-
-    def write(self, data: Any) -> int:
-        if self._give_up is not None and monotonic() > self._give_up:
-            raise CostsTooMuch("it takes too long to try")
-        return len(data)
-
-
-def _find(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
-    """Find the smallest part that cannot be sent by itself."""
-    left, give_up = LIMITS.sending.tried_parts, monotonic() + LIMITS.sending.tried_s
-    around = [thing]  # what it is in, which may be in it again
-    while left > 0 and not issubclass(type(thing), _THREADED):
-        for step, part in _parts_sent(thing):
-            if any(part is each for each in around):
-                continue
-            left -= 1
-            if left <= 0 or monotonic() > give_up:
-                return path, thing, why
-            if (refusal := _refusal(part)) is not None:
-                path, thing, why = path + step, part, refusal
-                around.append(part)
-                break
-        else:
-            break
-    return path, thing, why
-
-
-def _find_global(thing: Any, path: str, why: str) -> tuple[str, Any, str]:
-    """Find the global variable that the code of a thing uses and that cannot be sent."""
-    kind: Any = type(thing)
-    left: list[Any] = [thing if kind is FunctionType else kind]
-    seen, give_up = {id(left[0])}, monotonic() + LIMITS.sending.tried_s
-    while left and monotonic() < give_up:
-        for function in _functions_of(left.pop(0)):
-            for name, value in user_code.globals_of(function):
-                if id(value) in seen or isinstance(value, ModuleType):
-                    continue
-                seen.add(id(value))
-                if isinstance(value, type | FunctionType):
-                    left.append(value)
-                elif (refusal := _refusal(value, give_up)) is not None:
-                    return _find(value, f"{function.__module__}.{name}", refusal)
-    return path, thing, why
-
-
-def _functions_of(thing: Any) -> Iterator[FunctionType]:
-    """Yield the functions of the program's own that a class has, or a function itself."""
-    things = [thing]
-    if isinstance(thing, type):
-        things = [value for each in thing.__mro__ for value in vars(each).values()]
-    for each in things:
-        function = getattr(each, "__func__", each)  # of a static method
-        if type(function) is FunctionType and user_code.is_own(function.__module__ or ""):
-            yield function
-
-
-def _parts_sent(thing: Any) -> list[tuple[str, Any]]:
-    """Give what of an object would be pickled, as far as it leaves that to us."""
-    kind: Any = type(thing)
-    if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
-        return parts(thing) if isinstance(thing, list | tuple | dict | set | frozenset) else []
-    if kind.__getstate__ is not object.__getstate__ and not dataclasses.is_dataclass(kind):
-        try:
-            state = thing.__getstate__()
-        except Exception:
-            return []
-        return [(f".{name}", part) for name, part in state.items()] if type(state) is dict else []
-    return parts(thing)

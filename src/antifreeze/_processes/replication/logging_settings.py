@@ -15,6 +15,7 @@ from typing import Any
 
 from ..._core.frozen_values import frozen
 from ..._reporting.log import ensure_filter
+from . import user_code
 from .unsendable import Unsendable
 
 _OWN = ("lock", "stream")  # attributes of a handler that belong to its process
@@ -36,6 +37,8 @@ class SentLogger:
     disabled: bool
     handlers: list[SentHandler] | None  # None, and no filters: they cannot be sent
     filters: list[Any]
+    kind: type[logging.Logger] | None  # the program's own; None: that of the library
+    attributes: dict[str, Any]  # that one of such a class has besides
 
 
 @frozen
@@ -59,6 +62,9 @@ class Logs:
             logger.propagate, logger.disabled = sent.propagate, sent.disabled
             if sent.handlers is None:
                 continue
+            if sent.kind is not None:
+                logger.__class__ = sent.kind
+                vars(logger).update(sent.attributes)
             logger.filters[:] = sent.filters
             for each in sent.handlers:
                 if id(each) not in made:
@@ -95,6 +101,7 @@ def collect(*, handlers: bool = True) -> Logs:
                 logger.disabled,
                 described(logger),
                 list(logger.filters) if handlers else [],
+                *(_kind(logger) if handlers else (None, {})),
             )
             for name, logger in {"": logging.root, **known}.items()
         },
@@ -102,6 +109,14 @@ def collect(*, handlers: bool = True) -> Logs:
         dict(logging._levelToName),
         logging._warnings_showwarning is not None,  # type: ignore[attr-defined]
     )
+
+
+def _kind(logger: logging.Logger) -> tuple[type[logging.Logger] | None, dict[str, Any]]:
+    kind = type(logger)
+    if kind in (logging.Logger, logging.RootLogger) or not user_code.is_own(kind.__module__):
+        return None, {}
+    known = vars(logging.root)
+    return kind, {name: value for name, value in vars(logger).items() if name not in known}
 
 
 def _describe(handler: logging.Handler) -> SentHandler | None:

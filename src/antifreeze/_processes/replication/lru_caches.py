@@ -19,15 +19,17 @@ _FILLING = "_antifreeze_results"  # an attribute of a function, until its cache 
 Call = tuple[tuple[Any, ...], dict[str, Any], Any]  # arguments, and the result
 
 
-def reduce_cached(function: Any, *, with_results: bool) -> Any:
-    """Return how to make a function with a cache anew, as `__reduce__` does."""
+def reduce_cached(function: Any, *, with_results: bool) -> tuple[Any, list[Any]]:
+    """Return how to make a function with a cache anew, as `__reduce__` does; and the arguments of
+    its calls, each call's as one tuple."""
     parameters = function.cache_parameters()
     calls = _calls_of(function, parameters) if with_results else []
     given = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
     own = {name: value for name, value in vars(function).items() if name not in given}
     state = (calls, own) if calls or own else None
     made = make, (function.__wrapped__, parameters, bool(calls))
-    return (*made, state, None, None, fill) if state else made
+    keys = [(*args, *named.values()) for args, named, _ in calls]
+    return (*made, state, None, None, fill) if state else made, keys
 
 
 def make(function: Callable[..., Any], parameters: dict[str, Any], filled: bool) -> Any:

@@ -6,7 +6,7 @@ them) with a public name are sent and set; so are registries, to which the progr
 and what it has put in place of a library's function or class. A library that is imported later, in
 a worker, gets its values then.
 
-Of the program's own modules nothing is needed here: they are sent, not imported (`own_code`).
+Of the program's own modules nothing is needed here: they are sent, not imported (`user_code`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hashlib
 import marshal
 import pickle
 import sys
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..._reporting.log import logger
@@ -33,11 +33,13 @@ _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TOLD = _SCALARS | _CONTAINERS
 # The last is what `from __future__ import annotations` leaves behind.
 _CODE = (FunctionType, BuiltinFunctionType, ModuleType, type, __future__._Feature)
+_WRAPPERS = frozenset({functools.partial, MethodType, type(functools.cache(len))})
 Known = dict[str, bytes]  # digests of the plain values of modules, by name
 PLAIN_ITEMS = 1_000  # in one value, counted to the ground; a larger one is no setting
 PLAIN_DEPTH = 50  # containers, one in the other; what is deeper is no setting, nor fit to be walked
-# Theirs is the process's own, or ours.
-_LEFT_ALONE = frozenset({"__main__", "__mp_main__", "sys", "os", "posix", "antifreeze"})
+_LEFT_ALONE = frozenset({"__main__", "__mp_main__", "antifreeze"})
+# Their values are the process's own; functions that the program has put there are not.
+_OF_PROCESS = frozenset({"sys", "os", "posix"})
 
 
 def collect(known: Known, *, of_program: bool = True) -> dict[str, dict[str, Any]]:
@@ -48,7 +50,9 @@ def collect(known: Known, *, of_program: bool = True) -> dict[str, dict[str, Any
     for name, module in list(sys.modules.items()):
         if name in own or name.partition(".")[0] in _LEFT_ALONE:
             continue
-        if isinstance(module, ModuleType) and (values := _values(module, own, of_program, areas)):
+        if not isinstance(module, ModuleType) or (name in _OF_PROCESS and not of_program):
+            continue
+        if values := _values(module, own, of_program, areas):
             found[name] = values
     return {name: values for name, values in found.items() if not _is_known(known, name, values)}
 
@@ -75,12 +79,16 @@ def _digest(values: dict[str, Any]) -> bytes | None:
 def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -> dict[str, Any]:
     values: dict[str, Any] = {}
     attributes = vars(module).copy()  # of all modules, 60,000: every test counts
+    only_code = module.__name__ in _OF_PROCESS
     for name, value in attributes.items():
         kind = type(value)
         if kind is FunctionType or kind is type:
             if of_program and value.__module__ in own:
                 values[name] = value
-        elif kind not in _TOLD or name[:1] == "_":
+        elif kind in _WRAPPERS:
+            if of_program and _is_put_there(module, name, value, own):
+                values[name] = value
+        elif kind not in _TOLD or name[:1] == "_" or only_code:
             continue
         elif kind in _SCALARS or _plain_items(value, PLAIN_ITEMS) > 0:
             kept = without_addresses(value, areas)
@@ -93,15 +101,54 @@ def _values(module: ModuleType, own: set[str], of_program: bool, areas: Areas) -
     return values
 
 
+def _is_put_there(module: ModuleType, name: str, value: Any, own: set[str]) -> bool:
+    """Whether the program has put a callable into a library's module: one of its own code, one that
+    calls what has that name in the library, or a method among the builtins (`gettext.install`)."""
+    if isinstance(value, functools.partial):
+        called = value.func
+        displaces = getattr(called, "__name__", None) == name and value is vars(
+            sys.modules.get(getattr(called, "__module__", None) or "", module)
+        ).get(name)
+        return displaces or getattr(called, "__module__", None) in own
+    if isinstance(value, MethodType):
+        return module.__name__ == "builtins" or value.__func__.__module__ in own
+    return getattr(value, "__module__", None) in own  # a function with a cache
+
+
 def _registry(module: ModuleType, value: Any, own: set[str]) -> Any:
-    """Give a container of functions and classes as it is to be sent, if it is: the program may have
-    added to it."""
+    """Return a container of functions and classes as it is to be sent, if it is: the program may
+    have added to it."""
     leaves = _leaves(value, PLAIN_ITEMS)
     if leaves is None:
-        return None
+        return _added(value, own) if type(value) is dict else None
     if any(leaf.__module__ in own for leaf in leaves):
-        return value
+        return value if all(_is_sent(leaf, own) for leaf in leaves) else _added(value, own)
     return None if module.__name__.partition(".")[0] in _steady() else Registry(value)
+
+
+def _is_sent(leaf: Any, own: set[str]) -> bool:
+    """Whether a function or class is the program's own, or found by its name."""
+    if leaf.__module__ in own or isinstance(leaf, FunctionType):
+        return True
+    found: Any = sys.modules.get(leaf.__module__)
+    for step in leaf.__qualname__.split("."):
+        found = getattr(found, step, None)
+    return found is leaf
+
+
+def _added(registry: dict[Any, Any], own: set[str]) -> Added | None:
+    """Return the entries of a registry that the program has made for classes and functions of its
+    own, or with them; None if there are none."""
+    if len(registry) >= PLAIN_ITEMS:
+        return None
+    entries = {}
+    for key, value in registry.copy().items():
+        if any(
+            isinstance(each, FunctionType | type) and each.__module__ in own
+            for each in (key, value)
+        ):
+            entries[key] = value
+    return Added(entries) if entries else None
 
 
 def _leaves(value: Any, left: int, depth: int = PLAIN_DEPTH) -> list[Any] | None:
@@ -136,6 +183,27 @@ def _log_left_out(module: str, name: str) -> None:
         module,
         name,
     )
+
+
+def without_registered(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what was collected without registries, and without classes of the program's own."""
+    return {
+        module: {name: value for name, value in values.items() if not _is_registered(value)}
+        for module, values in found.items()
+    }
+
+
+def _is_registered(value: Any) -> bool:
+    if type(value) in _CONTAINERS:
+        return bool(_leaves(value, PLAIN_ITEMS))
+    return isinstance(value, Added | type)
+
+
+class Added:
+    """What the program has added to a registry that cannot be sent as a whole."""
+
+    def __init__(self, entries: dict[Any, Any]) -> None:
+        self.entries = entries
 
 
 class Registry:
@@ -221,6 +289,10 @@ def _set(values: dict[str, Any], module: ModuleType) -> None:
         if isinstance(value, Registry):
             continue
         there = present.get(name, module)
+        if isinstance(value, Added):
+            if type(there) is dict:
+                there.update(value.entries)
+            continue
         whole = with_addresses(value, there)
         if whole is not LEFT_OUT:
             _put(module, name, there, whole)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 
 from ..._core.frozen_values import frozen
+from ..._loading.raw_attributes import instance_dict
 
 _BUILTINS = frozenset({"globals", "eval", "exec"})  # as attributes they are others: `model.eval()`
 _OF_ITS_MODULE = frozenset({"get_type_hints", "get_annotations"})
@@ -36,6 +37,17 @@ def lookups_in(function: FunctionType) -> Lookups:
     if found.any_module and not _knows_sys(function):  # `network.modules()`
         return replace(found, own_module=_looks_in_its_own(function.__code__), any_module=False)
     return found
+
+
+def refuse_nameless_globals(function: FunctionType) -> None:
+    """Raise TypeError if a function may look for anything in a dict that is no module's (code that
+    was run by `exec`, or by `runpy`): no more of that is sent than what functions name."""
+    if lookups_in(function).own_module:
+        module = sys.modules.get(function.__globals__.get("__name__", ""))
+        if module is None or instance_dict(module) is not function.__globals__:
+            raise TypeError(
+                f"{function.__qualname__} looks for names in a dict of globals that is no module's"
+            )
 
 
 def _knows_sys(function: FunctionType) -> bool:

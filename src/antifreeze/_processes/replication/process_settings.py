@@ -15,6 +15,7 @@ import resource
 import socket
 import sys
 import warnings
+from dataclasses import replace
 from multiprocessing import reduction, resource_tracker
 from typing import Any
 
@@ -161,13 +162,20 @@ class ProcessSettings:
             start_method=multiprocessing.get_start_method(allow_none=True),
             tracker=Tracker(),
             torch=TorchDefaults.collect(),
-            libraries=library_settings.collect(),
+            libraries=library_settings.collect(whole=whole),
             bit_generator=_bit_generator(),
             script=Script.collect(),
             logging=logging_settings.collect(handlers=whole),
             modules=module_state.collect(known, of_program=whole),
             program=module_state.plain_of_program(),
         )
+
+    def before_imports(self) -> ProcessSettings:
+        """Return those for a process that imports the program's modules: these are what they are
+        when they are imported, and register anew what they register in libraries."""
+        modules = module_state.without_registered(self.modules)
+        libraries = library_settings.without_registered(self.libraries)
+        return replace(self, program={}, modules=modules, libraries=libraries)
 
     def apply(self) -> None:
         """Make them those of this process."""

@@ -22,6 +22,8 @@ from ..._transport.descriptors import Descriptor
 from ..._transport.memory import PAGE, reserve
 from ..starting.fd_passing import send_many
 from . import user_code
+from .classes import keyed_tables
+from .kinds.float_identities import Unpickler
 
 PIECE = 256 * 1024  # bytes that are compared at once: what the processor's cache takes
 BESIDE = 32 * 1024  # bytes: buffers from this size on travel beside the stream
@@ -78,7 +80,7 @@ class Unpacking:
             buffers.append(buffer.toreadonly() if readonly else buffer)
         offset, size = pickled
         stream = io.BytesIO(view[offset : offset + size])
-        self._unpickler = pickle.Unpickler(stream, buffers=buffers)
+        self._unpickler = Unpickler(stream, buffers=buffers)
 
     def next(self) -> Any:
         return self._unpickler.load()
@@ -88,9 +90,11 @@ class Unpacking:
         return _identity(descriptor) in self._came
 
     def install_code(self) -> None:
-        """Have the program's own code, which comes last, be found by name."""
+        """Have the program's own code, which comes last, be found by name; then check the tables
+        that are keyed by its objects. Raises TypeError for one that does not find its keys."""
         while batch := self.next():
             user_code.install(batch)
+        keyed_tables.check(self.next())
         del self._unpickler  # it remembers, and so keeps, all that it has made
 
 
@@ -213,3 +217,9 @@ class Carrier:
         """Keep one of our own: whoever gave it may be gone when all is packed."""
         self.riders.append(Descriptor(os.dup(descriptor)))
         return len(self.riders) - 1
+
+    def clear(self) -> None:
+        """Close what was kept: nothing of it is sent."""
+        for each in self.riders:
+            each.close()
+        self.riders.clear()

@@ -6,7 +6,8 @@
    begins a loop) is not done again.
 2. Functions of one module have one dict of globals there, too: that of a stand-in for the module,
    under its name in `sys.modules`. What a function imports while it runs, of modules that are here,
-   is sent as its globals are. What was not sent is imported when it is asked for (`stand_ins`).
+   is sent as its globals are. What was not sent is imported when it is asked for
+   (`stand_in_modules`).
 3. Libraries are imported: they are what they were.
 4. Where the user wants a clean process, and a module holds what cannot be sent, everything is found
    by name, as torch's workers do: modules are imported, and the script is run once more, not as
@@ -16,7 +17,6 @@
 from __future__ import annotations
 
 import dis
-import enum
 import functools
 import importlib.util
 import os
@@ -33,7 +33,6 @@ from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from ..._linux import platform_support
 from ..._loading.raw_attributes import attribute, instance_dict, name_of_module, namespace
-from .enum_classes import reduce_enum
 from .name_lookups import Lookups, inner, lookups_in
 from .stand_in_modules import Around, Told, namespace_of, stand_in
 from .whole_modules import ReplacedModule, WholeModule, fill
@@ -324,23 +323,6 @@ def _file_of(function: FunctionType) -> str:
     return function.__code__.co_filename
 
 
-def reduce_class(kind: type) -> Any:
-    """Send a class as cloudpickle does, but with its slots: made without them, its objects would
-    have a dict there, and could not come back. Enum classes go in a way of their own."""
-    if issubclass(type(kind), enum.EnumMeta):
-        return reduce_enum(kind)
-    reduced = cloudpickle._dynamic_class_reduce(kind)
-    slots = vars(kind).get("__slots__")
-    if not slots or reduced[0] is not cloudpickle._make_skeleton_class:
-        return reduced  # of none there is nothing to keep, and a NamedTuple makes them itself
-    make, (constructor, name, bases, given, *rest), (attributes, more), *others = reduced
-    slots = (slots,) if isinstance(slots, str) else tuple(slots)
-    made = {"__slots__", *slots, *(f"_{name.lstrip('_')}{slot}" for slot in slots)}
-    attributes = {each: value for each, value in attributes.items() if each not in made}
-    given = {**given, "__slots__": slots}
-    return make, (constructor, name, bases, given, *rest), (attributes, more), *others
-
-
 def _calls(code: CodeType, builtin: str, given: dict[str, Any]) -> bool:
     """Whether code uses a builtin, not an attribute or a global of that name."""
     if builtin in given:
@@ -471,7 +453,7 @@ def install(sent: list[tuple[Around, str, Any]]) -> None:
         if not qualified:  # a whole module
             continue
         if isinstance(thing, type):
-            thing.__qualname__ = qualified
+            type.__setattr__(thing, "__qualname__", qualified)  # a metaclass may refuse
         if "." not in qualified:
             namespace_of(stand_in(around))[qualified] = thing
 

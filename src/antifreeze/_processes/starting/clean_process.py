@@ -1,7 +1,7 @@
 """The clean process, seen from the main process: a clean process that zygotes are forked from.
 
 One a program, started when a loader first needs it, or will: once, it takes a second to import
-torch. It is never waited for. What it does: `clean_process_process`.
+torch. It is never waited for. What it does: `clean_process_main`.
 """
 
 from __future__ import annotations

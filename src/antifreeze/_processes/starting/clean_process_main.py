@@ -28,7 +28,7 @@ from ..._linux.clock import process_time
 from ..._linux.live_processes import threads
 from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor
-from ..._worker import parent_watch
+from ..._worker import parent_watch, signal_handlers
 from ..._worker.main import told_of
 from ..._worker.private_file_offsets import NOTHING, Held
 from ..._worker.thread_pool_limits import cap_pools
@@ -82,7 +82,7 @@ def main(control: int, main_pid: int) -> None:
         parent_watch.name_process("af_clean")
         os.environ.pop("ANTIFREEZE_CLEAN_PROCESS", None)
         control = _leave_low_numbers(control)
-        parent_watch.leave_signals_to_main()
+        signal_handlers.leave_to_main()
         parent_watch.unblock_interrupts()
         watched = parent_watch.watch_parent(main_pid, by_kernel=False)
         with contextlib.suppress(ImportError):

@@ -1,4 +1,6 @@
-"""A zygote that was kept when its epoch was over, seen from the main process (see `keeping`).
+"""A zygote that was kept when its epoch was over, seen from the main process.
+
+What runs in it: `reused_zygote_main`.
 
 1. Each new iterator compares what it would send with what this one was sent, to the byte. If that
    is the same, its zygote is forked from this one, and nothing is sent.

@@ -15,8 +15,9 @@ from ..._core.health.stall_detection import Inherited
 from ..._core.limits import LIMITS, Limits
 from ..._linux.available_memory import in_words
 from ..._linux.clock import monotonic
-from ..._loading.job import Job
+from ..._loading.job import AtEnd, Job
 from ..._reporting.log import logger
+from ..._torch_internals import releases_dataset
 from ..fork_safety import fork_hazards, lock_search, native_thread_pools
 from ..fork_safety.reachable_objects import (
     NOTHING_REACHED,
@@ -25,7 +26,7 @@ from ..fork_safety.reachable_objects import (
     lock_at,
     reached_from,
 )
-from ..replication import semaphores
+from ..replication.kinds import semaphores
 from . import clean_process, clean_process_main, explicit_start_method, start_method_messages
 from .reused_zygote import Kept
 from .start_method_messages import Wait
@@ -371,6 +372,15 @@ def source_of(context: Any, lineage: StartMethod, *, as_torch: bool) -> str:
     if as_torch and torch_context(context).get_start_method() != "fork":
         return start_method_messages.of_context(torch_context(context))
     return lineage.source
+
+
+def at_end_of(context: Any) -> AtEnd:
+    """Return what torch's workers finalize before they leave, where they do not fork."""
+    if releases_dataset():
+        return AtEnd.DATASET
+    # From a fork server they leave as forked processes do, without a word to Python's own objects.
+    spawned = torch_context(context).get_start_method() == "spawn"
+    return AtEnd.WHAT_IT_MADE if spawned else AtEnd.NOTHING
 
 
 def wish_of(context: Any, *, as_torch: bool = False) -> Wish:

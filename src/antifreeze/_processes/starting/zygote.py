@@ -6,7 +6,7 @@ It is forked from the main process itself, or from a clean process: then the dat
 to it, once, not for every worker. Which of them: `_core/fork_or_clean.py`.
 
 1. It is made when the first lives are asked for, of which some may be forked by the main process
-   itself (`first_crew`), and again if it is gone when one is asked for.
+   itself (`first_workers`), and again if it is gone when one is asked for.
 2. If it ends, its lives end with it; none of them is to blame.
 3. It leaves when told to, and when the main process is gone.
 """
@@ -32,6 +32,7 @@ from ..._core.fork_or_clean import Choice
 from ..._core.limits import LIMITS, ForkLimits
 from ..._linux.oom_kills import OomKills
 from ..._loading.job import Job
+from ..._reporting.out_of_memory import explain_kill
 from ..._reporting.stall_messages import where
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.memory import MemoryShort
@@ -47,7 +48,7 @@ from ..replication.module_state import Known
 from ..replication.process_settings import ProcessSettings
 from ..replication.shared_payload import Payload
 from ..replication.unsendable import Unsendable
-from . import clean_process
+from . import clean_process, imported_anew
 from .fd_passing import send
 from .first_workers import FirstWorkers
 from .process_creation import disown, patiently, without_interrupts
@@ -277,7 +278,7 @@ class Zygote:
         elif self._home is not None and (ended := self._home.how_ended(self.pid, reap_s)):
             how = exit_in_words(ended.code)
             if ended.code == -signal.SIGKILL and self._shortage is not None:
-                told = self._shortage.explain(Ending(signal=signal.SIGKILL), ended.peak_bytes)
+                told = explain_kill(self._shortage, Ending(signal=signal.SIGKILL), ended.peak_bytes)
                 how += f" ({told.words})" if told.words else ""
         else:
             how = "has ended, nobody knows how" if code is None else exit_in_words(code)
@@ -367,9 +368,10 @@ def _pack_most(known: Known, job: Job, choice: Choice) -> Payload:
     """Pack a job and its circumstances; less of these, where there is no other way."""
     try:
         return pack(ProcessSettings.collect(known), job, choice.bounds)
-    except Unsendable:
+    except Unsendable as error:
         if not choice.asked_for:
             raise
+        imported_anew.log_left_out(str(error))
         return pack(ProcessSettings.collect(known, whole=False), job, choice.bounds)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from ..._core.frozen_values import frozen
 from ..._transport.descriptors import Descriptor
 from ..._transport.stack_file import StackFile
-from ..._worker import parent_watch
+from ..._worker import parent_watch, signal_handlers
 from .fd_passing import send
 from .process_creation import patiently
 from .slow_unpickling import answer
@@ -74,7 +74,7 @@ def _begin(wish: Bring, descriptors: list[int], parent: int, act: Act) -> NoRetu
     try:
         parent_watch.name_process(ZYGOTE)
         parent_watch.end_with_parent(parent)  # which ends with the program
-        parent_watch.leave_signals_to_main()
+        signal_handlers.leave_to_main()
         main, channel, trace, *outputs = descriptors
         own_trace = Descriptor(trace)  # not its children's
         control = socket.socket(fileno=channel)

@@ -32,7 +32,7 @@ from ..._linux.clock import monotonic
 from ..._loading.job import Job
 from ..._transport.descriptors import Descriptor, keep_from_children, received
 from ..._transport.status_board import StatusBoard
-from ..._worker import parent_watch
+from ..._worker import parent_watch, signal_handlers
 from ..._worker.main import is_as_torch, prepare, run
 from ..._worker.private_file_offsets import Held, own_offsets, take_away
 from ..._worker.worker_spec import Sealed, WorkerSpec
@@ -81,12 +81,15 @@ class Terms:
 
     @classmethod
     def of(cls, job: Job, status: StatusBoard, why: str) -> Terms:
-        return cls(job.base_seed, job.quarantine, status, parent_watch.handled(), job.look_s, why)
+        return cls(
+            job.base_seed, job.quarantine, status, signal_handlers.passed_on(), job.look_s, why
+        )
 
     @staticmethod
     def without(job: Job) -> Job:
-        """Return what of a job is the same in each epoch."""
-        return replace(job, base_seed=0, quarantine=frozenset())
+        """Return what of a job is sent, and is the same in each epoch."""
+        handlers = signal_handlers.sendable(job.handlers)
+        return replace(job, base_seed=0, quarantine=frozenset(), handlers=handlers)
 
     def complete(self, job: Job) -> Job:
         """Return the job of this epoch."""
@@ -123,7 +126,7 @@ def live(mother: Mother, control: socket.socket) -> NoReturn:
         main = mother.main or parent_watch.watch_parent(
             mother.main_pid, by_kernel=mother.by_kernel, is_parent=True
         )
-        parent_watch.pass_on(mother.handled, to=main)
+        signal_handlers.pass_on(mother.handled, to=main)
         parent_watch.unblock_interrupts()
         # Children are what it is for; those it forks may have none, as torch's workers.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
@@ -159,7 +162,7 @@ def _again(mother: Mother, wish: Bring, control: socket.socket, main: Descriptor
         job.terms = terms
     say(control, Warmed((), 0.0))
     parent_watch.outlive_parent()  # it watches the program itself, from here on
-    parent_watch.pass_on(terms.handled, to=main)
+    signal_handlers.pass_on(terms.handled, to=main)
     parent_watch.unblock_interrupts()
     status, handled, why = terms.status, terms.handled, terms.why
     renewed = replace(mother, job=job, status=status, main=main, handled=handled, clean_since=why)

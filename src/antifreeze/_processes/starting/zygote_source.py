@@ -28,7 +28,7 @@ from ..._transport.descriptors import keep_from_children
 from ..._transport.memory import MemoryShort
 from ..._transport.stack_file import StackFile
 from ..._transport.status_board import StatusBoard
-from ..._worker import parent_watch
+from ..._worker import signal_handlers
 from ..._worker.private_file_offsets import positions
 from ...errors import TransportFailed
 from .. import multiprocessing_numbers
@@ -378,5 +378,5 @@ def _before_fork(job: Job, status: StatusBoard) -> Mother:
         by_kernel=threading.current_thread() is threading.main_thread(),
         positions=positions(held),
         held=held,
-        handled=parent_watch.handled(),
+        handled=signal_handlers.passed_on(),
     )

@@ -19,7 +19,7 @@ from ... import _torch_internals
 from ..._core.frozen_values import frozen
 from ..._linux import platform_support
 from ..redaction import shareable_line
-from ..wait_accounting import share_of_time
+from ..wait_totals import share_of_time
 from .displays import Display, display_for
 from .numbers import Figures
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..._linux.cores import granted_cores
 from ..source.file_summary import Summary
-from ..source.import_resolution import module_name
+from ..source.import_to_file import module_name
 from ..source.project import Project
 from ..source.syntax.module import Module
 from .check_result import Failure, Result, RuleFinding

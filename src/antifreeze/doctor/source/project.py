@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import library_names
 from .file_summary import LoaderFact, Summary, Workers
-from .import_resolution import ImportResolver, last_part
+from .import_to_file import ImportResolver, last_part
 from .syntax.module import MOST_NAME_STEPS, Module, parse_module
 from .syntax.scopes import FunctionNode
 

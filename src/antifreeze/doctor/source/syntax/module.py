@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from .. import library_names
-from ..import_resolution import relative_to
+from ..import_to_file import relative_to
 from .line_splitting import split_lines
 from .reaching_definitions import attribute_can_reach, can_reach
 from .safe_compile import compile_quietly

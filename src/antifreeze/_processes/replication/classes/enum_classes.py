@@ -12,6 +12,8 @@ from typing import Any
 
 from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
+from .keyed_tables import KeyedTables, has_its_parts
+
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _DATA: tuple[Any, ...] = (int, float, complex, str, bytes, tuple)  # what a member may be besides
 _OF_MEMBER = frozenset({"__objclass__", "_name_", "_sort_order_"})  # set when it is made anew
@@ -19,7 +21,7 @@ _OF_CLASS = ("_member_names_", "_member_map_", "_member_type_", "_value2member_m
 _NEXT = "_generate_next_value_"
 
 
-def reduce_enum(kind: Any) -> Any:
+def reduce_enum(kind: Any, tables: KeyedTables | None) -> Any:
     """Return how to make an enum class anew, as `__reduce__` does."""
     of_data = kind._member_type_
     plain = next((each for each in _DATA if issubclass(of_data, each)), None)
@@ -46,7 +48,27 @@ def reduce_enum(kind: Any) -> Any:
     names = kind.__name__, kind.__qualname__, kind.__module__
     made = type(kind), kind.__bases__, names, plain, members, kind._boundary_ if is_flag else None
     number = cloudpickle._get_or_create_tracker_id(kind)
-    return make, (*made, number), ((attributes, slots), states), None, None, fill
+    state: Any = (attributes, slots), states
+    setter: Any = fill
+    if tables is not None and tables.is_keyed(kind):
+        content: dict[Any, Any] = dict(attributes)
+        for each, own in states.items():
+            content.update({(each, name): value for name, value in own.items()})
+        late = tables.late_in(kind, content)
+        first, second = (_part(state, late, second=each) for each in (False, True))
+        state, setter = tables.in_parts(kind, fill, first, second), has_its_parts
+    return make, (*made, number), state, None, None, setter
+
+
+def _part(state: Any, late: set[Any], *, second: bool) -> Any:
+    """Return the first part of what a class and its members have, or the second."""
+    (attributes, slots), states = state
+    of_class = {name: value for name, value in attributes.items() if (name in late) is second}
+    of_members = {
+        each: {name: value for name, value in own.items() if ((each, name) in late) is second}
+        for each, own in states.items()
+    }
+    return (of_class, {} if second else slots), of_members
 
 
 def reduce_member(member: Any) -> Any:
@@ -120,7 +142,7 @@ def _no_init(member: Any, made: Any) -> None:
     """Nothing: a member's attributes follow."""
 
 
-def fill(kind: Any, state: tuple[Any, dict[str, dict[str, Any]]]) -> None:
+def fill(kind: Any, state: tuple[Any, ...]) -> None:
     """Have a class and its members be what they were."""
     attributes, states = state
     cloudpickle._class_setstate(kind, attributes)

@@ -18,8 +18,8 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from ..fork_safety.lock_search import is_used_up
-from ..fork_safety.open_blocks import entered_by
+from ...fork_safety.lock_search import is_used_up
+from ...fork_safety.open_blocks import entered_by
 
 _has_frozen = False
 

@@ -2,7 +2,7 @@
 
 Exact sums, histograms, and the worst few: none of it grows with the length of a run. One `Accounts`
 a loader, over all its epochs; each iterator counts its own loop with a `Turnstile` and says what a
-wait was for with `waits.Waits`. docs/waiting.md defines every number.
+wait was for with `wait_causes.Waits`. docs/waiting.md defines every number.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .unsendable import Unsendable
+from ..unsendable import Unsendable
 
 PROXIES = frozenset({weakref.ProxyType, weakref.CallableProxyType})
 

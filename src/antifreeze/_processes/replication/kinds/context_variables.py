@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 from typing import Any
 
-from .library_sentinels import Place, find
+from ..library_sentinels import Place, find
 
 _UNSET = object()
 Value = tuple[Any, ...]  # a value, or nothing

@@ -1,0 +1,1 @@
+"""The program's own classes on their way to a clean process, and what their code decides there."""

@@ -1,0 +1,1 @@
+"""How single kinds of things are sent to a clean process."""
