@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,11 @@ class Numbers:
 
 @pytest.fixture(scope="module", autouse=True)
 def libraries_are_imported() -> None:
-    """Have this process import what a first epoch does: the next one sends the settings of that."""
+    """Have this process import what a first epoch does: the next one sends the settings of that.
+
+    A resource tracker of earlier tests waits at a pipe that workers have: then nobody is kept.
+    """
+    resource_tracker._resource_tracker._stop()
     loader = loader_of(Numbers())
     epoch(loader)
     epoch(loader)
