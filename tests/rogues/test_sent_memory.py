@@ -122,6 +122,17 @@ def test_an_array_of_a_subclass_that_shares_its_memory_forces_a_fork(
     assert "a Special in memory that an array in the dataset shares" in caplog.text
 
 
+def test_tensors_over_parts_of_one_array_force_a_fork(caplog: pytest.LogCaptureFixture) -> None:
+    table = np.arange(6.0).reshape(2, 3)
+    columns = [torch.from_numpy(table[:, 0]), torch.from_numpy(table[:, 1])]
+    with another_thread():
+        loader: Any = DataLoader(
+            Asked(columns, lambda there: [each.tolist() for each in there]), None, num_workers=1
+        )
+        assert list(loader) == [[[0, 3], [1, 4]]] * 2
+    assert "a tensor in memory that a tensor in the dataset shares" in caplog.text
+
+
 def test_a_field_beside_references_arrives_alone() -> None:
     table = np.array([("a", 1), ("b", 2)], [("name", object), ("number", "i4")])
     assert ask(table["number"], lambda there: there.tolist()) == [1, 2]

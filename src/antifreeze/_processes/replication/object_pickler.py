@@ -24,8 +24,8 @@ from . import module_state, user_code
 from .classes.class_reduction import reduce_class
 from .classes.enum_classes import reduce_member
 from .classes.hash_code import has_hash_code
-from .classes.instance_reduction import reduce_past_code
-from .classes.keyed_tables import KeyedTables, KeysMatter
+from .classes.instance_reduction import may_run_code, reduce_past_code
+from .classes.keyed_tables import TABLES, KeyedTables, KeysMatter
 from .dynamic_attributes import asks_code, reduce_quietly
 from .kinds import bound_methods, generators, lost_state, named_objects
 from .kinds.context_variables import reduce_variable
@@ -113,7 +113,7 @@ class ObjectPickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Return how objects of a class are sent; None if pickle does well."""
         if asks_code(kind):
             return reduce_quietly
-        past_code = reduce_past_code if self._is_own(kind) else None
+        past_code = reduce_past_code if self._is_own(kind) and may_run_code(kind) else None
         if issubclass(kind, BaseException) and not self._copies:
             return functools.partial(lost_state.reduce_exception, past_code=past_code)
         if lost_state.loses_attributes(kind, self._code.takes):
@@ -256,6 +256,9 @@ def make_pickler(file: Any, keyed: Keyed, **options: Any) -> ObjectPickler:
     return ObjectPickler(file, **options) if keyed is None else _Watching(file, keyed, **options)
 
 
+_COMMON = frozenset({str, int, bytes, bool, type(None), tuple, list})  # nothing to be seen of these
+
+
 class _Watching(ObjectPickler):
     """Looks at each thing that it pickles, which takes time: is it a table with keys of code?"""
 
@@ -264,7 +267,11 @@ class _Watching(ObjectPickler):
         self._tables = KeyedTables(keyed, self._code.takes, _walk)
 
     def persistent_id(self, thing: Any) -> Any:
-        self._tables.see(thing)  # type: ignore[union-attr]
+        kind = type(thing)
+        if kind in _COMMON:
+            return None
+        if issubclass(kind, TABLES):
+            self._tables.see(thing)  # type: ignore[union-attr]
         return super().persistent_id(thing)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
-from ...._loading.raw_attributes import mro, namespace, on_class
+from ...._loading.raw_attributes import instance_dict, mro, namespace, on_class
 from ..name_lookups import inner
 
 _FINDS = ("__hash__", "__eq__")
@@ -22,6 +22,12 @@ _MAKES = ("__new__", "__setstate__", "__setattr__", "__getattr__", "__getattribu
 _ONLY_IF_ASKED = ("__init__", "__reduce__", "__reduce_ex__")
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis)})
 _NESTED = (tuple, frozenset)
+_CHANGES_DICT = {"update", "setdefault", "__setitem__"}
+# By these a class says how its objects are sent.
+_SENT = (
+    *("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
+    *("__getnewargs__", "__getnewargs_ex__"),
+)
 _BEHIND = ("__func__", "fget", "func", "__wrapped__")
 
 
@@ -74,13 +80,31 @@ def stores_its_hash(kind: type) -> bool:
     if type(method) is not FunctionType:
         return False
     names = {name for code in inner(method.__code__) for name in code.co_names}
-    return "hash" in names and (
-        not names.isdisjoint({"setattr", "__setattr__", "__dict__"}) or _sets(method.__code__)
+    if "hash" not in names:
+        return False
+    if not names.isdisjoint({"setattr", "__setattr__"}) or _has(method.__code__, "STORE_ATTR"):
+        return True
+    return "__dict__" in names and (
+        not names.isdisjoint(_CHANGES_DICT) or _has(method.__code__, "STORE_SUBSCR")
     )
 
 
-def _sets(code: CodeType) -> bool:
-    return any(each.opname == "STORE_ATTR" for each in dis.get_instructions(code))
+def _has(code: CodeType, operation: str) -> bool:
+    return any(each.opname == operation for each in dis.get_instructions(code))
+
+
+def has_attributes_alone(kind: type, is_own: Callable[[type], bool]) -> bool:
+    """Whether an object is of classes of the program's own alone, which leave it to pickle how it
+    is sent: as what stands in its `__dict__`."""
+    own = mro(kind)[:-1]
+    return all(map(is_own, own)) and not any(
+        name in namespace(each) for each in own for name in (*_SENT, "__slots__")
+    )
+
+
+def is_all_plain(key: Any) -> bool:
+    """Whether such an object has nothing but words and numbers: no other code finds it."""
+    return _PLAIN.issuperset(map(type, instance_dict(key).values()))
 
 
 def needed_names(kind: type, is_own: Callable[[type], bool]) -> set[str]:

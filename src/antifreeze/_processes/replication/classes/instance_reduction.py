@@ -40,6 +40,13 @@ def reduce_past_code(thing: Any) -> Any:
     return NotImplemented
 
 
+def may_run_code(kind: type) -> bool:
+    """Whether `reduce_past_code` may have a way for objects of a class."""
+    if issubclass(kind, (BaseException, *_SETTERS)):
+        return True
+    return issubclass(kind, _DATA) and _is_code(kind, "__new__")
+
+
 def _is_code(kind: type, name: str) -> bool:
     found = on_class(kind, name)
     return type(getattr(found, "__func__", found)) is FunctionType

@@ -26,9 +26,16 @@ from typing import Any
 
 from ...._loading.raw_attributes import mro, qualified_name
 from ..unsendable import Unsendable
-from .hash_code import has_hash_code, keys_to_be_read, needed_names, stores_its_hash
+from .hash_code import (
+    has_attributes_alone,
+    has_hash_code,
+    is_all_plain,
+    keys_to_be_read,
+    needed_names,
+    stores_its_hash,
+)
 
-_TABLES = (dict, set, frozenset)
+TABLES = (dict, set, frozenset)
 # Pickles things to nowhere: shows each to the first function, and goes into no class or function
 # for which the second one returns True.
 Walk = Callable[[Any, Callable[[Any], None], Callable[[Any], bool]], None]
@@ -57,13 +64,14 @@ class KeyedTables:
         self._keyed, self._is_own, self._walk = keyed, is_own, walk
         self._classes: dict[int, tuple[Any, frozenset[type]]] = {}  # of tables, by address
         self._met: dict[int, tuple[Any, int]] = {}  # tables with such keys, and how many these are
+        self._simple: dict[type, bool] = {}  # whether objects of a class are what they have
         self.by_name = False  # classes are imported there, and whole
         self.open = 0  # first parts, one in the other, that are being pickled
         self.second_parts: list[_Part] = []  # that follow when none is
 
     def see(self, table: Any) -> None:
-        """Take a thing that is about to be pickled. Raises Unsendable."""
-        if issubclass(type(table), _TABLES) and self._classes_of(table, table):
+        """Take a table that is about to be pickled. Raises Unsendable."""
+        if self._classes_of(table, table):
             self._met[id(table)] = table, len(table)
 
     def see_cache(self, function: Any, arguments: Sequence[Any]) -> None:
@@ -72,7 +80,7 @@ class KeyedTables:
             self._met[id(function)] = function, len(arguments)
 
     def has_key_of_own(self, table: Any) -> bool:
-        return issubclass(type(table), _TABLES) and bool(self._classes_of(table, table))
+        return issubclass(type(table), TABLES) and bool(self._classes_of(table, table))
 
     def finish(self) -> None:
         """Raise KeysMatter if classes of keys were met that are not known."""
@@ -137,6 +145,10 @@ class KeyedTables:
 
     def _classes_in(self, keys: list[Any], table: Any) -> frozenset[type]:
         found: set[type] = set()
+        plain, others = self._plain_kinds(keys)
+        for kind in plain:
+            if self._is_own(kind) and has_hash_code(kind):
+                found.update(each for each in mro(kind) if self._is_own(each))
 
         def see(part: Any) -> None:
             if part is table:
@@ -150,7 +162,8 @@ class KeyedTables:
             return True
 
         try:
-            self._walk(keys, see, is_leaf)
+            if others:
+                self._walk(others, see, is_leaf)
         except _Found:
             raise Unsendable(
                 f"a {type(table).__name__} that is in one of its own keys, and would be asked for"
@@ -165,6 +178,19 @@ class KeyedTables:
                     " number there"
                 )
         return frozenset(found)
+
+    def _plain_kinds(self, keys: Sequence[Any]) -> tuple[set[type], list[Any]]:
+        """Return the classes of the keys that have nothing in them to be looked at, and all other
+        keys: there may be very many."""
+        for kind in set(map(type, keys)) - self._simple.keys():
+            self._simple[kind] = has_attributes_alone(kind, self._is_own)
+        kinds, others = set[type](), list[Any]()
+        for key in keys:
+            if self._simple[type(key)] and is_all_plain(key):
+                kinds.add(type(key))
+            else:
+                others.append(key)
+        return kinds, others
 
 
 class _Part:
@@ -223,7 +249,7 @@ def has_its_parts(kind: type, state: Any) -> None:
 def check(tables: list[tuple[Any, int]]) -> None:
     """Raise TypeError for a table that does not find its keys, now that all is there."""
     for table, count in tables:
-        for each in [table] if issubclass(type(table), _TABLES) else _caches_of(table):
+        for each in [table] if issubclass(type(table), TABLES) else _caches_of(table):
             if len(each) < count or not all(map(_contains(each), _keys(each))):
                 of = {type(key).__qualname__: None for key in _keys(each)}
                 raise TypeError(
@@ -238,7 +264,7 @@ def _caches_of(function: Any) -> list[Any]:
 
 
 def _kind(table: Any) -> Any:
-    return next(each for each in _TABLES if issubclass(type(table), each))
+    return next(each for each in TABLES if issubclass(type(table), each))
 
 
 def _contains(table: Any) -> Callable[[Any], bool]:

@@ -163,7 +163,8 @@ class Memory:
             if other.low < high and low < other.high:
                 if other.owner is owner is not None or self._copies:
                     return
-                if owner is not None and not self._again and type(other.owner) is _Storage:
+                is_owner = owner is not None and type(owner) is not _Storage
+                if is_owner and not self._again and type(other.owner) is _Storage:
                     self.late.append(owner)
                     return
                 raise Unsendable(f"{kind} in memory that {other.kind} in the dataset shares")
