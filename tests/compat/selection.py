@@ -40,25 +40,26 @@ CHOSEN = (
     ),
     Choice(
         "recovery",
-        rogues("killed matrix crashed_in left_epochs streams_resumed kept_by_errors leaving"),
+        rogues("killed matrix crash_library left_epochs streams_resumed kept_by_errors leaving"),
         "workers that are killed or leave in every phase: what the loop sees, and what stays",
     ),
     Choice(
         "starting",
-        rogues("first_crew zygotes clean_process hazards pools interrupted_starts circumstances")
+        rogues("first_workers zygotes clean_process fork_hazards pools interrupted_starts")
         + rogues("opened_by_each names_of_processes open_blocks parked_threads raw_attributes")
-        + rogues("fork_check turning used_packages stand_ins stand_ins_in_threads"),
+        + rogues("fork_check stuck_forks used_packages stand_ins stand_ins_in_threads")
+        + rogues("process_settings"),
         "forks, threads at the time of a fork (their frames and bytecode are read), and clean"
         " processes: what Python changes most",
     ),
     Choice(
         "sending",
-        rogues("sending faithful by_name unfaithful_code"),
+        rogues("sending reducers sent_memory sent_methods sent_tables by_name unfaithful_code"),
         "datasets, tensors, modules and generators that go to another process and stay the same",
     ),
     Choice(
         "hangs",
-        rogues("hangs stuck"),
+        rogues("hangs stuck_workers"),
         "samples that hang, with and without the interpreter's lock, found by their stacks",
     ),
     Choice(

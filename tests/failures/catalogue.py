@@ -61,8 +61,8 @@ FAILURES = {
     "B1": Failure(
         "a lock held at the fork",
         tests=(
-            "rogues/test_hazards.py::test_a_lock_that_another_thread_holds_stops_no_worker",
-            "rogues/test_hazards.py::test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free",
+            "rogues/test_fork_hazards.py::test_a_lock_that_another_thread_holds_stops_no_worker",
+            "rogues/test_fork_hazards.py::test_a_lock_of_the_dataset_that_another_thread_holds_arrives_free",
             "rogues/test_zygotes.py::test_a_logging_lock_held_by_another_thread_stops_nobody",
             "rogues/test_hangs.py::test_a_lock_that_was_held_at_the_fork_does_not_stop_the_epoch",
         ),
@@ -74,8 +74,8 @@ FAILURES = {
             "a thread pool of the dataset, where workers are to be forked",
         ),
         (
-            "rogues/test_hazards.py::test_a_thread_pool_that_is_idle_is_forked_beside",
-            "rogues/test_hazards.py::test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside",
+            "rogues/test_fork_hazards.py::test_a_thread_pool_that_is_idle_is_forked_beside",
+            "rogues/test_fork_hazards.py::test_an_event_loop_in_another_thread_that_is_idle_is_forked_beside",
         ),
         remains="where workers are to be forked, two deadlocks, nine seconds, precede the error",
     ),
@@ -150,7 +150,7 @@ FAILURES = {
     "C7": Failure(
         "a destructor in the wrong process",
         tests=(
-            "rogues/test_hazards.py::test_a_garbage_iterator_of_another_loader_at_the_time_of_the_fork",
+            "rogues/test_fork_hazards.py::test_a_garbage_iterator_of_another_loader_at_the_time_of_the_fork",
             "parity/test_workers.py::test_a_forked_child_does_not_disturb_an_iterator_it_inherited",
         ),
     ),
@@ -171,35 +171,35 @@ FAILURES = {
     "E1": Failure(
         "every worker gives the whole stream",
         ("a stream that each worker shuffles and none parts",),
-        ("parity/test_traps.py::test_workers_that_all_yield_everything",),
+        ("parity/test_torch_pitfalls.py::test_workers_that_all_yield_everything",),
     ),
     "E2": Failure(
         "drop_last in every worker",
-        tests=("parity/test_traps.py::test_drop_last_that_drops_most_of_an_iterable",),
+        tests=("parity/test_torch_pitfalls.py::test_drop_last_that_drops_most_of_an_iterable",),
     ),
     "E3": Failure(
         "a stream after its error",
-        tests=("parity/test_traps.py::test_a_stream_that_ended_with_its_error",),
+        tests=("parity/test_torch_pitfalls.py::test_a_stream_that_ended_with_its_error",),
     ),
     "E4": Failure(
         "old copies in persistent workers",
         ("a transform changed under persistent workers",),
         (
-            "parity/test_traps.py::test_attributes_changed_in_the_main_process_with_persistent_workers",
+            "parity/test_torch_pitfalls.py::test_attributes_changed_in_the_main_process_with_persistent_workers",
         ),
     ),
     "E5": Failure(
         "one iterator for two loops",
         ("two iterators of one loader, by name",),
         (
-            "parity/test_traps.py::test_two_loops_at_once_share_the_one_iterator_and_are_told_so",
-            "parity/test_traps.py::test_a_loader_zipped_with_itself",
+            "parity/test_torch_pitfalls.py::test_two_loops_at_once_share_the_one_iterator_and_are_told_so",
+            "parity/test_torch_pitfalls.py::test_a_loader_zipped_with_itself",
         ),
     ),
     "E6": Failure(
         "state kept in workers is lost",
         ("a list of bad files kept by the dataset, one epoch",),
-        ("parity/test_traps.py::test_attributes_changed_in_workers",),
+        ("parity/test_torch_pitfalls.py::test_attributes_changed_in_workers",),
     ),
     "E7": Failure(
         "StopIteration from a sample",
@@ -216,10 +216,10 @@ FAILURES = {
     ),
     "F2": Failure(
         "shapes that do not stack",
-        tests=("parity/test_odd_samples.py::test_the_odd_one_is_named",),
+        tests=("parity/test_collate_mismatch.py::test_the_odd_one_is_named",),
     ),
     "F3": Failure(
-        "None from a sample", tests=("parity/test_odd_samples.py::test_the_odd_one_is_named",)
+        "None from a sample", tests=("parity/test_collate_mismatch.py::test_the_odd_one_is_named",)
     ),
     "F4": Failure(
         "exceptions that cannot be rebuilt",
@@ -242,7 +242,7 @@ FAILURES = {
     "F8": Failure(
         "an error raised in innocent code",
         ("a worker that dies when all is sent, and another in innocent code",),
-        ("rogues/test_away.py::test_a_death_is_noticed_while_the_loop_is_away",),
+        ("rogues/test_worker_watchdog.py::test_a_death_is_noticed_while_the_loop_is_away",),
     ),
     "F9": Failure(
         "what of the dataset cannot be sent",
@@ -260,7 +260,7 @@ FAILURES = {
     ),
     "F13": Failure(
         "no descriptors left in the main process",
-        tests=("rogues/test_stuck.py::test_keeping_every_batch_costs_no_descriptors",),
+        tests=("rogues/test_stuck_workers.py::test_keeping_every_batch_costs_no_descriptors",),
     ),
     "F14": Failure(
         "the temporary folder is gone",
@@ -312,12 +312,14 @@ FAILURES = {
     ),
     "H1": Failure(
         "leaving a loop takes long",
-        tests=("rogues/test_stuck.py::test_leaving_a_loop_does_not_wait_for_busy_workers",),
+        tests=("rogues/test_stuck_workers.py::test_leaving_a_loop_does_not_wait_for_busy_workers",),
     ),
     "H2": Failure(
         "a program that does not end",
         ("workers that ignore SIGTERM, at the end of the program",),
-        ("rogues/test_stuck.py::test_the_program_ends_although_workers_hold_the_gil_for_ever",),
+        (
+            "rogues/test_stuck_workers.py::test_the_program_ends_although_workers_hold_the_gil_for_ever",
+        ),
     ),
     "H3": Failure(
         "orphans",

@@ -216,7 +216,7 @@ class Remembering:
         return index, os.getpid(), self.loaded, self.word
 
 
-@pytest.mark.filterwarnings("ignore:antifreeze. dataset")  # kept, and said: test_traps.py
+@pytest.mark.filterwarnings("ignore:antifreeze. dataset")  # kept, and said: test_torch_pitfalls.py
 def test_persistent_workers_keep_process_and_dataset(
     loader_class: LoaderClass, no_new_children: Callable[[], None]
 ) -> None:

@@ -17,7 +17,7 @@ from antifreeze._reporting.current_wait_cause import in_step, so_far
 from antifreeze._reporting.wait_totals import CAUSES, Split
 
 from .script import ASK, KILLED, Script, drawn, in_slab, returned
-from .test_waits import MANY, comes
+from .test_wait_causes import MANY, comes
 
 
 def began(seats: int = 1, window: int = 1, **plan: Any) -> Script:

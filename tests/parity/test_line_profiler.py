@@ -141,7 +141,7 @@ def test_without_workers_the_line_where_samples_take_their_time_is_named(
     loader = DataLoader(Naps(), batch_size)
     list(loader)
     told = loader.explain()
-    assert "it loads its samples itself in test_looks.py:" in told.sentence
+    assert "it loads its samples itself in test_line_profiler.py:" in told.sentence
     assert " in decode" in told.sentence
 
 
@@ -172,7 +172,7 @@ def test_the_line_that_takes_the_time_is_named_and_not_the_one_that_lets_others_
         if line.endswith("# all of it  # fmt: skip" + "  # noqa: E701")
     ]
     (place, looks), *_ = counted.most_common()
-    assert place == f"test_looks.py:{number} in __getitem__"
+    assert place == f"test_line_profiler.py:{number} in __getitem__"
     assert looks > 0.6 * counted.total(), counted
 
 
@@ -321,7 +321,7 @@ def test_a_line_that_waits_for_a_lock_is_marked(load: Any, waits: bool, tmp_path
             place = _until_it_waits(thread)
         fcntl.flock(held, fcntl.LOCK_UN)
         thread.join(PATIENCE_S)
-    assert place.startswith("test_looks.py:") and f" in {load.__name__}" in place
+    assert place.startswith("test_line_profiler.py:") and f" in {load.__name__}" in place
     assert place.endswith(FOR_A_LOCK) == waits
 
 

@@ -142,10 +142,10 @@ def test_a_lock_that_was_held_at_the_fork_costs_seconds_and_no_sample(
     del loader
     (said,) = warned(caplog)
     if FOUND:
-        assert " waits forever at test_turning.py:" in said
+        assert " waits forever at test_stuck_forks.py:" in said
         assert f", for {__name__}.HIDDEN[40][0], held by the thread writer at the fork" in said
     else:
-        assert "seems to wait forever at test_turning.py:" in said and "(writer)" in said
+        assert "seems to wait forever at test_stuck_forks.py:" in said and "(writer)" in said
     assert "clean process, with the dataset as it is now; what they held is loaded again" in said
     assert faults == []
 
@@ -204,7 +204,7 @@ def test_a_semaphore_that_was_held_at_the_fork_arrives_with_a_permit(
     faults = loader.faults
     del loader
     (said,) = warned(caplog)
-    assert " waits forever at test_turning.py:" in said
+    assert " waits forever at test_stuck_forks.py:" in said
     assert ", for the semaphore dataset.gate, held by the thread gatekeeper at the fork" in said
     assert "forkserver" not in said  # there it would arrive as it is
     assert faults == []
@@ -367,7 +367,7 @@ def test_a_stream_that_has_given_nothing_begins_anew_and_another_says_what_holds
     start_method._stuck.clear()
     with writer(), pytest.raises(WorkerHung) as caught:
         took(DataLoader(Streamed(40), 4, num_workers=1))
-    assert "deadlocked at test_turning.py:" in str(caught.value)
+    assert "deadlocked at test_stuck_forks.py:" in str(caught.value)
 
 
 def test_a_fork_that_was_asked_for_is_never_left() -> None:
@@ -381,7 +381,7 @@ def test_what_can_be_neither_forked_nor_sent_ends_with_all_that_is_known() -> No
     with writer(), pytest.raises(WorkerHung) as caught:
         took(DataLoader(dataset, 4, num_workers=1))
     said = str(caught.value)
-    assert "at test_turning.py:" in said and "1 parked thread (writer)" in said
+    assert "at test_stuck_forks.py:" in said and "1 parked thread (writer)" in said
     assert "could not be started in a clean process" in said and "dataset.frame" in said
 
 

@@ -18,7 +18,7 @@ from antifreeze._core.tickets import Errand
 from antifreeze._core.worker_slots import SeatState
 
 from .script import ASK, Script, loaded
-from .test_stalls import Watched
+from .test_stall_detection import Watched
 
 LINE = (StackLine("data.py", 7, "__getitem__"),)
 WAITS = Activity(stack=LINE, deadlock="1:7f00", inherited=Inherited("waits for a lock"))
