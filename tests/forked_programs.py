@@ -30,6 +30,7 @@ from typing import Any
 from .patience import PATIENCE_S
 
 ROOM = 1 << 20  # bytes, of what is asked for
+NUMBER = 11  # bytes: a program's pid, and later its exit code, one after the other in a pipe
 TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 ROOT = str(Path(__file__).parent.parent)
 # `exec` runs a script where its fork has come to, with the names of `__main__`.
@@ -70,10 +71,14 @@ class ForkedProgram:
         self._told, its_end = os.pipe()
         request = json.dumps([self.args[1:], dict(env or os.environ), str(cwd or os.getcwd())])
         given = [its_out, its_err, its_end]
-        socket.send_fds(_origin().channel, [request.encode()], given)
+        try:
+            socket.send_fds(_origin().channel, [request.encode()], given)
+        except BrokenPipeError:  # a test has just ended it, with all children of its process
+            _there.clear()
+            socket.send_fds(_origin().channel, [request.encode()], given)
         for each in given:
             os.close(each)
-        self.pid = int(os.read(self._told, 20))
+        self.pid = int(os.read(self._told, NUMBER))
 
     def poll(self) -> int | None:
         """Return how it ended, as Popen does; None if it lives."""
@@ -121,7 +126,7 @@ class ForkedProgram:
             selector.register(self._told, selectors.EVENT_READ)
             if not selector.select(timeout):
                 return False
-        self.returncode = int(os.read(self._told, 20))
+        self.returncode = int(os.read(self._told, NUMBER))
         os.close(self._told)
         return True
 
@@ -165,7 +170,7 @@ _there: list[Origin] = []
 
 
 def _origin() -> Origin:
-    if not _there or _there[0].owner != os.getpid():
+    if not _there or _there[0].owner != os.getpid() or _there[0].process.poll() is not None:
         _there[:] = [Origin()]
     return _there[0]
 
@@ -200,7 +205,7 @@ def serve(channel_number: int, main: dict[str, Any]) -> CodeType:
                 pid = os.fork()
             if pid == 0:
                 break
-            os.write(given[2], str(pid).encode())
+            os.write(given[2], b"%*d" % (NUMBER, pid))
             os.close(given[0]), os.close(given[1])
             number = os.pidfd_open(pid)
             living[number] = (pid, given[2])
@@ -212,7 +217,7 @@ def serve(channel_number: int, main: dict[str, Any]) -> CodeType:
 def _tell_end(pid: int, told: int) -> None:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with contextlib.suppress(BrokenPipeError):  # the test is over
-        os.write(told, str(code).encode())
+        os.write(told, b"%*d" % (NUMBER, code))
     os.close(told)
 
 
