@@ -468,7 +468,7 @@ def test_the_reader_of_kernel_paths_sees_each_way_to_write_one() -> None:
     for source in (
         "'''A page about /proc/self/maps.'''",
         "def f():\n    'Read /proc/self/maps.'\n    return 1",
-        "open('/work/proc/maps')",
+        "open('copies/proc/maps')",
         "NAMES = ('multiprocessing/process.py', '/processes', '/system')",
         "x = 1  # not /proc/self/maps",
     ):
